@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fsio.h"
+#include "base/needed.h"
 #include "base/str.h"
 #include "store/outputs.h"
 
@@ -245,11 +246,8 @@ static void set_defaults(const struct argument_table *table, char *own) {
 bool arguments_parse(int argc, char **argv, const struct argument_table *table, struct arguments *ret) {
     struct reading reading = {.argc = argc, .argv = argv, .table = table};
     bool plain = false; /* after "--" everything is a word */
-    *ret = (struct arguments){.args = calloc((size_t)argc + 1, sizeof *ret->args), .own = calloc(1, (table ? table->size : 0) + 1)};
-    if (!ret->args || !ret->own) {
-        fputs("brrctl: out of memory\n", stderr);
-        return false;
-    }
+    *ret = (struct arguments){.args = needed(calloc((size_t)argc + 1, sizeof *ret->args)),
+                              .own = needed(calloc(1, (table ? table->size : 0) + 1))};
     set_defaults(table, ret->own);
     for (int i = 2; i < argc; i++) {
         if (!plain && !strcmp(argv[i], "--"))

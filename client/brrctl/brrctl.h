@@ -13,6 +13,7 @@
 
 OWNABLE(brr_client, brr_disconnect)
 OWNABLE(brr_rpc, brr_rpc_close)
+#define OWNED_ANSWER OWNED(brrctl_answer_done) /* a message that a call returned, or NULL */
 
 /* Exit codes that scripts can use. */
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOT_FOUND = 3, EXIT_UNAVAILABLE = 4 };
@@ -46,13 +47,13 @@ int brrctl_keep_error(struct brr_error *ret, const struct err *err);
 brr_client *brrctl_connect(const struct arguments *o, int *ret_exit);
 /* The same with the error for the caller. */
 int brrctl_open(const struct arguments *o, brr_client **ret, struct brr_error *err);
-/* One unary call; returns the answer as a message (protobuf_c_message_free_unpacked), or NULL after printing the error. timeout_ms
- * 0 = 30 s. */
+/* One unary call; returns the answer as a message (OWNED_ANSWER), or NULL after printing the error. timeout_ms 0 = 30 s. */
 struct brrctl_method {
     const char *path;
     const ProtobufCMessageDescriptor *answer;
     int64_t timeout_ms;
 };
+void brrctl_answer_done(void *answer); /* the address of a pointer to a message, which may be NULL */
 void *brrctl_call(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, int *ret_exit);
 /* Prints the link with which the RPC answers (PageResponse). opens: shows it in the browser too, if the output is a terminal on a
  * desktop. Returns an exit code. */

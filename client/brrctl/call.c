@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/needed.h"
 #include "base/str.h"
 #include "base/user_paths.h"
 #include "client/brrctl/brrctl.h"
@@ -75,9 +76,8 @@ brr_client *brrctl_connect(const struct arguments *o, int *ret_exit) {
 
 static uint8_t *pack(const ProtobufCMessage *m, size_t *ret_len) {
     *ret_len = protobuf_c_message_get_packed_size(m);
-    uint8_t *bytes = malloc(*ret_len + 1);
-    if (bytes)
-        protobuf_c_message_pack(m, bytes);
+    uint8_t *bytes = needed(malloc(*ret_len + 1));
+    protobuf_c_message_pack(m, bytes);
     return bytes;
 }
 
@@ -103,28 +103,26 @@ static void *unpack(const struct brrctl_method *m, const void *data, size_t len,
     return message;
 }
 
+void brrctl_answer_done(void *answer) { protobuf_c_message_free_unpacked(*(ProtobufCMessage **)answer, NULL); }
+
 void *brrctl_ask(brr_client *client, const struct brrctl_method *m, const ProtobufCMessage *request, struct brr_error *err) {
     size_t len, answer_len = 0;
     void *answer = NULL, *message = NULL;
-    uint8_t *bytes = pack(request, &len);
-    if (!bytes)
-        brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for a request");
-    else if (!brr_call(client, &(struct brr_request){m->path, bytes, len, m->timeout_ms}, &answer, &answer_len, err))
+    OWNED_MEMORY uint8_t *bytes = pack(request, &len);
+    if (!brr_call(client, &(struct brr_request){m->path, bytes, len, m->timeout_ms}, &answer, &answer_len, err))
         message = unpack(m, answer, answer_len, err);
-    free(bytes);
     brr_free(answer);
     return message;
 }
 
 void *brrctl_call(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, int *ret_exit) {
     struct brr_error err;
-    brr_client *client = brrctl_connect(o, ret_exit);
+    OWNED_POINTER(brr_disconnect) brr_client *client = brrctl_connect(o, ret_exit);
     if (!client)
         return NULL;
     void *message = brrctl_ask(client, m, request, &err);
     if (!message)
         *ret_exit = brrctl_fail_call(&err);
-    brr_disconnect(client);
     return message;
 }
 
@@ -151,8 +149,6 @@ static int follow(brr_client *client, const struct brrctl_method *m, const Proto
     size_t len;
     OWNED_MEMORY uint8_t *bytes = pack(request, &len);
     int rc;
-    if (!bytes)
-        return brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for a request");
     if ((rc = brr_rpc_open(client, m->path, m->timeout_ms, &rpc, err)) || (rc = brr_rpc_send(rpc, bytes, len, -1, err)) ||
         (rc = brr_rpc_half_close(rpc, err)))
         return rc;
@@ -163,12 +159,11 @@ int brrctl_follow(const struct arguments *o, const struct brrctl_method *m, cons
                   void *ctx) {
     int code = 0;
     struct brr_error err;
-    brr_client *client = brrctl_connect(o, &code);
+    OWNED_POINTER(brr_disconnect) brr_client *client = brrctl_connect(o, &code);
     if (!client)
         return code;
     if (follow(client, m, request, visit, ctx, &err))
         code = brrctl_fail_call(&err);
-    brr_disconnect(client);
     return code;
 }
 

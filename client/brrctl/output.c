@@ -9,7 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/needed.h"
 #include "client/brrctl/message_json.h"
 
 enum { LINE_MAX_BYTES = 64 << 20, BAR_WIDTH = 30, DEFAULT_COLUMNS = 80, DEFAULT_ROWS = 24 };
@@ -21,11 +23,7 @@ struct output {
 };
 
 struct json_writer *output_begin(void) {
-    struct output *out = malloc(sizeof *out);
-    if (!out) {
-        fputs("brrctl: out of memory\n", stderr);
-        _exit(EXIT_FAILURE);
-    }
+    struct output *out = needed(malloc(sizeof *out));
     str_init(&out->text, LINE_MAX_BYTES);
     json_writer_init(&out->json, &out->text);
     json_begin_object(&out->json, NULL);
@@ -33,12 +31,11 @@ struct json_writer *output_begin(void) {
 }
 
 void output_end(struct json_writer *w) {
-    struct output *out = (struct output *)w;
+    OWNED_MEMORY struct output *out = (struct output *)w;
     json_end(w, '}');
     puts(str_cstr(&out->text));
     fflush(stdout);
     str_done(&out->text);
-    free(out);
 }
 
 void output_message(const ProtobufCMessage *message, const char *fields) {
@@ -167,12 +164,11 @@ const char *output_bytes(double bytes, char *buf, size_t size) {
 }
 
 const char *output_names(char *const *names, size_t n, const char *none, char *buf, size_t size) {
-    struct str text;
+    OWNED(str_done) struct str text;
     str_init(&text, size - 1);
     for (size_t i = 0; i < n; i++)
         str_printf(&text, "%s%s", i ? ", " : "", names[i]);
     str_copy(buf, size, n ? str_cstr(&text) : none);
-    str_done(&text);
     return buf;
 }
 

@@ -17,7 +17,7 @@ static int cmd_version(const struct arguments *o) {
     const Brr__V1__VersionRequest in = BRR__V1__VERSION_REQUEST__INIT;
     OWNED_POINTER(brr_disconnect) brr_client *client = NULL;
     struct brr_error err;
-    Brr__V1__VersionResponse *v = brrctl_open(o, &client, &err) ? NULL : brrctl_ask(client, &method, &in.base, &err);
+    OWNED_ANSWER Brr__V1__VersionResponse *v = brrctl_open(o, &client, &err) ? NULL : brrctl_ask(client, &method, &in.base, &err);
     if (!v) { /* this program has a version nevertheless */
         if (!o->json)
             puts("brrctl " BRR_VERSION " (" BRR_REVISION ")");
@@ -32,7 +32,6 @@ static int cmd_version(const struct arguments *o) {
             printf("  %-14s %s\n", v->libraries[i]->key, v->libraries[i]->value);
         printf("%s\n", v->notice);
     }
-    brr__v1__version_response__free_unpacked(v, NULL);
     return 0;
 }
 
@@ -40,7 +39,7 @@ static int cmd_version(const struct arguments *o) {
 static int cmd_ready(const struct arguments *o) {
     static const unsigned char serving[] = {0x08, 0x01};
     int code = 0;
-    brr_client *client = brrctl_connect(o, &code);
+    OWNED_POINTER(brr_disconnect) brr_client *client = brrctl_connect(o, &code);
     if (!client)
         return code;
     struct brr_error err;
@@ -54,7 +53,6 @@ static int cmd_ready(const struct arguments *o) {
         code = ready ? 0 : EXIT_FAILED;
     }
     brr_free(answer);
-    brr_disconnect(client);
     return code;
 }
 
@@ -74,7 +72,7 @@ static void open_browser(const char *url) {
 
 int brrctl_link(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, bool opens) {
     int code = 0;
-    Brr__V1__PageResponse *p = brrctl_call(o, m, request, &code);
+    OWNED_ANSWER Brr__V1__PageResponse *p = brrctl_call(o, m, request, &code);
     if (!p)
         return code;
     if (o->json) {
@@ -84,7 +82,6 @@ int brrctl_link(const struct arguments *o, const struct brrctl_method *m, const 
         if (opens)
             open_browser(p->url);
     }
-    brr__v1__page_response__free_unpacked(p, NULL);
     return 0;
 }
 
@@ -120,10 +117,9 @@ static int cmd_devices(const struct arguments *o) {
     static const struct brrctl_method method = {"/brr.v1.Admin/Devices", &brr__v1__devices_response__descriptor, 0};
     const Brr__V1__DevicesRequest in = BRR__V1__DEVICES_REQUEST__INIT;
     int code = 0;
-    Brr__V1__DevicesResponse *d = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__DevicesResponse *d = brrctl_call(o, &method, &in.base, &code);
     for (size_t i = 0; d && i < d->n_devices; i++)
         print_device(d->devices[i], o->json);
-    brr__v1__devices_response__free_unpacked(d, NULL);
     return code;
 }
 

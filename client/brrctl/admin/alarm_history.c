@@ -5,16 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/needed.h"
 #include "base/str.h"
 #include "brr/v1/journal.pb-c.h"
 
 enum { PAGE = 500 };
 
-/* Makes room for one more in a list whose capacity doubles; NULL when out of memory. */
+/* Makes room for one more in a list whose capacity doubles. */
 static void *grow(void *list, int n, size_t size) {
     if (n & (n - 1))
         return list; /* the capacity is the next power of two */
-    return realloc(list, (size_t)(n ? 2 * n : 1) * size);
+    return needed(realloc(list, (size_t)(n ? 2 * n : 1) * size));
 }
 
 static struct history_alarm *find_alarm(const struct history *h, const char *id) {
@@ -24,45 +25,35 @@ static struct history_alarm *find_alarm(const struct history *h, const char *id)
     return NULL;
 }
 
-static bool add_alarm(struct history *h, const Brr__V1__JournalEntry *e) {
+static void add_alarm(struct history *h, const Brr__V1__JournalEntry *e) {
     struct history_alarm *a = find_alarm(h, e->alarm_id);
     if (a) { /* it went on */
         a->off_ms = 0;
         a->end_s = NAN;
-        return true;
+        return;
     }
-    struct history_alarm *more = grow(h->alarms, h->n_alarms, sizeof *more);
-    if (!more)
-        return false;
-    h->alarms = more;
+    h->alarms = grow(h->alarms, h->n_alarms, sizeof *h->alarms);
     a = &h->alarms[h->n_alarms++];
     *a = (struct history_alarm){.start_s = e->start_s, .end_s = NAN, .on_ms = e->received_ms};
     str_copy(a->id, sizeof a->id, e->alarm_id);
     str_copy(a->session, sizeof a->session, e->session_id);
     str_copy(a->bed, sizeof a->bed, e->client_name);
-    return true;
 }
 
-static bool add_event(struct history *h, const Brr__V1__JournalEntry *e) {
-    struct history_event *more = grow(h->events, h->n_events, sizeof *more);
-    if (!more)
-        return false;
-    h->events = more;
-    h->events[h->n_events] = (struct history_event){.start_s = e->start_s, .end_s = e->end_s};
-    str_copy(h->events[h->n_events++].session, sizeof more->session, e->session_id);
-    return true;
+static void add_event(struct history *h, const Brr__V1__JournalEntry *e) {
+    h->events = grow(h->events, h->n_events, sizeof *h->events);
+    struct history_event *event = &h->events[h->n_events++];
+    *event = (struct history_event){.start_s = e->start_s, .end_s = e->end_s};
+    str_copy(event->session, sizeof event->session, e->session_id);
 }
 
-static bool add_stream(struct history *h, const Brr__V1__JournalEntry *e) {
+static void add_stream(struct history *h, const Brr__V1__JournalEntry *e) {
     struct history_stream *s = NULL;
     for (int i = h->n_streams - 1; i >= 0 && !s; i--)
         if (!strcmp(h->streams[i].session, e->session_id))
             s = &h->streams[i];
     if (!s) {
-        struct history_stream *more = grow(h->streams, h->n_streams, sizeof *more);
-        if (!more)
-            return false;
-        h->streams = more;
+        h->streams = grow(h->streams, h->n_streams, sizeof *h->streams);
         s = &h->streams[h->n_streams++];
         *s = (struct history_stream){.first_ms = e->received_ms};
         str_copy(s->session, sizeof s->session, e->session_id);
@@ -72,7 +63,6 @@ static bool add_stream(struct history *h, const Brr__V1__JournalEntry *e) {
     s->end_s = fmax(s->end_s, isfinite(e->end_s) ? e->end_s : isfinite(e->start_s) ? e->start_s : 0);
     if (e->sample_ms && isfinite(e->start_s))
         s->sample0_ms = e->sample_ms - llround(e->start_s * 1000);
-    return true;
 }
 
 /* detail: "ACTION[ MARK] via PROGRAM[ by NAME][: NOTE]". */
@@ -96,26 +86,28 @@ static void take_answer(struct history_alarm *a, const Brr__V1__JournalEntry *e)
         }
 }
 
-static bool take(struct history *h, const Brr__V1__JournalEntry *e) {
+static void take(struct history *h, const Brr__V1__JournalEntry *e) {
     struct history_alarm *a = *e->alarm_id ? find_alarm(h, e->alarm_id) : NULL;
     if (!e->live || !*e->session_id || str_starts(e->session_id, "test"))
-        return true;
-    if (!strcmp(e->kind, "alarm_on"))
-        return add_stream(h, e) && (!*e->alarm_id || add_alarm(h, e));
-    if (!strcmp(e->kind, "event"))
-        return add_stream(h, e) && add_event(h, e);
-    if (!a)
-        return add_stream(h, e);
-    if (!strcmp(e->kind, "alarm_off")) {
+        return;
+    if (!strcmp(e->kind, "alarm_on")) {
+        add_stream(h, e);
+        if (*e->alarm_id)
+            add_alarm(h, e);
+    } else if (!strcmp(e->kind, "event")) {
+        add_stream(h, e);
+        add_event(h, e);
+    } else if (!a) {
+        add_stream(h, e);
+    } else if (!strcmp(e->kind, "alarm_off")) {
         a->off_ms = e->received_ms;
         a->end_s = e->start_s;
         a->cut = *e->detail && strcmp(e->detail, "ended") != 0;
-    }
-    if (!strcmp(e->kind, "answered"))
+    } else if (!strcmp(e->kind, "answered")) {
         take_answer(a, e);
-    if (!strcmp(e->kind, "escalated"))
+    } else if (!strcmp(e->kind, "escalated")) {
         a->steps++;
-    return true;
+    }
 }
 
 int history_read(const struct arguments *o, int64_t since_ms, const char *bed, struct history *ret) {
@@ -123,7 +115,6 @@ int history_read(const struct arguments *o, int64_t since_ms, const char *bed, s
     char *kinds[] = {"alarm_on", "alarm_off", "event", "answered", "escalated", "opened", "ended", "lost"};
     Brr__V1__JournalFilter filter = BRR__V1__JOURNAL_FILTER__INIT;
     Brr__V1__ListJournalRequest in = BRR__V1__LIST_JOURNAL_REQUEST__INIT;
-    bool room = true;
     int code = 0;
     *ret = (struct history){0};
     filter.client = (char *)(uintptr_t)bed;
@@ -133,17 +124,14 @@ int history_read(const struct arguments *o, int64_t since_ms, const char *bed, s
     in.filter = &filter;
     in.limit = PAGE;
     do {
-        Brr__V1__ListJournalResponse *out = brrctl_call(o, &method, &in.base, &code);
+        OWNED_ANSWER Brr__V1__ListJournalResponse *out = brrctl_call(o, &method, &in.base, &code);
         if (!out)
             return code;
-        for (size_t i = 0; i < out->n_entries && room; i++)
-            room = take(ret, out->entries[i]);
+        for (size_t i = 0; i < out->n_entries; i++)
+            take(ret, out->entries[i]);
         in.cursor = out->cursor;
-        brr__v1__list_journal_response__free_unpacked(out, NULL);
-    } while (in.cursor && room);
-    if (!room)
-        fprintf(stderr, "brrctl: out of memory reading the journal; a later --since needs less\n");
-    return room ? 0 : EXIT_FAILED;
+    } while (in.cursor);
+    return 0;
 }
 
 void history_done(struct history *h) {

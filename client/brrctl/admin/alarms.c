@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "brr/v1/alarms.pb-c.h"
@@ -60,13 +61,12 @@ static void put_answers(struct str *text, const Brr__V1__BedAlarm *a) {
 
 static void list_alarm(struct listing *l, const Brr__V1__BedAlarm *a) {
     char on[32], length[32];
-    struct str answers;
+    OWNED(str_done) struct str answers;
     const int64_t end = a->off_ms ? a->off_ms : clock_wall_ms();
     str_init(&answers, 4096);
     put_answers(&answers, a);
     listing_row(l, "%s|%s|%s|%s|%s|%s|%s", a->id, a->bed, a->kind, state_of(a), output_time(a->on_ms, on, sizeof on),
                 output_duration((double)(end - a->on_ms) / 1000, length, sizeof length), str_cstr(&answers));
-    str_done(&answers);
 }
 
 static const char titles[] = "alarm|bed|kind|state|began|for|answer";
@@ -78,7 +78,7 @@ static int list(const struct arguments *o) {
     in.open = own(o)->open;
     if (own(o)->since && !alarms_since(o, &in.since_ms))
         return EXIT_USAGE;
-    Brr__V1__ListAlarmsResponse *out = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__ListAlarmsResponse *out = brrctl_call(o, &method, &in.base, &code);
     if (!out)
         return code;
     if (!o->json && !out->n_alarms)
@@ -94,7 +94,6 @@ static int list(const struct arguments *o) {
     if (out->left_out)
         fprintf(stderr, "brrctl: %lld older alarms are not shown; `brrctl journal --kind alarm_on` lists all\n",
                 (long long)out->left_out);
-    brr__v1__list_alarms_response__free_unpacked(out, NULL);
     return 0;
 }
 
@@ -102,7 +101,7 @@ static int list(const struct arguments *o) {
 
 static int show(const struct arguments *o, const struct brrctl_method *method, const ProtobufCMessage *in) {
     int code = 0;
-    Brr__V1__BedAlarm *out = brrctl_call(o, method, in, &code);
+    OWNED_ANSWER Brr__V1__BedAlarm *out = brrctl_call(o, method, in, &code);
     if (!out)
         return code;
     struct listing listing;
@@ -112,7 +111,6 @@ static int show(const struct arguments *o, const struct brrctl_method *method, c
     else
         list_alarm(&listing, out);
     listing_end(&listing);
-    brr__v1__bed_alarm__free_unpacked(out, NULL);
     return 0;
 }
 
@@ -165,7 +163,7 @@ static int standby(const struct arguments *o) {
     in.until_ms = for_ms ? clock_wall_ms() + for_ms : 0;
     in.person = text(own(o)->person ? own(o)->person : "");
     in.via = text("brrctl");
-    Brr__V1__StandbyResponse *out = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__StandbyResponse *out = brrctl_call(o, &method, &in.base, &code);
     if (!out)
         return code;
     if (o->json) {
@@ -178,7 +176,6 @@ static int standby(const struct arguments *o) {
     } else {
         printf("%s is monitored\n", o->args[1]);
     }
-    brr__v1__standby_response__free_unpacked(out, NULL);
     return 0;
 }
 

@@ -22,14 +22,13 @@ static int cmd_doctor(const struct arguments *o) {
     static const struct brrctl_method method = {"/brr.v1.Admin/Doctor", &brr__v1__doctor_response__descriptor, DOCTOR_MS};
     const Brr__V1__DoctorRequest in = BRR__V1__DOCTOR_REQUEST__INIT;
     int code = 0;
-    Brr__V1__DoctorResponse *d = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__DoctorResponse *d = brrctl_call(o, &method, &in.base, &code);
     if (!d)
         return code;
     for (size_t i = 0; i < d->n_checks; i++) {
         print_check(d->checks[i], o->json);
         code = d->checks[i]->pass ? code : EXIT_FAILED;
     }
-    brr__v1__doctor_response__free_unpacked(d, NULL);
     return code;
 }
 
@@ -60,14 +59,13 @@ static int cmd_drain(const struct arguments *o) {
         fputs("brrctl: nothing was changed; `brrctl drain --yes` does not ask\n", stderr);
         return EXIT_FAILED;
     }
-    Brr__V1__DrainResponse *d = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__DrainResponse *d = brrctl_call(o, &method, &in.base, &code);
     if (!d)
         return code;
     if (o->json)
         output_text("message", d->message);
     else
         puts(d->message);
-    brr__v1__drain_response__free_unpacked(d, NULL);
     return 0;
 }
 

@@ -26,14 +26,13 @@ static int cmd_hooks(const struct arguments *o) {
     }
     if (o->n_args > 1)
         in.name = (char *)(uintptr_t)o->args[1];
-    Brr__V1__TestHooksResponse *out = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__TestHooksResponse *out = brrctl_call(o, &method, &in.base, &code);
     if (!out)
         return code;
     for (size_t i = 0; i < out->n_results; i++) {
         print_result(o, out->results[i]);
         code = *out->results[i]->error ? EXIT_FAILED : code;
     }
-    brr__v1__test_hooks_response__free_unpacked(out, NULL);
     return code;
 }
 

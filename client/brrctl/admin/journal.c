@@ -220,7 +220,7 @@ static int list_all(const struct arguments *o, Brr__V1__ListJournalRequest *in) 
 
 /* The newest n entries, oldest first. */
 static int list_last(const struct arguments *o, Brr__V1__ListJournalRequest *in, int64_t n) {
-    Brr__V1__ListJournalResponse **pages = NULL;
+    OWNED_MEMORY Brr__V1__ListJournalResponse **pages = NULL;
     int64_t got = 0;
     int code = 0, n_pages = 0;
     in->newest_first = true;
@@ -240,7 +240,6 @@ static int list_last(const struct arguments *o, Brr__V1__ListJournalRequest *in,
             print_entry((void *)(uintptr_t)o, pages[n_pages]->entries[i]);
         brr__v1__list_journal_response__free_unpacked(pages[n_pages], NULL);
     }
-    free(pages);
     return code;
 }
 
@@ -251,10 +250,9 @@ static int follow(const struct arguments *o, Brr__V1__JournalFilter *filter) {
     int code = 0;
     in.filter = checked.filter = filter;
     checked.limit = 1;
-    Brr__V1__ListJournalResponse *out = ask(o, &checked, &code);
+    OWNED_ANSWER Brr__V1__ListJournalResponse *out = ask(o, &checked, &code);
     if (!out)
         return code;
-    brr__v1__list_journal_response__free_unpacked(out, NULL);
     print_head(o);
     return brrctl_follow(o, &method, &in.base, print_entry, (void *)(uintptr_t)o);
 }

@@ -95,14 +95,13 @@ static int cmd_metrics(const struct arguments *o) {
     }
     Brr__V1__MetricsRequest in = BRR__V1__METRICS_REQUEST__INIT;
     in.prefix = prefix;
-    Brr__V1__MetricsResponse *m = brrctl_call(o, &get, &in.base, &code);
+    OWNED_ANSWER Brr__V1__MetricsResponse *m = brrctl_call(o, &get, &in.base, &code);
     if (!m)
         return code;
     print_samples(m, json);
     if (!m->n_samples)
         fprintf(stderr, "brrctl: no metric begins with '%s'; `brrctl metrics` prints all metrics that have a value\n", prefix);
     code = m->n_samples ? 0 : EXIT_NOT_FOUND;
-    brr__v1__metrics_response__free_unpacked(m, NULL);
     return code;
 }
 
@@ -252,8 +251,8 @@ static bool show(struct top *t, const Brr__V1__MetricsResponse *m) {
     struct snapshot now;
     ask_jobs.states = (Brr__V1__JobState *)(uintptr_t)alive;
     ask_jobs.n_states = sizeof alive / sizeof *alive;
-    Brr__V1__DevicesResponse *devices = brrctl_ask(t->client, &devices_of, &ask_devices.base, &err);
-    Brr__V1__ListJobsResponse *jobs = devices ? brrctl_ask(t->client, &jobs_of, &ask_jobs.base, &err) : NULL;
+    OWNED_ANSWER Brr__V1__DevicesResponse *devices = brrctl_ask(t->client, &devices_of, &ask_devices.base, &err);
+    OWNED_ANSWER Brr__V1__ListJobsResponse *jobs = devices ? brrctl_ask(t->client, &jobs_of, &ask_jobs.base, &err) : NULL;
     read_snapshot(m, &now);
     if (!jobs)
         t->code = brrctl_fail_call(&err);
@@ -263,8 +262,6 @@ static bool show(struct top *t, const Brr__V1__MetricsResponse *m) {
         print_text(t, &now, devices, jobs);
     t->before = now;
     t->any = true;
-    brr__v1__devices_response__free_unpacked(devices, NULL);
-    brr__v1__list_jobs_response__free_unpacked(jobs, NULL);
     return !t->code;
 }
 

@@ -71,10 +71,9 @@ bool burst_open(const struct arguments *o, brr_client *client, const char *path,
 int burst_create(const struct arguments *o) {
     struct brr_network n;
     int code = 0;
-    brr_client *client = brrctl_connect(o, &code);
+    OWNED_POINTER(brr_disconnect) brr_client *client = brrctl_connect(o, &code);
     if (client && burst_open(o, client, o->args[1], burst_options_of(o)->name, &n, &code))
         print_networks(&n, 1, o->json);
-    brr_disconnect(client);
     return code;
 }
 
@@ -83,7 +82,7 @@ int burst_list(const struct arguments *o) {
     struct brr_error err;
     size_t n = 0;
     int code = 0;
-    brr_client *client = brrctl_connect(o, &code);
+    OWNED_POINTER(brr_disconnect) brr_client *client = brrctl_connect(o, &code);
     if (!client)
         return code;
     if (brr_network_list(client, &list, &n, &err))
@@ -93,7 +92,6 @@ int burst_list(const struct arguments *o) {
     if (!code && !n && !o->json)
         puts("no networks");
     brr_free(list);
-    brr_disconnect(client);
     return code;
 }
 
@@ -119,7 +117,7 @@ int burst_find(brr_client *client, const char *name, struct brr_network *ret, st
 int burst_destroy(const struct arguments *o) {
     struct brr_error err;
     int code = 0;
-    brr_client *client = brrctl_connect(o, &code);
+    OWNED_POINTER(brr_disconnect) brr_client *client = brrctl_connect(o, &code);
     if (!client)
         return code;
     if (brr_network_destroy(client, o->args[1], &err))
@@ -128,7 +126,6 @@ int burst_destroy(const struct arguments *o) {
         output_text("destroyed", o->args[1]);
     else
         printf("%s destroyed\n", o->args[1]);
-    brr_disconnect(client);
     return code;
 }
 
@@ -168,7 +165,7 @@ int burst_inject(const struct arguments *o) {
     int code = 0;
     if (spikefile_read_injections(table.path, &table.list, &table.n, &bad))
         return brrctl_fail(&bad);
-    brr_client *client = brrctl_connect(o, &code);
+    OWNED_POINTER(brr_disconnect) brr_client *client = brrctl_connect(o, &code);
     if (client &&
         (burst_find(client, o->args[1], &network, &err) || burst_send_injections(client, &network, &table, &pending, &err)))
         code = brrctl_fail_call(&err);
@@ -182,7 +179,6 @@ int burst_inject(const struct arguments *o) {
         printf("%" PRId64 " injection%s sent to %s; %" PRId64 " waiting\n", table.n, table.n == 1 ? "" : "s", o->args[1], pending);
     }
     free(table.list);
-    brr_disconnect(client);
     return code;
 }
 
@@ -259,7 +255,7 @@ static int read_frames(const struct arguments *o, bool ledger) {
         return EXIT_USAGE;
     }
     interrupt_catch();
-    brr_client *client = brrctl_connect(o, &code);
+    OWNED_POINTER(brr_disconnect) brr_client *client = brrctl_connect(o, &code);
     if (!client)
         return code;
     if (brr_network_observe_from(client, o->args[1], last, own->frames > 0 ? (int)own->frames : 0, &v.observer, &err))
@@ -280,7 +276,6 @@ static int read_frames(const struct arguments *o, bool ledger) {
                 missed);
     spikes_abort(&v.spikes);
     brr_observer_close(v.observer);
-    brr_disconnect(client);
     return missed && burst_options_of(o)->fired && !code ? EXIT_FAILED : code;
 }
 
@@ -298,7 +293,7 @@ int burst_snapshot(const struct arguments *o) {
         fputs("brrctl: burst snapshot needs --out FILE.safetensors\n", stderr);
         return EXIT_USAGE;
     }
-    brr_client *client = brrctl_connect(o, &code);
+    OWNED_POINTER(brr_disconnect) brr_client *client = brrctl_connect(o, &code);
     if (!client)
         return code;
     if (brr_network_snapshot(client, o->args[1], burst_options_of(o)->output, 0, &bytes, &err)) {
@@ -312,7 +307,6 @@ int burst_snapshot(const struct arguments *o) {
     } else {
         printf("%s: snapshot of %s, %s\n", burst_options_of(o)->output, o->args[1], output_bytes((double)bytes, size, sizeof size));
     }
-    brr_disconnect(client);
     return code;
 }
 
@@ -320,13 +314,12 @@ int burst_restore(const struct arguments *o) {
     struct brr_network n;
     struct brr_error err;
     int code = 0;
-    brr_client *client = brrctl_connect(o, &code);
+    OWNED_POINTER(brr_disconnect) brr_client *client = brrctl_connect(o, &code);
     if (!client)
         return code;
     if (brr_network_restore(client, o->args[1], o->args[2], 0, &n, &err))
         code = brrctl_fail_call(&err);
     else
         print_networks(&n, 1, o->json);
-    brr_disconnect(client);
     return code;
 }

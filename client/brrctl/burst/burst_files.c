@@ -167,17 +167,14 @@ static void count_synapses(const struct connectome *c, uint32_t *reached, struct
 }
 
 static int survey_make(const struct connectome *c, struct survey *s, struct err *err) {
-    uint32_t *counts = calloc(c->net.n, sizeof *counts);
+    OWNED_MEMORY uint32_t *counts = calloc(c->net.n, sizeof *counts);
     *s = (struct survey){.members = calloc((size_t)c->n_areas, sizeof *s->members)};
-    if (!counts || !s->members) {
-        free(counts);
+    if (!counts || !s->members)
         return err_set(err, ERR_EXHAUSTED, "out of memory to survey %u neurons", c->net.n);
-    }
     count_synapses(c, counts, s);
     s->fan_in = degrees_of(counts, c->net.n);
     memcpy(counts, c->net.live, c->net.n * sizeof *counts);
     s->fan_out = degrees_of(counts, c->net.n);
-    free(counts);
     return 0;
 }
 

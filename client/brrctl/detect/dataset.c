@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/counted.h"
 #include "base/fsio.h"
+#include "base/needed.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/source.h"
@@ -165,28 +166,21 @@ static int grid_segments(const struct eeg_info *info, struct window_span *ret) {
     return n;
 }
 
-static int count_windows(struct survey *s, struct sum *sum, const struct recording_info *r, struct err *err) {
+static void count_windows(struct survey *s, struct sum *sum, const struct recording_info *r) {
     int64_t n = window_grid(r->segments, r->n_segments, s->window, s->hop, NULL);
-    int64_t *starts = malloc(sizeof *starts * (size_t)(n + 1));
-    if (!starts)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld windows", (long long)n);
+    OWNED_MEMORY int64_t *starts = needed(malloc(sizeof *starts * (size_t)(n + 1)));
     window_grid(r->segments, r->n_segments, s->window, s->hop, starts);
     for (int64_t i = 0; i < n; i++) {
         struct window_count count = manifest_count_window(r, starts[i], s->window);
         if (2 * count.valid >= s->window)
             sum->windows[count.class]++;
     }
-    free(starts);
-    return 0;
 }
 
-static int count_recording(struct survey *s, struct sum *sum, const struct eeg_info *info, const struct labels *labels,
-                           struct err *err) {
-    OWNED_MEMORY struct window_span *segments = calloc((size_t)info->n_segments + 1, sizeof *segments);
-    OWNED_MEMORY struct window_span *seizures = calloc(labels->n_runs + 1, sizeof *seizures);
+static void count_recording(struct survey *s, struct sum *sum, const struct eeg_info *info, const struct labels *labels) {
+    OWNED_MEMORY struct window_span *segments = needed(calloc((size_t)info->n_segments + 1, sizeof *segments));
+    OWNED_MEMORY struct window_span *seizures = needed(calloc(labels->n_runs + 1, sizeof *seizures));
     struct recording_info r = {.segments = segments, .seizures = seizures};
-    if (!segments || !seizures)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for segments");
     r.n_segments = grid_segments(info, segments);
     for (size_t i = 0; i < labels->n_runs; i++) {
         double onset_s = fmax(labels->runs[i].onset_s, 0), end_s = fmin(labels->runs[i].end_s, info->duration_s);
@@ -196,7 +190,7 @@ static int count_recording(struct survey *s, struct sum *sum, const struct eeg_i
         sum->seizure_s += end_s - onset_s;
     }
     sum->seizures += r.n_seizures;
-    return count_windows(s, sum, &r, err);
+    count_windows(s, sum, &r);
 }
 
 /* ---- its labels ---- */
@@ -236,7 +230,7 @@ static void check_span(struct survey *s, const char *file, int line, double onse
 /* Rows of an events file: seizures outside the recording, with their lines. */
 static int check_events(struct survey *s, const char *path, const char *relative, double recording_s, struct err *err) {
     char tsv_path[8192], name[4096];
-    struct events_file file;
+    OWNED(events_done) struct events_file file = {0};
     int rc;
     if ((rc = events_path(events_format_find("tsv"), path, tsv_path, sizeof tsv_path, err)) ||
         (rc = events_path(events_format_find("tsv"), relative, name, sizeof name, err)) || (rc = events_read(tsv_path, &file, err)))
@@ -246,7 +240,6 @@ static int check_events(struct survey *s, const char *path, const char *relative
         if (label_rule_class(s->rule, row->type) == LABEL_SEIZURE)
             check_span(s, name, row->line, row->onset_s, row->onset_s + row->duration_s, recording_s);
     }
-    events_done(&file);
     return 0;
 }
 
@@ -317,8 +310,10 @@ static int survey_open(struct survey *s, const char *path, const char *relative,
         s->unlabelled++;
         return 0;
     }
-    if ((rc = labels_patient(relative, patient_rule(own(s->o)), patient, sizeof patient, NULL, err)) ||
-        (rc = count_recording(s, sum, info, &labels, err)) || (rc = check_labels(s, path, relative, info, &labels, err)))
+    if ((rc = labels_patient(relative, patient_rule(own(s->o)), patient, sizeof patient, NULL, err)))
+        return rc;
+    count_recording(s, sum, info, &labels);
+    if ((rc = check_labels(s, path, relative, info, &labels, err)))
         return rc;
     survey_count(s, sum, info, &use, &labels, relative);
     note_patient(sum, patient);

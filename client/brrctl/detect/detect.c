@@ -11,6 +11,7 @@
 #include "base/counted.h"
 #include "base/crew.h"
 #include "base/fsio.h"
+#include "base/needed.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/detect_server.h"
@@ -103,12 +104,9 @@ static int grow(struct batch *b, struct err *err) {
     if (b->n < b->capacity)
         return 0;
     int capacity = b->capacity ? 2 * b->capacity : 64;
-    struct detect_item *items = realloc(b->items, sizeof *items * (size_t)capacity);
-    b->items = items ? items : b->items;
-    struct bids_name *names = detect_options_of(b->o)->bids ? realloc(b->names, sizeof *names * (size_t)capacity) : NULL;
-    b->names = names ? names : b->names;
-    if (!items || (detect_options_of(b->o)->bids && !names))
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %d recordings", b->n);
+    b->items = needed(realloc(b->items, sizeof *b->items * (size_t)capacity));
+    if (detect_options_of(b->o)->bids)
+        b->names = needed(realloc(b->names, sizeof *b->names * (size_t)capacity));
     b->capacity = capacity;
     return 0;
 }
@@ -118,10 +116,8 @@ static int add(struct batch *b, const char *path, const char *relative, struct e
     int rc;
     if ((rc = grow(b, err)) || (rc = output_of(b, relative, output, sizeof output, err)))
         return rc;
-    struct detect_item *item = &b->items[b->n];
-    *item = (struct detect_item){.path = strdup(path), .output = strdup(output)};
-    b->n++;
-    return item->path && item->output ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %d recordings", b->n);
+    b->items[b->n++] = (struct detect_item){.path = needed(strdup(path)), .output = needed(strdup(output))};
+    return 0;
 }
 
 static int visit(void *ctx, const struct tree_recording *recording, struct err *err) {
@@ -137,9 +133,7 @@ static int by_output(const void *a, const void *b) {
 
 /* Two recordings that would write the same file are a mistake. */
 static int check_outputs(const struct batch *b, struct err *err) {
-    OWNED_MEMORY struct detect_item *sorted = malloc(sizeof *sorted * (size_t)b->n);
-    if (!sorted)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %d recordings", b->n);
+    OWNED_MEMORY struct detect_item *sorted = needed(malloc(sizeof *sorted * (size_t)b->n));
     memcpy(sorted, b->items, sizeof *sorted * (size_t)b->n);
     qsort(sorted, (size_t)b->n, sizeof *sorted, by_output);
     for (int i = 1; i < b->n; i++)

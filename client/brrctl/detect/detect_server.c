@@ -9,6 +9,7 @@
 #include "base/counted.h"
 #include "base/fsio.h"
 #include "base/json.h"
+#include "base/needed.h"
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
@@ -116,7 +117,7 @@ static int check_kind(const struct arguments *o, const char *id) {
     Brr__V1__GetJobRequest in = BRR__V1__GET_JOB_REQUEST__INIT;
     int code = EXIT_FAILED;
     in.id = (char *)(uintptr_t)id;
-    Brr__V1__Job *job = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__Job *job = brrctl_call(o, &method, &in.base, &code);
     if (!job)
         return code;
     code = 0;
@@ -124,7 +125,6 @@ static int check_kind(const struct arguments *o, const char *id) {
         fprintf(stderr, "brrctl: job %s is of kind %s; detect accepts only job:ID of a detect job\n", id, job->kind);
         code = EXIT_FAILED;
     }
-    brr__v1__job__free_unpacked(job, NULL);
     return code;
 }
 
@@ -150,14 +150,8 @@ static struct detect_item *add_item(struct fetching *f, const Brr__V1__JobEvents
     char name[PATH_SIZE], path[2 * PATH_SIZE], output[2 * PATH_SIZE];
     const struct events_format *format = events_format_find(m->format);
     if (f->n == f->capacity) {
-        int capacity = f->capacity ? 2 * f->capacity : 64;
-        struct detect_item *more = realloc(f->items, sizeof *more * (size_t)capacity);
-        if (!more) {
-            err_set(&f->err, ERR_EXHAUSTED, "out of memory for %d recordings", f->n);
-            return NULL;
-        }
-        f->items = more;
-        f->capacity = capacity;
+        f->capacity = f->capacity ? 2 * f->capacity : 64;
+        f->items = needed(realloc(f->items, sizeof *f->items * (size_t)f->capacity));
     }
     struct detect_item *item = &f->items[f->n];
     *item = (struct detect_item){.done = true,
@@ -178,11 +172,9 @@ static struct detect_item *add_item(struct fetching *f, const Brr__V1__JobEvents
     else if (!events_path(format, m->recording, name, sizeof name, &f->err) &&
              !fsio_join(output, sizeof output, detect_options_of(f->o)->output, name, &f->err) &&
              !recording_path(f, m->recording, path, sizeof path, &f->err)) {
-        item->path = strdup(path);
-        item->output = strdup(output);
-        item->note = *m->note ? strdup(m->note) : NULL;
-        if (!item->path || !item->output || (*m->note && !item->note))
-            err_set(&f->err, ERR_EXHAUSTED, "out of memory for %d recordings", f->n);
+        item->path = needed(strdup(path));
+        item->output = needed(strdup(output));
+        item->note = *m->note ? needed(strdup(m->note)) : NULL;
     }
     f->n++;
     return f->err.code ? NULL : item;

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/needed.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "eeg/channels.h"
@@ -50,12 +51,7 @@ static void on_samples(void *ctx, const float *uv, int64_t first, int64_t n) {
 }
 
 static void keep_events(struct detection *d, const struct brr_message *m) {
-    struct brr_event *more = realloc(d->events, (size_t)(d->n_events + m->n_events + 1) * sizeof *more);
-    if (!more) {
-        d->out_of_memory = true;
-        return;
-    }
-    d->events = more;
+    d->events = needed(realloc(d->events, (size_t)(d->n_events + m->n_events + 1) * sizeof *d->events));
     for (int i = 0; i < m->n_events; i++) {
         d->events[d->n_events++] = m->events[i];
         if (d->config->event)
@@ -64,18 +60,13 @@ static void keep_events(struct detection *d, const struct brr_message *m) {
 }
 
 /* Room for n probabilities, new ones NaN. */
-static bool reserve(struct detection *d, int64_t n) {
+static void reserve(struct detection *d, int64_t n) {
     if (n > d->capacity) {
-        int64_t capacity = d->capacity * 2 > n ? d->capacity * 2 : n;
-        float *more = realloc(d->probabilities, (size_t)capacity * sizeof *more);
-        if (!more)
-            return false;
-        d->probabilities = more;
-        d->capacity = capacity;
+        d->capacity = d->capacity * 2 > n ? d->capacity * 2 : n;
+        d->probabilities = needed(realloc(d->probabilities, (size_t)d->capacity * sizeof *d->probabilities));
     }
     for (; d->n_probabilities < n; d->n_probabilities++)
         d->probabilities[d->n_probabilities] = NAN;
-    return true;
 }
 
 static void keep_probabilities(struct detection *d, const struct brr_message *m) {
@@ -86,10 +77,10 @@ static void keep_probabilities(struct detection *d, const struct brr_message *m)
             d->highest = (double)m->probabilities[i];
             d->highest_s = (double)(m->first + i) / DETECTION_RATE_HZ;
         }
-    if (d->config->want_trace && !reserve(d, m->first + m->samples))
-        d->out_of_memory = true;
-    else if (d->config->want_trace)
+    if (d->config->want_trace) {
+        reserve(d, m->first + m->samples);
         memcpy(d->probabilities + m->first, m->probabilities, (size_t)m->samples * sizeof *d->probabilities);
+    }
     if (d->probability)
         plot_trace_add(d->probability, m->first, m->probabilities, m->samples);
 }
@@ -116,8 +107,7 @@ static void on_message(void *ctx, const struct brr_message *m) {
     if (m->kind == BRR_RESULT) {
         keep_events(d, m);
         keep_probabilities(d, m);
-        if (!suppression_table_add(&d->suppression, m))
-            d->out_of_memory = true;
+        suppression_table_add(&d->suppression, m);
     } else if (m->kind == BRR_ALARM) {
         keep_alarm(d, m);
         if (d->config->alarm)
@@ -157,13 +147,13 @@ static void on_progress(void *ctx, double done_s) {
 
 /* Events of a named file as labels. */
 static int read_reference(struct detection *d, const char *path, struct err *err) {
-    struct events_file file;
+    OWNED(events_done) struct events_file file = {0};
     int rc = events_read(path, &file, err);
     if (rc)
         return rc;
-    d->reference.runs = calloc(file.n_rows + 1, sizeof *d->reference.runs);
+    d->reference.runs = needed(calloc(file.n_rows + 1, sizeof *d->reference.runs));
     d->reference.source = LABELS_BIDS_TSV;
-    for (size_t i = 0; d->reference.runs && i < file.n_rows; i++) {
+    for (size_t i = 0; i < file.n_rows; i++) {
         const struct event_row *row = &file.rows[i];
         if (!events_is_seizure(row->type) || !(row->duration_s > 0))
             continue;
@@ -171,8 +161,7 @@ static int read_reference(struct detection *d, const char *path, struct err *err
         *run = (struct label_run){.onset_s = row->onset_s, .end_s = row->end_s, .confidence = row->confidence};
         str_copy(run->code, sizeof run->code, row->type);
     }
-    events_done(&file);
-    return d->reference.runs ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
+    return 0;
 }
 
 static int find_reference(struct detection *d, struct err *err) {
@@ -184,34 +173,27 @@ static int find_reference(struct detection *d, struct err *err) {
     return 0;
 }
 
-static int make_buffers(struct detection *d, struct err *err) {
-    d->alarms = calloc(DETECTION_MAX_ALARMS, sizeof *d->alarms);
-    if (d->config->want_plot) {
-        d->probability = calloc(1, sizeof *d->probability);
-        d->suppression.trace = calloc(1, sizeof *d->suppression.trace);
-        d->traces = calloc(PLOT_CHANNELS_SHOWN, sizeof *d->traces);
-    }
-    if (!d->alarms || (d->config->want_plot && (!d->probability || !d->suppression.trace || !d->traces)))
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", d->path);
-    if (d->probability) {
-        plot_trace_init(d->probability, "probability", d->duration_s, DETECTION_RATE_HZ);
-        plot_trace_init(d->suppression.trace, "suppression", d->duration_s, DETECTION_RATE_HZ);
-    }
-    return 0;
+static void make_buffers(struct detection *d) {
+    d->alarms = needed(calloc(DETECTION_MAX_ALARMS, sizeof *d->alarms));
+    if (!d->config->want_plot)
+        return;
+    d->probability = needed(calloc(1, sizeof *d->probability));
+    d->suppression.trace = needed(calloc(1, sizeof *d->suppression.trace));
+    d->traces = needed(calloc(PLOT_CHANNELS_SHOWN, sizeof *d->traces));
+    plot_trace_init(d->probability, "probability", d->duration_s, DETECTION_RATE_HZ);
+    plot_trace_init(d->suppression.trace, "suppression", d->duration_s, DETECTION_RATE_HZ);
 }
 
 int detection_open(struct detection *d, const char *path, struct source *source, const struct detection_config *config,
                    struct err *err) {
     *d = (struct detection){.config = config, .highest = NAN, .highest_s = NAN, .highest_alarm = NAN, .path = path};
-    int rc = playback_open(source, &d->playback, err);
-    if (rc)
-        return rc;
+    d->playback = playback_new(source);
     d->duration_s = source->info->duration_s;
-    if ((rc = make_buffers(d, err)) || (config->want_reference && (rc = find_reference(d, err)))) {
+    make_buffers(d);
+    int rc = config->want_reference ? find_reference(d, err) : 0;
+    if (rc)
         detection_done(d);
-        return rc;
-    }
-    return 0;
+    return rc;
 }
 
 /* The daemon sees only the signals that are sent; a missing one may be a signal of the file that cannot be used. */
@@ -237,9 +219,9 @@ int detection_run(struct detection *d, brr_client *client, struct brr_error *err
         add_ignored(d, err);
         return rc;
     }
-    if (d->config->want_trace && !reserve(d, d->end.samples))
-        d->out_of_memory = true;
-    return d->out_of_memory ? brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for the results of a recording") : 0;
+    if (d->config->want_trace)
+        reserve(d, d->end.samples);
+    return 0;
 }
 
 void detection_done(struct detection *d) {
@@ -257,16 +239,14 @@ void detection_done(struct detection *d) {
 
 char *detection_note(const struct detection *d) {
     const struct eeg_info *info = playback_source(d->playback)->info;
-    struct str text;
+    OWNED(str_done) struct str text;
     str_init(&text, 1 << 20);
     str_puts(&text, d->note);
     for (int i = 0; i < info->n_repairs; i++)
         str_printf(&text, "%s%s", text.len ? "; " : "", info->repairs[i]);
     if (*d->mislabelled)
         str_printf(&text, "%s%s", text.len ? "; " : "", d->mislabelled);
-    char *copy = text.len ? strdup(str_cstr(&text)) : NULL;
-    str_done(&text);
-    return copy;
+    return text.len ? strdup(str_cstr(&text)) : NULL;
 }
 
 int detection_match(const struct detection *d, double onset_s, double end_s) {
@@ -324,9 +304,7 @@ int detection_write_events(const struct detection *d, const char *path, struct e
     char start[32];
     struct events_header header = {
         .recording_s = d->duration_s, .record_name = fsio_basename(d->path), .source = playback_source(d->playback)->info};
-    OWNED_MEMORY struct label_run *runs = calloc((size_t)d->n_events + 1, sizeof *runs);
-    if (!runs)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
+    OWNED_MEMORY struct label_run *runs = needed(calloc((size_t)d->n_events + 1, sizeof *runs));
     const char *text = eeg_start_text(&header.source->start, start, sizeof start);
     header.start_text = strcmp(text, "n/a") ? text : NULL;
     for (int i = 0; i < d->n_events; i++)
@@ -384,11 +362,9 @@ int detection_write_plot(const struct detection *d, const char *path, struct err
     const struct eeg_start *begin = &playback_source(d->playback)->info->start;
     const struct plot_trace *channels[PLOT_CHANNELS_SHOWN];
     size_t n_reference = d->reference.n_runs < PLOT_MAX_SPANS ? d->reference.n_runs : PLOT_MAX_SPANS;
-    OWNED_MEMORY struct plot_span *detected = calloc((size_t)d->n_events + 1, sizeof *detected);
-    OWNED_MEMORY struct plot_span *reference = calloc(n_reference + 1, sizeof *reference);
-    OWNED_MEMORY double *alarms_s = calloc((size_t)d->n_alarms + 1, sizeof *alarms_s);
-    if (!detected || !reference || !alarms_s)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
+    OWNED_MEMORY struct plot_span *detected = needed(calloc((size_t)d->n_events + 1, sizeof *detected));
+    OWNED_MEMORY struct plot_span *reference = needed(calloc(n_reference + 1, sizeof *reference));
+    OWNED_MEMORY double *alarms_s = needed(calloc((size_t)d->n_alarms + 1, sizeof *alarms_s));
     for (int i = 0; i < d->n_events; i++)
         detected[i] =
             (struct plot_span){(double)d->events[i].first / DETECTION_RATE_HZ, (double)d->events[i].end / DETECTION_RATE_HZ};

@@ -48,7 +48,6 @@ struct detection {
     struct suppression_table suppression;
     int shown[PLOT_MAX_CHANNELS], n_shown; /* rows that are plotted */
     struct brr_message end;                /* numbers of the summary; no pointers */
-    bool out_of_memory;
 };
 
 /* Takes the source, also when it fails, and reads the reference events of the recording at path, which names it. An unreadable

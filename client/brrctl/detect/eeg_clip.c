@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/needed.h"
 #include "base/str.h"
 #include "eeg/channels.h"
 #include "eeg/half.h"
@@ -36,10 +37,9 @@ static int push_samples(struct reading *r, struct frontend *f, const struct eeg_
     const int *used;
     int n_used = frontend_sources(f, &used), signals[FRONTEND_MAX_LABELS], rc = 0;
     int64_t spr = r->channels.samples_per_record, most = to - from < PIECE ? to - from : PIECE;
-    float **uv = calloc((size_t)n_used + 1, sizeof *uv), *samples = malloc((size_t)(most * n_used + 1) * sizeof *samples);
-    if (!uv || !samples)
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for a clip");
-    for (int c = 0; !rc && c < n_used; c++) {
+    OWNED_MEMORY float **uv = needed(calloc((size_t)n_used + 1, sizeof *uv));
+    OWNED_MEMORY float *samples = needed(malloc((size_t)(most * n_used + 1) * sizeof *samples));
+    for (int c = 0; c < n_used; c++) {
         signals[c] = r->channels.signals[used[c]];
         uv[c] = samples + (int64_t)c * most;
     }
@@ -49,8 +49,6 @@ static int push_samples(struct reading *r, struct frontend *f, const struct eeg_
         if (!(rc = eegfile_read(r->edf, signals, n_used, range, uv, err)))
             rc = frontend_push(f, (const float *const *)uv, n, err);
     }
-    free(samples);
-    free(uv);
     return rc ? rc : frontend_finish(f, err);
 }
 
@@ -109,10 +107,10 @@ static int allocate(struct eeg_clip *clip, double seconds, struct err *err) {
     if (rc)
         return rc;
     clip->n = llround(seconds * FRONTEND_RATE_HZ);
-    clip->uv = malloc((size_t)(clip->n * clip->channels + 1) * sizeof *clip->uv);
-    for (int64_t i = 0; clip->uv && i < clip->n * clip->channels; i++)
+    clip->uv = needed(malloc((size_t)(clip->n * clip->channels + 1) * sizeof *clip->uv));
+    for (int64_t i = 0; i < clip->n * clip->channels; i++)
         clip->uv[i] = NAN;
-    return clip->uv ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a clip of %g s", seconds);
+    return 0;
 }
 
 static int read_all(struct reading *r, struct frontend_config *frontend, const struct eeg_clip_config *config, double from_s,

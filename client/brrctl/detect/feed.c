@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/needed.h"
 #include "formats/edf.h"
 
 enum { FIXED_BYTES = 256, WAIT_MS = 20, BATCH_BYTES = 2 << 20, MAX_RECORD_BYTES = 64 << 20 };
@@ -117,8 +118,8 @@ static int feed_room(struct feed *f, struct err *err) {
         return err_set(err, ERR_RANGE, "%s: a record has %lld bytes; records of at most %d bytes can be followed", f->name,
                        (long long)record, MAX_RECORD_BYTES);
     f->capacity = (size_t)(record > BATCH_BYTES ? record : BATCH_BYTES / record * record);
-    f->bytes = malloc(f->capacity);
-    return f->bytes ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %s", f->name);
+    f->bytes = needed(malloc(f->capacity));
+    return 0;
 }
 
 /* A recording whose samples grow in a file beside its header. */
@@ -150,10 +151,7 @@ static int parse_header(struct feed *f, const uint8_t *header, size_t len, struc
 static int skip_padding(struct feed *f, int64_t n, struct err *err) {
     size_t most = (size_t)n, got = 0;
     if (most > f->capacity) {
-        uint8_t *grown = realloc(f->bytes, most);
-        if (!grown)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for %s", f->name);
-        f->bytes = grown;
+        f->bytes = needed(realloc(f->bytes, most));
         f->capacity = most;
     }
     int rc = take_all(f, f->bytes, most, &got, err);
@@ -173,9 +171,7 @@ static int read_header(struct feed *f, struct err *err) {
     int64_t size = len == sizeof fixed ? edf_header_bytes(fixed) : -1;
     if (size < 0) /* says why */
         return parse_header(f, fixed, len, err);
-    OWNED_MEMORY uint8_t *header = malloc((size_t)size);
-    if (!header)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", f->name);
+    OWNED_MEMORY uint8_t *header = needed(malloc((size_t)size));
     memcpy(header, fixed, sizeof fixed);
     if ((rc = take_all(f, header + len, (size_t)size - len, &more, err)))
         return rc;
@@ -204,9 +200,7 @@ static int open_input(struct feed *f, const char *path, bool input, struct err *
 
 int feed_open(const char *path, double idle_s, const char *unit, struct feed **ret, struct err *err) {
     bool input = !strcmp(path, "-");
-    struct feed *f = calloc(1, sizeof *f);
-    if (!f)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
+    struct feed *f = needed(calloc(1, sizeof *f));
     *f = (struct feed){.name = input ? "standard input" : path, .idle_ms = (int64_t)(idle_s * 1000), .stop_at = -1, .ended = ""};
     int rc = open_input(f, path, input, err);
     if (rc || (rc = eegfile_assume_unit(f->edf, unit, err))) {

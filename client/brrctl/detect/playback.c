@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/needed.h"
 #include "brr/v1/sessions.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/interrupt.h"
@@ -35,15 +36,10 @@ struct run {
     struct brr_error *err;
 };
 
-int playback_open(struct source *source, struct playback **ret, struct err *err) {
-    struct playback *r = calloc(1, sizeof *r);
-    if (!r) {
-        source_close(source);
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
-    }
+struct playback *playback_new(struct source *source) {
+    struct playback *r = needed(calloc(1, sizeof *r));
     r->source = source;
-    *ret = r;
-    return 0;
+    return r;
 }
 
 void playback_close(struct playback *r) {
@@ -197,11 +193,9 @@ static int stream_file(struct run *run) {
     if (rc)
         return rc;
     run->chunk_samples = choose_chunk(run, info);
-    run->chunk = malloc(sizeof *run->chunk * (size_t)run->chunk_samples * (size_t)run->r->source->n);
+    run->chunk = needed(malloc(sizeof *run->chunk * (size_t)run->chunk_samples * (size_t)run->r->source->n));
     run->start_s = clock_s();
     run->sink->opened(run->sink->ctx, info);
-    if (!run->chunk)
-        return brrctl_set_error(run->err, BRR_EXHAUSTED, "out of memory for a chunk");
     if ((rc = push_all(run)) || (rc = finish(run)))
         return rc == BRR_END ? brrctl_set_error(run->err, BRR_ABORTED, "the daemon ended the stream early") : rc;
     return 0;
@@ -219,8 +213,7 @@ static void close_session(brr_client *client, const brr_stream *stream, const ch
         return;
     in.session_id = (char *)(uintptr_t)brr_stream_info(stream)->session_id;
     in.reason = (char *)(uintptr_t)why;
-    Brr__V1__CloseSessionResponse *out = brrctl_ask(client, &method, &in.base, &err);
-    brr__v1__close_session_response__free_unpacked(out, NULL);
+    OWNED_ANSWER Brr__V1__CloseSessionResponse *out = brrctl_ask(client, &method, &in.base, &err);
 }
 
 /* The Unix time of a local one; −1 when the clock never showed it with this setting of daylight saving time. */

@@ -7,8 +7,7 @@
 #include "client/brrctl/detect/source.h"
 
 struct playback;
-/* Takes the source, also when it fails. */
-int playback_open(struct source *source, struct playback **ret, struct err *err);
+struct playback *playback_new(struct source *source); /* takes the source */
 /* takes NULL */
 void playback_close(struct playback *r);
 /* Labels, rate and description; what was assumed about units is valid once the stream is open. */

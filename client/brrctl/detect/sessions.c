@@ -75,7 +75,7 @@ static void add_flaw(struct str *text, const Brr__V1__SessionInfo *s, const stru
 static const char *quality_text(const Brr__V1__SessionInfo *s, char *buf, size_t size) {
     const Brr__V1__Quality *q = s->quality;
     struct flaw flaws[FLAWS];
-    struct str text;
+    OWNED(str_done) struct str text;
     str_init(&text, size - 1);
     if (q)
         list_flaws(q, flaws);
@@ -86,7 +86,6 @@ static const char *quality_text(const Brr__V1__SessionInfo *s, char *buf, size_t
     if (q && q->measured_rate_hz > 0)
         str_printf(&text, "%s%.1f Hz instead of %g", text.len ? ", " : "", q->measured_rate_hz, s->rate_hz);
     str_copy(buf, size, text.len ? str_cstr(&text) : s->samples ? "good" : "-");
-    str_done(&text);
     return buf;
 }
 
@@ -121,7 +120,7 @@ static int list(const struct arguments *o) {
     static const struct brrctl_method method = {"/brr.v1.Sessions/List", &brr__v1__list_sessions_response__descriptor, 0};
     const Brr__V1__ListSessionsRequest in = BRR__V1__LIST_SESSIONS_REQUEST__INIT;
     int code = 0;
-    Brr__V1__ListSessionsResponse *out = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__ListSessionsResponse *out = brrctl_call(o, &method, &in.base, &code);
     if (!out)
         return code;
     if (!o->json && !out->n_sessions)
@@ -139,7 +138,6 @@ static int list(const struct arguments *o) {
         }
     }
     listing_end(&listing);
-    brr__v1__list_sessions_response__free_unpacked(out, NULL);
     return 0;
 }
 
@@ -304,13 +302,12 @@ static void print_json(const Brr__V1__SessionUpdate *u) {
 /* Keep the newest state of the session beyond the message it came in. */
 static void keep_info(struct view *v, const Brr__V1__SessionInfo *info) {
     size_t len = brr__v1__session_info__get_packed_size(info);
-    uint8_t *bytes = malloc(len + 1);
+    OWNED_MEMORY uint8_t *bytes = malloc(len + 1);
     if (!bytes)
         return;
     brr__v1__session_info__pack(info, bytes);
     brr__v1__session_info__free_unpacked(v->info, NULL);
     v->info = brr__v1__session_info__unpack(NULL, len, bytes);
-    free(bytes);
 }
 
 static bool on_update(void *ctx, const void *message) {
@@ -362,10 +359,9 @@ static int close_session(const struct arguments *o) {
     int code = 0;
     in.session_id = (char *)(uintptr_t)o->args[1];
     in.reason = reason;
-    Brr__V1__CloseSessionResponse *out = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__CloseSessionResponse *out = brrctl_call(o, &method, &in.base, &code);
     if (!out)
         return code;
-    brr__v1__close_session_response__free_unpacked(out, NULL);
     if (o->json)
         output_text("closed", o->args[1]);
     else

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/needed.h"
 #include "client/brrctl/detect/feed.h"
 #include "client/brrctl/detect/source.h"
 #include "eeg/channels.h"
@@ -83,9 +84,7 @@ static int64_t common_samples(const struct source_edf *source) {
 static int choose_signals(struct source_edf *s, const char *path, const char *rename, struct err *err) {
     struct source *base = &s->base;
     base->info = eegfile_info(s->edf);
-    s->names = calloc((size_t)base->info->n_signals + 1, sizeof *s->names);
-    if (!s->names)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for the labels of %s", path);
+    s->names = needed(calloc((size_t)base->info->n_signals + 1, sizeof *s->names));
     for (int i = 0; i < base->info->n_signals; i++)
         channels_rename(rename, base->info->signals[i].label, s->names[i]);
     s->per_record = common_samples(s);
@@ -198,9 +197,7 @@ static int open_input(struct source_edf *s, const char *path, double idle_s, con
 /* idle_s −1: a complete file. */
 static int open_either(const char *path, double idle_s, const struct source_reading *reading, struct source **ret,
                        struct err *err) {
-    struct source_edf *s = calloc(1, sizeof *s);
-    if (!s)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
+    struct source_edf *s = needed(calloc(1, sizeof *s));
     s->base.kind = &kind;
     int rc = open_input(s, path, idle_s, reading, err);
     if (rc) {

@@ -38,7 +38,7 @@ static void add_to_plot(struct plot_trace *trace, const struct brr_suppression *
     plot_trace_add(trace, s->end - RATE_HZ, values, RATE_HZ);
 }
 
-bool suppression_table_add(struct suppression_table *t, const struct brr_message *m) {
+void suppression_table_add(struct suppression_table *t, const struct brr_message *m) {
     for (int i = 0; i < m->n_suppression; i++) {
         const struct brr_suppression *s = &m->suppression[i];
         if (t->begun)
@@ -48,7 +48,6 @@ bool suppression_table_add(struct suppression_table *t, const struct brr_message
         if (s->observed_s >= SUPPRESSION_FULL_S && (float)s->ratio > t->largest)
             t->largest = (float)s->ratio;
     }
-    return !t->begun || str_ok(&t->text);
 }
 
 int suppression_table_write(const struct suppression_table *t, const char *path, struct err *err) {

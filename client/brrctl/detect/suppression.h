@@ -21,7 +21,7 @@ struct suppression_table {
 void suppression_table_done(struct suppression_table *t);
 /* Begins the rows, which are kept for suppression_table_write from now on. */
 void suppression_table_begin(struct suppression_table *t, const struct brr_stream_info *info);
-/* Takes the reports of a RESULT. False when out of memory. */
-bool suppression_table_add(struct suppression_table *t, const struct brr_message *m);
+/* Takes the reports of a RESULT. */
+void suppression_table_add(struct suppression_table *t, const struct brr_message *m);
 /* time_s (end of the minute), observed_s, ratio, bursts_per_minute, then ratio and bursts_per_minute of every channel. Atomic. */
 int suppression_table_write(const struct suppression_table *t, const char *path, struct err *err);

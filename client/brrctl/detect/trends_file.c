@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/needed.h"
 #include "client/brrctl/detect/eeg_clip.h"
 #include "eeg/trends.h"
 #include "plot/picture.h"
@@ -80,8 +81,7 @@ int trends_write(const char *recording, const struct source_reading *reading, co
     if ((rc = eegfile_open_header(recording, &file, err)) || (rc = eegfile_assume_unit(file, reading->unit, err)))
         return rc;
     const int64_t epochs = (int64_t)(eegfile_info(file)->duration_s / TRENDS_EPOCH_S);
-    if (!(values = malloc((size_t)(epochs + 1) * TRENDS_COLUMNS * sizeof *values)))
-        return err_set(err, ERR_EXHAUSTED, "out of memory for the trends of %lld epochs", (long long)epochs);
+    values = needed(malloc((size_t)(epochs + 1) * TRENDS_COLUMNS * sizeof *values));
     for (int64_t i = 0; i < epochs * TRENDS_COLUMNS; i++)
         values[i] = NAN;
     for (int64_t at = 0, n; at < epochs; at += n) {

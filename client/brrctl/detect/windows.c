@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/needed.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
@@ -77,9 +78,7 @@ static int read_windows(struct recording *rec, struct tensors *t, struct err *er
     int rc = allocate(t, err);
     if (rc)
         return rc;
-    OWNED_MEMORY float *rows = malloc((size_t)(t->window * t->channels) * sizeof *rows);
-    if (!rows)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a window");
+    OWNED_MEMORY float *rows = needed(malloc((size_t)(t->window * t->channels) * sizeof *rows));
     for (int64_t i = 0; i < t->n; i++) {
         float *x = t->x + i * t->window * t->channels;
         if ((rc = window_read(rec, t->start[t->first + i], t->window, rows, NULL, &t->valid[i], err)))
@@ -144,8 +143,7 @@ static int make(const struct arguments *o, struct recording *rec, struct err *er
     recording_info(rec, &info);
     t.channels = info.channels;
     t.total = window_grid(info.segments, info.n_segments, t.window, hop, NULL);
-    if (!(t.start = calloc((size_t)t.total + 1, sizeof *t.start)))
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld windows", (long long)t.total);
+    t.start = needed(calloc((size_t)t.total + 1, sizeof *t.start));
     window_grid(info.segments, info.n_segments, t.window, hop, t.start);
     t.first = own(o)->first > 0 ? own(o)->first : 0;
     t.n = t.total > t.first ? t.total - t.first : 0;

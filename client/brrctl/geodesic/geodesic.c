@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/needed.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
@@ -63,9 +64,8 @@ static int predict(const struct arguments *o, const struct geodesic_file *f, str
                 "brrctl: note: --at %g is outside of the measured concentrations (%g to %g): the spectrum is an extrapolation\n",
                 own(o)->at, low, high);
     geodesic_file_model(f, geodesic_file_best(f), &model);
-    OWNED_MEMORY double *each = malloc((size_t)geodesic_members_count(model.members) * (size_t)f->spectra.width * sizeof *each);
-    if (!each)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a prediction");
+    OWNED_MEMORY double *each =
+        needed(malloc((size_t)geodesic_members_count(model.members) * (size_t)f->spectra.width * sizeof *each));
     int rc;
     if ((rc = geodesic_exact_predict(&model, &f->spectra, own(o)->at, each, err)) ||
         (rc = geodesic_prior_blend(&model, &f->spectra, own(o)->at, each, err)))
@@ -79,9 +79,7 @@ static int metric(const struct geodesic_file *f, struct str *out, struct err *er
     const struct spectra *s = &f->spectra;
     struct geodesic_model model;
     double at[METRIC_POINTS];
-    OWNED_MEMORY double *g = malloc((size_t)(METRIC_POINTS * s->width) * sizeof *g);
-    if (!g)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a metric");
+    OWNED_MEMORY double *g = needed(malloc((size_t)(METRIC_POINTS * s->width) * sizeof *g));
     geodesic_file_model(f, geodesic_file_best(f), &model);
     for (int i = 0; i < METRIC_POINTS; i++)
         at[i] = s->concentrations[0] + (s->concentrations[s->n - 1] - s->concentrations[0]) * i / (METRIC_POINTS - 1);

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/needed.h"
 #include "base/str.h"
 #include "brr/v1/checkpoints.pb-c.h"
 #include "client/brrctl/brrctl.h"
@@ -66,7 +67,7 @@ static int cmd_checkpoints(const struct arguments *o) {
     int code = 0;
     if (o->n_args)
         in.job_id = (char *)(uintptr_t)(str_starts(o->args[0], "job:") ? o->args[0] + 4 : o->args[0]);
-    Brr__V1__ListCheckpointsResponse *out = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__ListCheckpointsResponse *out = brrctl_call(o, &method, &in.base, &code);
     if (!out)
         return code;
     struct listing listing;
@@ -76,7 +77,6 @@ static int cmd_checkpoints(const struct arguments *o) {
     listing_end(&listing);
     if (!o->json && !out->n_checkpoints)
         puts("no checkpoints");
-    brr__v1__list_checkpoints_response__free_unpacked(out, NULL);
     return 0;
 }
 
@@ -150,13 +150,9 @@ static int do_get(const struct arguments *o, const char *ref) {
 
 static int send_part(brr_rpc *rpc, Brr__V1__PutCheckpointPart *part, struct brr_error *err) {
     size_t len = protobuf_c_message_get_packed_size(&part->base);
-    uint8_t *bytes = malloc(len + 1);
-    if (!bytes)
-        return brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for a part of a file");
+    OWNED_MEMORY uint8_t *bytes = needed(malloc(len + 1));
     protobuf_c_message_pack(&part->base, bytes);
-    int rc = brr_rpc_send(rpc, bytes, len, -1, err);
-    free(bytes);
-    return rc;
+    return brr_rpc_send(rpc, bytes, len, -1, err);
 }
 
 static int send_file(brr_rpc *rpc, const struct fsio_map *file, const char *name, char *sha256, struct brr_error *err) {
@@ -186,10 +182,9 @@ static int upload(brr_client *client, const struct fsio_map *file, const char *n
     if ((rc = brr_rpc_open(client, "/brr.v1.Checkpoints/Put", LONG_MS, &rpc, &err)) ||
         (rc = send_file(rpc, file, name, sha256, &err)) || (rc = brr_rpc_next(rpc, -1, &data, &len, &err)))
         return rc == BRR_END ? 0 : brrctl_fail_call(&err);
-    Brr__V1__Checkpoint *c = brr__v1__checkpoint__unpack(NULL, len, data);
+    OWNED_ANSWER Brr__V1__Checkpoint *c = brr__v1__checkpoint__unpack(NULL, len, data);
     if (c)
         print_checkpoint(c, json);
-    brr__v1__checkpoint__free_unpacked(c, NULL);
     return brr_rpc_next(rpc, -1, &data, &len, &err) == BRR_END ? 0 : brrctl_fail_call(&err);
 }
 
@@ -230,11 +225,10 @@ static int do_put(const struct arguments *o, const char *path) {
 static int one(const struct arguments *o, const char *path, const ProtobufCMessage *in) {
     const struct brrctl_method method = {path, &brr__v1__checkpoint__descriptor, 0};
     int code = 0;
-    Brr__V1__Checkpoint *c = brrctl_call(o, &method, in, &code);
+    OWNED_ANSWER Brr__V1__Checkpoint *c = brrctl_call(o, &method, in, &code);
     if (!c)
         return code;
     print_checkpoint(c, o->json);
-    brr__v1__checkpoint__free_unpacked(c, NULL);
     return 0;
 }
 
@@ -243,7 +237,7 @@ static int do_verify(const struct arguments *o, const char *ref) {
     Brr__V1__CheckpointRef in = BRR__V1__CHECKPOINT_REF__INIT;
     int code = 0;
     in.ref = (char *)(uintptr_t)ref;
-    Brr__V1__VerifyResponse *v = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__VerifyResponse *v = brrctl_call(o, &method, &in.base, &code);
     if (!v)
         return code;
     if (o->json) {
@@ -255,7 +249,6 @@ static int do_verify(const struct arguments *o, const char *ref) {
         printf("%s is %s: %s\n", ref, v->valid ? "valid" : "NOT valid", v->message);
     }
     code = v->valid ? 0 : EXIT_FAILED;
-    brr__v1__verify_response__free_unpacked(v, NULL);
     return code;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/needed.h"
 #include "base/str.h"
 #include "base/yaml.h"
 #include "client/brrctl/jobs/curves.h"
@@ -85,7 +86,7 @@ static void put_keys(struct table *t, const struct yaml_node *node, const char *
 
 static int read_configuration(struct table *t, const Brr__V1__Job *job, int side, struct err *err) {
     struct yaml_node *root;
-    struct arena arena;
+    OWNED(arena_done) struct arena arena;
     int rc = 0;
     arena_init(&arena, COMPARE_ARENA);
     if (job->file && !(rc = yaml_parse(&arena, job->file->yaml, strlen(job->file->yaml), job->file->name, &root, err))) {
@@ -94,7 +95,6 @@ static int read_configuration(struct table *t, const Brr__V1__Job *job, int side
         if (!rc)
             put_keys(t, root, "", side);
     }
-    arena_done(&arena);
     return rc;
 }
 
@@ -262,11 +262,10 @@ static int draw(const struct comparison *c, const char *path, struct err *err) {
 /* ---- the command ---- */
 
 /* Trainings have curves; other jobs have none, which is no error here. */
-static int read_curves(const struct arguments *o, struct side *side, struct err *err) {
+static int read_curves(const struct arguments *o, struct side *side) {
     int code = strcmp(side->job->kind, "train") ? 0 : curves_fetch(o, side->job->id, &side->curves);
     for (int i = 0; !code && i < CURVES_SHOWN; i++)
-        if (curves_points(&side->curves, &curves_shown[i], &side->points[i], err))
-            code = EXIT_FAILED;
+        side->points[i] = curves_points(&side->curves, &curves_shown[i]);
     return code;
 }
 
@@ -289,7 +288,7 @@ static int read_sides(const struct arguments *o, struct comparison *c, struct er
             return code;
         if (read_configuration(&c->configuration, side->job, s, err) || read_result(&c->result, side->job, s, err))
             return EXIT_FAILED;
-        code = read_curves(o, side, err);
+        code = read_curves(o, side);
     }
     return code;
 }
@@ -301,12 +300,8 @@ static int cmd_compare(const struct arguments *o) {
         return EXIT_USAGE;
     }
     OWNED(comparison_done)
-    struct comparison c = {.configuration.rows = calloc(COMPARE_ROWS, sizeof *c.configuration.rows),
-                           .result.rows = calloc(COMPARE_ROWS, sizeof *c.result.rows)};
-    if (!c.configuration.rows || !c.result.rows) {
-        err_set(&err, ERR_EXHAUSTED, "out of memory for a comparison");
-        return brrctl_fail(&err);
-    }
+    struct comparison c = {.configuration.rows = needed(calloc(COMPARE_ROWS, sizeof *c.configuration.rows)),
+                           .result.rows = needed(calloc(COMPARE_ROWS, sizeof *c.result.rows))};
     int code = read_sides(o, &c, &err);
     if (!code && own(o)->plot && draw(&c, own(o)->plot, &err))
         code = EXIT_FAILED;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/needed.h"
 #include "base/str.h"
 
 enum { CURVES_MAX_COLUMNS = 64, CURVES_MAX_LINES = 1 << 24 };
@@ -27,18 +28,11 @@ static void drop_repeated(struct curves *c, const struct json *line) {
         }
 }
 
-static int add_line(struct curves *c, struct json *line, struct err *err) {
+static void add_line(struct curves *c, struct json *line) {
     drop_repeated(c, line);
-    if (c->n % 1024 == 0) {
-        struct json **more = realloc(c->lines, (c->n + 1024) * sizeof *more);
-        if (!more) {
-            json_free(line);
-            return err_set(err, ERR_EXHAUSTED, "out of memory for the course of a training");
-        }
-        c->lines = more;
-    }
+    if (c->n % 1024 == 0)
+        c->lines = needed(realloc(c->lines, (c->n + 1024) * sizeof *c->lines));
     c->lines[c->n++] = line;
-    return 0;
 }
 
 int curves_read(const char *text, size_t len, struct curves *ret, struct err *err) {
@@ -48,7 +42,7 @@ int curves_read(const char *text, size_t len, struct curves *ret, struct err *er
         struct json *json = NULL;
         rc = json_parse(line, (size_t)(end - line), "metrics.jsonl", &json, err);
         if (!rc)
-            rc = add_line(&c, json, err);
+            add_line(&c, json);
     }
     if (rc)
         curves_done(&c);
@@ -143,10 +137,8 @@ void curves_print_csv(const struct curves *c, FILE *out) {
     }
 }
 
-int curves_points(const struct curves *c, const struct curve *which, struct curve_points *ret, struct err *err) {
-    struct curve_points p = {.points = malloc((c->n + 1) * sizeof *p.points), .best = -1};
-    if (!p.points)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for the course of a training");
+struct curve_points curves_points(const struct curves *c, const struct curve *which) {
+    struct curve_points p = {.points = needed(malloc((c->n + 1) * sizeof *p.points)), .best = -1};
     for (size_t i = 0; i < c->n && p.n < CURVES_MAX_LINES; i++) {
         double y = strcmp(kind_of(c->lines[i]), which->kind) ? NAN : json_f64(json_get(c->lines[i], which->key), NAN);
         if (isnan(y) || isnan(step_of(c->lines[i])))
@@ -155,6 +147,5 @@ int curves_points(const struct curves *c, const struct curve *which, struct curv
             p.best = p.n;
         p.points[p.n++] = (struct plot_point){step_of(c->lines[i]), y};
     }
-    *ret = p;
-    return 0;
+    return p;
 }

@@ -28,4 +28,4 @@ struct curve_points {
     struct plot_point *points;
     int n, best; /* best: index; -1 = none */
 };
-int curves_points(const struct curves *c, const struct curve *which, struct curve_points *ret, struct err *err);
+struct curve_points curves_points(const struct curves *c, const struct curve *which);

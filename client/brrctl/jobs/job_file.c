@@ -70,7 +70,7 @@ static bool put_source(const struct yaml_node *item, const char *dir, struct jso
 
 /* The same for a list of sources. */
 static char *assignment_of_list(const struct option *row, const struct yaml_node *list, const char *dir) {
-    struct str text;
+    OWNED(str_done) struct str text;
     struct json_writer w;
     bool changed = false, known = true;
     str_init(&text, JOB_FILE_MAX);
@@ -80,23 +80,18 @@ static char *assignment_of_list(const struct option *row, const struct yaml_node
     for (const struct yaml_node *item = list->child; item && known; item = item->next)
         known = put_source(item, dir, &w, &changed);
     json_end(&w, ']');
-    if (known && changed)
-        return str_take(&text);
-    str_done(&text);
-    return NULL;
+    return known && changed ? str_take(&text) : NULL;
 }
 
 /* The same of an override, which holds the list as text. */
 static char *assignment_of_text(const struct option *row, const char *assignment) {
-    struct arena arena;
+    OWNED(arena_done) struct arena arena;
     struct yaml_node *root = NULL;
     arena_init(&arena, ARENA_MAX);
     const struct yaml_node *list = yaml_parse(&arena, "{}", 2, "", &root, NULL) || yaml_set(&arena, root, assignment, NULL)
                                        ? NULL
                                        : yaml_path(root, row->name);
-    char *out = list && list->type == YAML_SEQUENCE ? assignment_of_list(row, list, ".") : NULL;
-    arena_done(&arena);
-    return out;
+    return list && list->type == YAML_SEQUENCE ? assignment_of_list(row, list, ".") : NULL;
 }
 
 /* "KEY=VALUE" with an absolute path where VALUE is a relative one, else a copy. */
@@ -149,7 +144,7 @@ static const struct task_kind *kind_of(struct arena *arena, struct yaml_node *ro
 }
 
 static void add_overrides(struct brrctl_job_file *f, size_t len, const struct arguments *o) {
-    struct arena arena;
+    OWNED(arena_done) struct arena arena;
     struct yaml_node *root = NULL;
     arena_init(&arena, ARENA_MAX);
     const struct task_kind *kind = yaml_parse(&arena, f->text, len, o->args[0], &root, NULL) ? NULL : kind_of(&arena, root, o);
@@ -158,7 +153,6 @@ static void add_overrides(struct brrctl_job_file *f, size_t len, const struct ar
     for (int i = 0; i < own(o)->set.n; i++)
         f->overrides[f->message.n_overrides++] =
             kind ? absolute_override(kind, own(o)->set.items[i]) : strdup(own(o)->set.items[i]);
-    arena_done(&arena);
 }
 
 /* Text that is not UTF-8 (a comment in Latin-1, a file of another kind) cannot be sent. */

@@ -102,12 +102,10 @@ static const char *age_text(int64_t time_ms, char buf[24]) {
 
 /* A figure of the result; NaN without one. */
 static double result_figure(const Brr__V1__Job *job, const char *key) {
-    struct json *result = NULL;
+    OWNED_POINTER(json_free) struct json *result = NULL;
     if (!*job->result_json || json_parse(job->result_json, strlen(job->result_json), "result", &result, NULL))
         return NAN;
-    double value = json_f64(json_get(result, key), NAN);
-    json_free(result);
-    return value;
+    return json_f64(json_get(result, key), NAN);
 }
 
 static void print_row(const Brr__V1__Job *job) {
@@ -162,7 +160,7 @@ static void print_figures(const char *name, const struct json *table) {
 
 static void print_result(const char *text) {
     struct json_cursor at = {0};
-    struct json *result = NULL;
+    OWNED_POINTER(json_free) struct json *result = NULL;
     const struct json *value;
     const char *key;
     if (!*text || json_parse(text, strlen(text), "result", &result, NULL))
@@ -170,7 +168,6 @@ static void print_result(const char *text) {
     while (json_next(result, &at, &key, &value))
         if (!print_member(key, 2, value))
             print_figures(key, value);
-    json_free(result);
 }
 
 static void print_time(const char *what, int64_t time_ms) {
@@ -294,12 +291,11 @@ static void draw(struct watching *w, const Brr__V1__Job *job) {
 /* The result in a few words, as its kind puts them; "" when there is none. */
 static const char *summary_of(const Brr__V1__Job *job, char buf[200]) {
     const struct task_kind *kind = task_kind_find(job->kind);
-    struct json *result = NULL;
+    OWNED_POINTER(json_free) struct json *result = NULL;
     *buf = '\0';
     if (kind && kind->summary && *job->result_json &&
         !json_parse(job->result_json, strlen(job->result_json), "result", &result, NULL))
         kind->summary(result, buf, 200);
-    json_free(result);
     return buf;
 }
 
@@ -401,13 +397,11 @@ int brrctl_watch(const struct arguments *o, const char *id, struct brrctl_end *r
 static Brr__V1__ValidateResponse *ask_limit(const struct arguments *o, Brr__V1__JobFile *file) {
     static const struct brrctl_method method = {"/brr.v1.Jobs/Validate", &brr__v1__validate_response__descriptor, ESTIMATE_MS};
     Brr__V1__ValidateRequest in = BRR__V1__VALIDATE_REQUEST__INIT;
-    brr_client *client = NULL;
+    OWNED_POINTER(brr_disconnect) brr_client *client = NULL;
     struct brr_error err;
     in.file = file;
     in.limit_only = true;
-    Brr__V1__ValidateResponse *out = brrctl_open(o, &client, &err) ? NULL : brrctl_ask(client, &method, &in.base, &err);
-    brr_disconnect(client);
-    return out;
+    return brrctl_open(o, &client, &err) ? NULL : brrctl_ask(client, &method, &in.base, &err);
 }
 
 /* "train-260131-1", with or without a line end. */
@@ -436,13 +430,12 @@ int brrctl_queue(const struct arguments *o, Brr__V1__JobFile *file, const char *
     if (check_id_file(id_file, &err))
         return brrctl_fail(&err);
     in.file = file;
-    Brr__V1__SubmitResponse *out = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__SubmitResponse *out = brrctl_call(o, &method, &in.base, &code);
     if (!out)
         return code;
     for (size_t i = 0; i < out->n_notices; i++)
         fprintf(stderr, "brrctl: note: %s\n", out->notices[i]);
     str_copy(id, id_size, out->job->id);
-    brr__v1__submit_response__free_unpacked(out, NULL);
     if (!id_file || !fsio_write_atomic(id_file, id, strlen(id), &err))
         return 0;
     fprintf(stderr, "brrctl: job %s was queued nevertheless\n", id);
@@ -491,7 +484,7 @@ static int cmd_jobs(const struct arguments *o) {
     int code = 0;
     Brr__V1__ListJobsRequest in = BRR__V1__LIST_JOBS_REQUEST__INIT;
     static const struct brrctl_method method = {"/brr.v1.Jobs/List", &brr__v1__list_jobs_response__descriptor, 0};
-    Brr__V1__ListJobsResponse *out = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__ListJobsResponse *out = brrctl_call(o, &method, &in.base, &code);
     if (!out)
         return code;
     if (own(o)->sort && out->n_jobs)
@@ -506,7 +499,6 @@ static int cmd_jobs(const struct arguments *o) {
         else
             print_row(out->jobs[i]);
     }
-    brr__v1__list_jobs_response__free_unpacked(out, NULL);
     return 0;
 }
 
@@ -524,14 +516,13 @@ static void print_state(const Brr__V1__Job *job) {
 static int one_job(const struct arguments *o, const char *path, const ProtobufCMessage *in, void (*print)(const Brr__V1__Job *)) {
     int code = 0;
     const struct brrctl_method method = {path, &brr__v1__job__descriptor, 0};
-    Brr__V1__Job *job = brrctl_call(o, &method, in, &code);
+    OWNED_ANSWER Brr__V1__Job *job = brrctl_call(o, &method, in, &code);
     if (!job)
         return code;
     if (o->json)
         print_json(job);
     else
         print(job);
-    brr__v1__job__free_unpacked(job, NULL);
     return 0;
 }
 
@@ -575,7 +566,7 @@ static void tell_served(const struct arguments *o, const char *id) {
     size_t len = (size_t)snprintf(ref, sizeof ref, "job:%.64s", id);
     if (brrctl_open(o, &client, &err))
         return;
-    Brr__V1__ListModelsResponse *out = brrctl_ask(client, &method, &in.base, &err);
+    OWNED_ANSWER Brr__V1__ListModelsResponse *out = brrctl_ask(client, &method, &in.base, &err);
     if (!out)
         fprintf(stderr, "brrctl: note: models that serve may be of job %s; the daemon did not list them: %s\n", id, err.message);
     for (size_t i = 0; out && i < out->n_models; i++) {
@@ -586,7 +577,6 @@ static void tell_served(const struct arguments *o, const char *id) {
                     "where it comes from\n",
                     m->name, id, m->name);
     }
-    brr__v1__list_models_response__free_unpacked(out, NULL);
 }
 
 static int cmd_delete(const struct arguments *o) {

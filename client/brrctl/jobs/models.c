@@ -149,14 +149,13 @@ static void print_details(const Brr__V1__ModelDescription *m) {
 
 int brrctl_show_model(const struct arguments *o, const struct brrctl_method *method, const ProtobufCMessage *in) {
     int code = 0;
-    Brr__V1__ModelDescription *m = brrctl_call(o, method, in, &code);
+    OWNED_ANSWER Brr__V1__ModelDescription *m = brrctl_call(o, method, in, &code);
     if (!m)
         return code;
     if (o->json)
         print_json(m);
     else
         print_details(m);
-    brr__v1__model_description__free_unpacked(m, NULL);
     return 0;
 }
 
@@ -191,7 +190,7 @@ static int cmd_models(const struct arguments *o) {
     int code = 0;
     if (o->n_args)
         return describe(o);
-    Brr__V1__ListModelsResponse *out = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__ListModelsResponse *out = brrctl_call(o, &method, &in.base, &code);
     if (!out)
         return code;
     if (!o->json && !out->n_models)
@@ -205,7 +204,6 @@ static int cmd_models(const struct arguments *o) {
             list_model(&listing, out->models[i]);
     }
     listing_end(&listing);
-    brr__v1__list_models_response__free_unpacked(out, NULL);
     return 0;
 }
 
@@ -228,14 +226,13 @@ static int cmd_unload(const struct arguments *o) {
     Brr__V1__UnloadModelRequest in = BRR__V1__UNLOAD_MODEL_REQUEST__INIT;
     int code = 0;
     in.name = (char *)(uintptr_t)o->args[0];
-    Brr__V1__ModelDescription *m = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__ModelDescription *m = brrctl_call(o, &method, &in.base, &code);
     if (!m)
         return code;
     if (o->json)
         print_json(m);
     else
         printf("%s is no longer served\n", m->name);
-    brr__v1__model_description__free_unpacked(m, NULL);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/fsio.h"
 #include "base/json.h"
+#include "base/needed.h"
 #include "base/order.h"
 #include "base/str.h"
 #include "base/yaml.h"
@@ -332,12 +333,11 @@ static int keep_record(const struct sweep *s) {
 /* Keeps a job of --record that is still listed and has not ended without a result; forgets any other. */
 static int look_at_job(struct sweep *s, char *id) {
     int code = EXIT_FAILED;
-    Brr__V1__Job *job = *id ? job_files_job(s->o, id, &code) : NULL;
+    OWNED_ANSWER Brr__V1__Job *job = *id ? job_files_job(s->o, id, &code) : NULL;
     if (!job && *id && code != EXIT_NOT_FOUND)
         return code;
     if (!job || job->state == BRR__V1__JOB_STATE__JOB_STATE_FAILED || job->state == BRR__V1__JOB_STATE__JOB_STATE_CANCELLED)
         *id = '\0';
-    brr__v1__job__free_unpacked(job, NULL);
     return 0;
 }
 
@@ -364,8 +364,7 @@ static int recall_jobs(struct sweep *s, int n, int *ret_recalled) {
 static int queue_trainings(struct sweep *s) {
     const int folds = s->n_folds ? s->n_folds : 1, n = s->n_points * folds;
     int code, recalled;
-    if (!(s->members = calloc((size_t)n, sizeof *s->members)))
-        return fprintf(stderr, "brrctl: out of memory for the jobs\n"), EXIT_FAILED;
+    s->members = needed(calloc((size_t)n, sizeof *s->members));
     for (int i = 0; i < n; i++) {
         struct member *m = &s->members[i];
         *m =
@@ -388,7 +387,7 @@ static int queue_trainings(struct sweep *s) {
 /* ---- their results ---- */
 
 static void read_scores(struct member *m, const struct brrctl_end *end) {
-    struct json *result = NULL;
+    OWNED_POINTER(json_free) struct json *result = NULL;
     m->state = end->state;
     if (json_parse(end->result, strlen(end->result), "result", &result, NULL))
         return;
@@ -400,11 +399,10 @@ static void read_scores(struct member *m, const struct brrctl_end *end) {
     m->found = json_f64(json_get(result, "found"), NAN);
     m->false_events = json_f64(json_get(result, "false_events"), NAN);
     m->hours = json_f64(json_get(result, "hours"), NAN);
-    json_free(result);
 }
 
 static int await(struct sweep *s, struct member *m, const char *id, bool scores) {
-    struct brrctl_end *end = calloc(1, sizeof *end);
+    OWNED_MEMORY struct brrctl_end *end = calloc(1, sizeof *end);
     int code = end ? brrctl_watch(s->o, id, end) : EXIT_FAILED;
     if (!code && scores)
         read_scores(m, end);
@@ -412,7 +410,6 @@ static int await(struct sweep *s, struct member *m, const char *id, bool scores)
         m->state = end->state;
     if (!code && end->state != BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED)
         fprintf(stderr, "brrctl: %s: %s: %s\n", id, brr_job_state_name((int)end->state), end->reason);
-    free(end);
     return code;
 }
 
@@ -470,9 +467,7 @@ static int run(struct sweep *s) {
 }
 
 static int cmd_sweep(const struct arguments *o) {
-    struct sweep *s = calloc(1, sizeof *s);
-    if (!s)
-        return fprintf(stderr, "brrctl: out of memory\n"), EXIT_FAILED;
+    OWNED_MEMORY struct sweep *s = needed(calloc(1, sizeof *s));
     s->o = o;
     arena_init(&s->arena, ARENA_BYTES);
     int code = run(s);
@@ -480,7 +475,6 @@ static int cmd_sweep(const struct arguments *o) {
     brrctl_job_file_done(&s->file);
     arena_done(&s->arena);
     free(s->members);
-    free(s);
     return code;
 }
 

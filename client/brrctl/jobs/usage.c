@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/needed.h"
 #include "base/order.h"
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
@@ -121,26 +122,20 @@ static int cmd_usage(const struct arguments *o) {
         fprintf(stderr, "brrctl: --since %s: expected a time such as 24h or 30d\n", own->since);
         return EXIT_USAGE;
     }
-    Brr__V1__ListJobsResponse *list = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__ListJobsResponse *list = brrctl_call(o, &method, &in.base, &code);
     if (!list)
         return code;
-    OWNED_MEMORY struct account *accounts = calloc(list->n_jobs + 1, sizeof *accounts);
-    if (accounts) {
-        const size_t n = add_up(list, own->since ? clock_wall_ms() - span_ms : INT64_MIN, accounts);
-        qsort(accounts, n, sizeof *accounts, by_time);
-        struct listing listing;
-        listing_begin(&listing, "caller|>jobs|>open|>failed|>attempts|>device time|>energy|>cost");
-        for (size_t i = 0; i < n; i++)
-            add_account(&listing, &accounts[i], list, o->json);
-        listing_end(&listing);
-        if (own->beds > 0)
-            tell_month(list, own->beds, o->json);
-    } else {
-        const struct err err = {.code = ERR_EXHAUSTED, .message = "out of memory"};
-        code = brrctl_fail(&err);
-    }
-    brr__v1__list_jobs_response__free_unpacked(list, NULL);
-    return code;
+    OWNED_MEMORY struct account *accounts = needed(calloc(list->n_jobs + 1, sizeof *accounts));
+    const size_t n = add_up(list, own->since ? clock_wall_ms() - span_ms : INT64_MIN, accounts);
+    qsort(accounts, n, sizeof *accounts, by_time);
+    struct listing listing;
+    listing_begin(&listing, "caller|>jobs|>open|>failed|>attempts|>device time|>energy|>cost");
+    for (size_t i = 0; i < n; i++)
+        add_account(&listing, &accounts[i], list, o->json);
+    listing_end(&listing);
+    if (own->beds > 0)
+        tell_month(list, own->beds, o->json);
+    return 0;
 }
 
 const struct command command_usage = {

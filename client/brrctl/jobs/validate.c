@@ -79,7 +79,7 @@ static int cmd_validate(const struct arguments *o) {
     if (brrctl_job_file_open(&file, o, &err))
         return brrctl_fail(&err);
     in.file = &file.message;
-    Brr__V1__ValidateResponse *v = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__ValidateResponse *v = brrctl_call(o, &method, &in.base, &code);
     brrctl_job_file_done(&file);
     brrctl_job_file_hint(o, code);
     if (!v)
@@ -89,7 +89,6 @@ static int cmd_validate(const struct arguments *o) {
         print_json(v);
     else
         print_text(v, o->args[0]);
-    brr__v1__validate_response__free_unpacked(v, NULL);
     return code;
 }
 

@@ -7,6 +7,8 @@
 #include <strings.h>
 #include <time.h>
 
+#include "base/cleanup.h"
+#include "base/needed.h"
 #include "base/order.h"
 #include "base/str.h"
 #include "client/brrctl/interrupt.h"
@@ -174,28 +176,24 @@ static void read_channels(struct source_lsl *s, lsl_streaminfo full) {
     }
 }
 
-static int allocate(struct source_lsl *s, struct err *err) {
+static void allocate(struct source_lsl *s) {
     size_t n = (size_t)s->base.n;
     const double most = PULLED_BYTES / ((double)n * sizeof(float));
     s->room = llround(fmax(fmax(2 * s->base.rate_hz, fmin((MEASURE_S + 2) * s->base.rate_hz, most)), 512));
     s->rows_room = 3 * s->room;
-    s->signals = calloc(n, sizeof *s->signals);
-    s->labels = calloc(n, sizeof *s->labels);
-    s->units = calloc(n, sizeof *s->units);
-    s->scales = calloc(n, sizeof *s->scales);
-    s->places = calloc(n, sizeof *s->places);
-    s->used = calloc(n, sizeof *s->used);
-    s->stamps = calloc((size_t)s->room, sizeof *s->stamps);
-    s->pulled = calloc((size_t)s->room * n, sizeof *s->pulled);
-    s->held = calloc((size_t)s->room * n, sizeof *s->held);
-    s->rows = calloc((size_t)s->rows_room * n, sizeof *s->rows);
-    s->uv = calloc(n, sizeof *s->uv);
-    if (!s->signals || !s->labels || !s->units || !s->scales || !s->places || !s->used || !s->stamps || !s->pulled || !s->held ||
-        !s->rows || !s->uv)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %d channels", s->base.n);
+    s->signals = needed(calloc(n, sizeof *s->signals));
+    s->labels = needed(calloc(n, sizeof *s->labels));
+    s->units = needed(calloc(n, sizeof *s->units));
+    s->scales = needed(calloc(n, sizeof *s->scales));
+    s->places = needed(calloc(n, sizeof *s->places));
+    s->used = needed(calloc(n, sizeof *s->used));
+    s->stamps = needed(calloc((size_t)s->room, sizeof *s->stamps));
+    s->pulled = needed(calloc((size_t)s->room * n, sizeof *s->pulled));
+    s->held = needed(calloc((size_t)s->room * n, sizeof *s->held));
+    s->rows = needed(calloc((size_t)s->rows_room * n, sizeof *s->rows));
+    s->uv = needed(calloc(n, sizeof *s->uv));
     for (size_t c = 0; c < n; c++)
         s->uv[c] = s->rows + c * (size_t)s->rows_room;
-    return 0;
 }
 
 /* Now as the start of the recording: as Unix time, and in local time as EDF has it. */
@@ -232,7 +230,10 @@ static int check_info(struct source_lsl *s, lsl_streaminfo info, struct err *err
 static int open_stream(struct source_lsl *s, lsl_streaminfo info, struct err *err) {
     int32_t code = 0;
     int rc;
-    if ((rc = check_info(s, info, err)) || (rc = allocate(s, err)) || (rc = open_inlet(s, info, OPEN_S, err)))
+    if ((rc = check_info(s, info, err)))
+        return rc;
+    allocate(s);
+    if ((rc = open_inlet(s, info, OPEN_S, err)))
         return rc;
     lsl_streaminfo full = s->lsl->get_fullinfo(s->inlet, OPEN_S, &code);
     if (!full || code)
@@ -579,7 +580,7 @@ static const char *lsl_remark(struct source *base) {
     struct source_lsl *s = (struct source_lsl *)base;
     const struct lsl_timeline *t = &s->timeline;
     double rate_hz = lsl_timeline_rate(t);
-    struct str text;
+    OWNED(str_done) struct str text;
     str_init(&text, sizeof s->remark - 1);
     if (base->rate_hz < s->declared_hz || base->rate_hz > s->declared_hz)
         str_printf(&text, "the stream declares %g Hz and sends %.4g Hz, which was used; ", s->declared_hz, base->rate_hz);
@@ -591,7 +592,6 @@ static const char *lsl_remark(struct source *base) {
     if (s->lag_s > LAG_S)
         str_printf(&text, "; samples came up to %.1f s late", s->lag_s);
     str_copy(s->remark, sizeof s->remark, str_cstr(&text));
-    str_done(&text);
     return s->remark;
 }
 
@@ -620,11 +620,10 @@ static void free_rows(struct source_lsl *s) {
 }
 
 static void lsl_close(struct source *base) {
-    struct source_lsl *s = (struct source_lsl *)base;
+    OWNED_MEMORY struct source_lsl *s = (struct source_lsl *)base;
     free_rows(s);
     if (s->resolver)
         s->lsl->destroy_continuous_resolver(s->resolver);
-    free(s);
 }
 
 static const struct source_kind kind = {
@@ -648,9 +647,7 @@ static int find_and_open(struct source_lsl *s, struct err *err) {
 }
 
 int source_open_lsl(const struct source_lsl_config *config, struct source **ret, struct err *err) {
-    struct source_lsl *s = calloc(1, sizeof *s);
-    if (!s)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+    struct source_lsl *s = needed(calloc(1, sizeof *s));
     *s = (struct source_lsl){.config = *config, .gap_first = -1};
     s->base.kind = &kind;
     s->base.info = &s->info;

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/counted.h"
 #include "base/fsio.h"
+#include "base/needed.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
@@ -101,10 +102,10 @@ static int read_recordings(struct import *m, struct err *err) {
     m->n = stems_count(m->stems);
     if (!m->n)
         return err_set(err, ERR_NOT_FOUND, "no .edf or .bdf file below %s", m->root);
-    m->items = calloc(m->n, sizeof *m->items);
-    for (size_t i = 0; m->items && i < m->n; i++)
+    m->items = needed(calloc(m->n, sizeof *m->items));
+    for (size_t i = 0; i < m->n; i++)
         m->items[i] = (struct labelled){.path = stems_at(m->stems, i), .again = i && same_labels(m, i), .duration_s = NAN};
-    return m->items ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %zu recordings", m->n);
+    return 0;
 }
 
 /* A file name of the table as a stem: with or without folders of this or another system, and with or without an ending. */
@@ -162,15 +163,11 @@ static void count_other(struct import *m, const char *type) {
     m->types[m->n_types++].count = 1;
 }
 
-static int keep_run(struct labelled *item, const double span_s[2], const char *code, struct err *err) {
-    struct label_run *runs = realloc(item->runs, sizeof *runs * (item->n + 1));
-    if (!runs)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for the seizures of %s", item->path);
-    item->runs = runs;
-    struct label_run *run = &runs[item->n++];
+static void keep_run(struct labelled *item, const double span_s[2], const char *code) {
+    item->runs = needed(realloc(item->runs, sizeof *item->runs * (item->n + 1)));
+    struct label_run *run = &item->runs[item->n++];
     *run = (struct label_run){.onset_s = span_s[0], .end_s = span_s[1], .confidence = NAN};
     str_copy(run->code, sizeof run->code, code);
-    return 0;
 }
 
 static int take_row(struct import *m, const struct label_table *table, const struct label_table_row *row, struct err *err) {
@@ -199,7 +196,8 @@ static int take_row(struct import *m, const struct label_table *table, const str
     }
     *(class == LABEL_SEIZURE ? &m->seizures : &m->unsure) += 1;
     const char *code = class == LABEL_UNSURE ? "unknown" : events_is_seizure(row->type) ? row->type : "sz";
-    return keep_run(item, span_s, code, err);
+    keep_run(item, span_s, code);
+    return 0;
 }
 
 static int read_table(struct import *m, struct err *err) {

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/needed.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/eeg_clip.h"
@@ -67,9 +68,7 @@ static int take_labels(const char *path, const struct eegfile *edf, struct label
         *err = (struct err){0};
         *labels = (struct labels){.source = LABELS_NONE};
     }
-    struct plot_span *spans = calloc(labels->n_runs + 1, sizeof *spans);
-    if (!spans)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for the labels of %s", path);
+    struct plot_span *spans = needed(calloc(labels->n_runs + 1, sizeof *spans));
     for (size_t i = 0; i < labels->n_runs; i++)
         spans[i] = (struct plot_span){labels->runs[i].onset_s, labels->runs[i].end_s};
     *ret = spans;

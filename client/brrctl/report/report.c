@@ -81,7 +81,7 @@ static int keep_job_file(struct report_input *in, const Brr__V1__JobFile *file, 
 static int take_job(const struct arguments *o, struct report_input *in, struct err *err) {
     static const char *const wanted[] = {"report.json", "operating.svg", "training.svg", "events/*"};
     int code = 0;
-    Brr__V1__Job *job = job_files_job(o, o->args[0], &code);
+    OWNED_ANSWER Brr__V1__Job *job = job_files_job(o, o->args[0], &code);
     if (!job)
         return code;
     str_format(in->title, sizeof in->title, "%s%s%s", job->id, *job->name ? ": " : "", job->name);
@@ -90,7 +90,6 @@ static int take_job(const struct arguments *o, struct report_input *in, struct e
     if (!code)
         code = job_files_fetch(o, job->id, wanted, sizeof wanted / sizeof *wanted, in->temporary);
     str_copy(in->folder, sizeof in->folder, in->temporary);
-    brr__v1__job__free_unpacked(job, NULL);
     return code;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/needed.h"
 #include "base/order.h"
 #include "base/str.h"
 #include "client/brrctl/report/report.h"
@@ -43,11 +44,9 @@ static int find_file(const struct collecting *c, const struct stems *tree, const
     return rc || !*ret ? rc : stems_check_alone(c->events, stem, root, err);
 }
 
-static int keep_events(struct report_recording *r, const struct events_file *file, struct err *err) {
-    r->detected = calloc(file->n_rows + 1, sizeof *r->detected);
-    r->confidence = calloc(file->n_rows + 1, sizeof *r->confidence);
-    if (!r->detected || !r->confidence)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %zu events", file->n_rows);
+static void keep_events(struct report_recording *r, const struct events_file *file) {
+    r->detected = needed(calloc(file->n_rows + 1, sizeof *r->detected));
+    r->confidence = needed(calloc(file->n_rows + 1, sizeof *r->confidence));
     for (size_t i = 0; i < file->n_rows; i++) {
         const struct event_row *row = &file->rows[i];
         if (!events_is_seizure(row->type) || !(row->duration_s > 0))
@@ -55,44 +54,40 @@ static int keep_events(struct report_recording *r, const struct events_file *fil
         r->confidence[r->n_detected] = row->confidence;
         r->detected[r->n_detected++] = (struct plot_span){row->onset_s, row->onset_s + row->duration_s};
     }
-    return 0;
 }
 
 static int read_events(struct report_recording *r, const char *path, struct err *err) {
-    struct events_file file;
+    OWNED(events_done) struct events_file file = {0};
     int rc = events_read(path, &file, err);
     if (rc)
         return rc;
     r->duration_s = file.recording_s;
     str_copy(r->start_text, sizeof r->start_text, file.start_text);
-    rc = keep_events(r, &file, err);
-    events_done(&file);
-    return rc;
+    keep_events(r, &file);
+    return 0;
 }
 
 /* A recording for which no alarms were computed has no such file. */
 static int read_alarms(struct report_recording *r, const char *path, struct err *err) {
-    struct events_file file;
+    OWNED(events_done) struct events_file file = {0};
     if (!fsio_exists(path))
         return 0;
     int rc = events_read(path, &file, err);
     if (rc)
         return rc;
     r->has_alarms = true;
-    r->alarms_s = calloc(file.n_rows + 1, sizeof *r->alarms_s);
-    for (size_t i = 0; r->alarms_s && i < file.n_rows; i++)
+    r->alarms_s = needed(calloc(file.n_rows + 1, sizeof *r->alarms_s));
+    for (size_t i = 0; i < file.n_rows; i++)
         if (!strcmp(file.rows[i].type, "alarm"))
             r->alarms_s[r->n_alarms++] = file.rows[i].onset_s;
-    events_done(&file);
-    return r->alarms_s ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
+    return 0;
 }
 
-static int keep_reference(struct report_recording *r, const struct score_event *events, int n, struct err *err) {
+static void keep_reference(struct report_recording *r, const struct score_event *events, int n) {
     r->labelled = true;
-    r->reference = calloc((size_t)n + 1, sizeof *r->reference);
-    for (int i = 0; r->reference && i < n; i++)
+    r->reference = needed(calloc((size_t)n + 1, sizeof *r->reference));
+    for (int i = 0; i < n; i++)
         r->reference[r->n_reference++] = (struct plot_span){events[i].onset_s, events[i].end_s};
-    return r->reference ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %d reference events", n);
 }
 
 /* A recording without labels is reported without truth. */
@@ -112,12 +107,12 @@ static int read_reference(const struct collecting *c, struct report_recording *r
     if (rc)
         return rc;
     score_note_beyond(r->name, &labels, r->duration_s);
-    rc = keep_reference(r, labels.events, labels.n, err);
+    keep_reference(r, labels.events, labels.n);
     r->unsure = labels.unsure;
     r->n_unsure = labels.n_unsure;
     labels.unsure = NULL;
     score_labels_done(&labels);
-    return rc;
+    return 0;
 }
 
 static int read_clock(struct report_recording *r, struct err *err) {
@@ -135,7 +130,7 @@ static int read_clock(struct report_recording *r, struct err *err) {
 
 static char *patient_of(const char *stem) {
     char patient[PATH_SIZE];
-    return strdup(labels_patient(stem, LABELS_PATIENT_AUTO, patient, sizeof patient, NULL, NULL) ? stem : patient);
+    return needed(strdup(labels_patient(stem, LABELS_PATIENT_AUTO, patient, sizeof patient, NULL, NULL) ? stem : patient));
 }
 
 static int read_recording(struct collecting *c, struct report_recording *r, const char *relative, struct err *err) {
@@ -146,14 +141,12 @@ static int read_recording(struct collecting *c, struct report_recording *r, cons
     if ((rc = fsio_join(path, sizeof path, c->places->events, relative, err)) || (rc = read_events(r, path, err)) ||
         (rc = read_alarms(r, alarms, err)))
         return rc;
-    r->name = strdup(stem);
+    r->name = needed(strdup(stem));
     r->subject = patient_of(stem);
     const char *eeg;
     if ((rc = find_file(c, c->eeg, c->places->eeg, stem, &eeg, err)))
         return rc;
-    r->eeg = eeg ? strdup(eeg) : NULL;
-    if (!r->name || !r->subject || (eeg && !r->eeg))
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", relative);
+    r->eeg = eeg ? needed(strdup(eeg)) : NULL;
     if (r->eeg && (rc = read_clock(r, err)))
         return rc;
     return read_reference(c, r, err);
@@ -168,12 +161,8 @@ static int visit(void *ctx, const struct fsio_found *found, struct err *err) {
     int rc = fsio_join(path, sizeof path, c->places->events, found->path, err);
     if (rc || found->absent || found->folder || !holds_events(path) || tree_is_apple_double(path))
         return rc;
-    if (d->n % 64 == 0) {
-        struct report_recording *more = realloc(d->recordings, (size_t)(d->n + 64) * sizeof *more);
-        if (!more)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for %d recordings", d->n);
-        d->recordings = more;
-    }
+    if (d->n % 64 == 0)
+        d->recordings = needed(realloc(d->recordings, (size_t)(d->n + 64) * sizeof *d->recordings));
     struct report_recording *r = &d->recordings[d->n++];
     *r = (struct report_recording){.duration_s = NAN, .start_text = "n/a"};
     rc = read_recording(c, r, found->path, err);
@@ -229,8 +218,8 @@ void report_data_done(struct report_data *d) {
 
 /* The same spans as score/score.h has them, malloc'd. */
 static struct score_event *scored(const struct plot_span *spans, int n) {
-    struct score_event *out = malloc(((size_t)n + 1) * sizeof *out);
-    for (int i = 0; out && i < n; i++)
+    struct score_event *out = needed(malloc(((size_t)n + 1) * sizeof *out));
+    for (int i = 0; i < n; i++)
         out[i] = (struct score_event){spans[i].onset_s, spans[i].end_s};
     return out;
 }
@@ -241,14 +230,12 @@ static int score_above(const struct report_data *d, double confidence, struct pl
     struct score score;
     for (int i = 0; i < d->n; i++) {
         const struct report_recording *r = &d->recordings[i];
-        OWNED_MEMORY struct score_event *kept = calloc((size_t)r->n_detected + 1, sizeof *kept);
+        OWNED_MEMORY struct score_event *kept = needed(calloc((size_t)r->n_detected + 1, sizeof *kept));
         OWNED_MEMORY struct score_event *reference = scored(r->reference, r->n_reference);
         struct score_counts counts[SCORE_KINDS];
         int n = 0, rc;
         if (!r->labelled || isnan(r->duration_s))
             continue;
-        if (!kept || !reference)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for scores");
         for (int k = 0; k < r->n_detected; k++)
             if (!(r->confidence[k] < confidence))
                 kept[n++] = (struct score_event){r->detected[k].onset_s, r->detected[k].end_s};
@@ -269,8 +256,8 @@ static int thresholds_of(const struct report_data *d, double ret[OPERATING_POINT
     int all = 0, n = 0;
     for (int i = 0; i < d->n; i++)
         all += d->recordings[i].n_detected;
-    OWNED_MEMORY double *values = malloc((size_t)(all + 1) * sizeof *values);
-    for (int i = 0; values && i < d->n; i++)
+    OWNED_MEMORY double *values = needed(malloc((size_t)(all + 1) * sizeof *values));
+    for (int i = 0; i < d->n; i++)
         for (int k = 0; k < d->recordings[i].n_detected; k++)
             if (!isnan(d->recordings[i].confidence[k]))
                 values[n++] = d->recordings[i].confidence[k];
@@ -295,31 +282,28 @@ struct operating {
 };
 
 static int score_all_alarms(const struct report_data *d, struct operating *o, struct err *err) {
-    OWNED_MEMORY struct score_alarms *recs = calloc((size_t)d->n + 1, sizeof *recs);
-    int n = 0, rc = recs ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for alarms");
-    for (int i = 0; !rc && i < d->n; i++) {
+    OWNED_MEMORY struct score_alarms *recs = needed(calloc((size_t)d->n + 1, sizeof *recs));
+    int n = 0;
+    for (int i = 0; i < d->n; i++) {
         const struct report_recording *r = &d->recordings[i];
         if (!r->labelled || !r->has_alarms || isnan(r->duration_s))
             continue;
         const struct score_event *reference = scored(r->reference, r->n_reference);
         recs[n++] = (struct score_alarms){r->name,        r->duration_s, reference, r->alarms_s,
                                           r->n_reference, r->n_alarms,   r->unsure, r->n_unsure};
-        rc = reference ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for alarms");
     }
-    if (!rc && n)
-        rc = score_alarms(recs, n, &o->alarm_report, err);
+    int rc = n ? score_alarms(recs, n, &o->alarm_report, err) : 0;
     for (int i = 0; i < n; i++)
         free((void *)(uintptr_t)recs[i].ref);
     return rc;
 }
 
 /* From the onset of each seizure to that of the first event that overlaps it, where the event came later. */
-static int event_delays(const struct report_data *d, struct operating *o, struct err *err) {
+static void event_delays(const struct report_data *d, struct operating *o) {
     int64_t n = 0;
     for (int i = 0; i < d->n; i++)
         o->seizures += d->recordings[i].n_reference;
-    if (!(o->onsets = malloc((size_t)(o->seizures + 1) * sizeof *o->onsets)))
-        return err_set(err, ERR_EXHAUSTED, "out of memory for delays");
+    o->onsets = needed(malloc((size_t)(o->seizures + 1) * sizeof *o->onsets));
     for (int i = 0; i < d->n; i++)
         for (int k = 0; k < d->recordings[i].n_reference; k++) {
             const struct report_recording *r = &d->recordings[i];
@@ -332,7 +316,6 @@ static int event_delays(const struct report_data *d, struct operating *o, struct
         o->delays[o->n_delays++] = (struct plot_delays){"onset of the event", o->onsets, n};
     if (o->alarm_report.n_delays)
         o->delays[o->n_delays++] = (struct plot_delays){"alarm", o->alarm_report.delays_s, o->alarm_report.n_delays};
-    return 0;
 }
 
 static int compute(const struct report_data *d, struct operating *o, struct err *err) {
@@ -346,7 +329,8 @@ static int compute(const struct report_data *d, struct operating *o, struct err 
         return rc;
     o->all_events = (struct plot_mark){"all events", all.x, all.y};
     o->alarms = (struct plot_mark){"alarms", o->alarm_report.false_alarms_per_24h, o->alarm_report.sensitivity};
-    return event_delays(d, o, err);
+    event_delays(d, o);
+    return 0;
 }
 
 static void operating_done(struct operating *o) {

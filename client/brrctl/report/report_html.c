@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/needed.h"
 #include "base/order.h"
 #include "base/str.h"
 #include "client/brrctl/output.h"
@@ -104,14 +105,12 @@ static int by_onset(const void *a, const void *b) {
     return order_f64(((const struct listed *)a)->span.onset_s, ((const struct listed *)b)->span.onset_s);
 }
 
-static int list_events(const struct report_data *d, struct listing *ret, struct err *err) {
+static struct listing list_events(const struct report_data *d) {
     size_t all = 1;
     for (int i = 0; i < d->n; i++)
         all += (size_t)(d->recordings[i].n_detected + d->recordings[i].n_reference);
-    struct listed *items = malloc(all * sizeof *items);
+    struct listed *items = needed(malloc(all * sizeof *items));
     int n = 0;
-    if (!items)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %zu events", all);
     for (int i = 0; i < d->n; i++) {
         const struct report_recording *r = &d->recordings[i];
         int first = n;
@@ -122,8 +121,7 @@ static int list_events(const struct report_data *d, struct listing *ret, struct 
                 items[n++] = (struct listed){r, r->reference[k], NAN, NAN, "missed"};
         qsort(items + first, (size_t)(n - first), sizeof *items, by_onset);
     }
-    *ret = (struct listing){items, n};
-    return 0;
+    return (struct listing){items, n};
 }
 
 /* "14:05:30", or the position in a recording without a clock. */
@@ -261,14 +259,12 @@ static int put_pages(const struct report_content *c, const struct listing *l, in
 /* ---- scores ---- */
 
 static int score_data(const struct report_data *d, struct score_report *ret, struct err *err) {
-    OWNED_MEMORY struct score_recording *recs = calloc((size_t)d->n + 1, sizeof *recs);
+    OWNED_MEMORY struct score_recording *recs = needed(calloc((size_t)d->n + 1, sizeof *recs));
     size_t all = 1, at = 0;
     int n = 0;
     for (int i = 0; i < d->n; i++)
         all += (size_t)(d->recordings[i].n_detected + d->recordings[i].n_reference);
-    OWNED_MEMORY struct score_event *events = malloc(all * sizeof *events);
-    if (!recs || !events)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for scores");
+    OWNED_MEMORY struct score_event *events = needed(malloc(all * sizeof *events));
     for (int i = 0; i < d->n; i++) {
         const struct report_recording *r = &d->recordings[i];
         if (!r->labelled || isnan(r->duration_s))
@@ -442,10 +438,7 @@ static void put_head(const struct report_content *c, struct str *out) {
 }
 
 static int put_events(const struct report_content *c, struct str *out, int *ret_pages, struct err *err) {
-    struct listing list = {0};
-    int rc = list_events(c->data, &list, err);
-    if (rc)
-        return rc;
+    struct listing list = list_events(c->data);
     int n_pages = list.n < c->most_pages ? list.n : (int)c->most_pages;
     str_puts(out, "<h2>Events</h2>\n");
     if (!list.n)
@@ -459,7 +452,7 @@ static int put_events(const struct report_content *c, struct str *out, int *ret_
             out,
             "<p class=\"soft\">%d of %d recordings are not at hand here, so that their events have no page of EEG (--eeg).</p>\n",
             c->data->n_without_eeg, c->data->n);
-    rc = put_pages(c, &list, n_pages, out, ret_pages, err);
+    int rc = put_pages(c, &list, n_pages, out, ret_pages, err);
     free(list.items);
     return rc;
 }

@@ -114,14 +114,13 @@ static int read_places(struct review *r, struct err *err) {
             r->folder);
     if ((rc = fsio_read(path, JSON_BYTES, &text, &len, err)))
         return rc;
-    struct json *json = NULL;
+    OWNED_POINTER(json_free) struct json *json = NULL;
     if ((rc = json_parse(text, len, path, &json, err)))
         return rc;
     const struct json *found = json_get(json, "found");
     bool fits = str_copy(r->eeg, sizeof r->eeg, json_str(json_get(json, "eeg"), "")) && json_count(found) <= REVIEW_MODELS;
     for (size_t i = 0; fits && i < json_count(found); i++)
         fits = str_copy(r->found[r->n_found++], PATH_SIZE, json_str(json_at(found, i), ""));
-    json_free(json);
     return fits ? 0 : err_set(err, ERR_RANGE, "%s: too many folders, or a path that is too long", path);
 }
 

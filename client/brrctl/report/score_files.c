@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/counted.h"
 #include "base/fsio.h"
+#include "base/needed.h"
 #include "base/str.h"
 #include "eeg/labels.h"
 #include "formats/eegfile.h"
@@ -63,11 +64,10 @@ static bool recording_beside(const char *path, char ret[PATH_SIZE]) {
 /* A table of another origin has the ending of TUSZ labels too; theirs begin with their version. */
 static bool is_tusz(const char *path) {
     char start[32] = "";
-    FILE *f = fopen(path, "re");
+    OWNED_FILE FILE *f = fopen(path, "re");
     if (!f)
         return false;
     bool read = fgets(start, sizeof start, f) != NULL;
-    fclose(f);
     return read && strstr(start, "version = ");
 }
 
@@ -101,22 +101,18 @@ void score_labels_done(struct score_labels *labels) {
     *labels = (struct score_labels){0};
 }
 
-static int make_room(struct score_labels *labels, size_t n, const char *path, struct err *err) {
-    labels->events = calloc(n + 1, sizeof *labels->events);
-    labels->unsure = calloc(n + 1, sizeof *labels->unsure);
-    if (labels->events && labels->unsure)
-        return 0;
-    score_labels_done(labels);
-    return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
+static void make_room(struct score_labels *labels, size_t n) {
+    labels->events = needed(calloc(n + 1, sizeof *labels->events));
+    labels->unsure = needed(calloc(n + 1, sizeof *labels->unsure));
 }
 
 static int read_events(const char *path, const char *rule, struct score_labels *ret, struct err *err) {
     OWNED(events_done) struct events_file file = {0};
     struct score_labels labels = {0};
     int rc;
-    if ((rc = events_read(path, &file, err)) || (rc = relate(path, &file, err)) ||
-        (rc = make_room(&labels, file.n_rows, path, err)))
+    if ((rc = events_read(path, &file, err)) || (rc = relate(path, &file, err)))
         return rc;
+    make_room(&labels, file.n_rows);
     for (size_t i = 0; i < file.n_rows; i++) {
         const struct event_row *row = &file.rows[i];
         const struct score_event event = {row->onset_s, row->end_s};
@@ -131,18 +127,15 @@ static int read_events(const char *path, const char *rule, struct score_labels *
     return 0;
 }
 
-static int take_labels(const struct labels *found, const char *path, struct score_labels *ret, struct err *err) {
+static struct score_labels labels_of(const struct labels *found) {
     struct score_labels labels = {0};
-    int rc = make_room(&labels, found->n_runs + found->n_unknown, path, err);
-    if (rc)
-        return rc;
+    make_room(&labels, found->n_runs + found->n_unknown);
     for (size_t i = 0; i < found->n_runs; i++)
         labels.events[labels.n++] = (struct score_event){found->runs[i].onset_s, found->runs[i].end_s};
     for (size_t i = 0; i < found->n_unknown; i++)
         labels.unsure[labels.n_unsure++] = (struct score_event){found->unknown[i].onset_s, found->unknown[i].end_s};
     labels.duration_s = found->recording_s;
-    *ret = labels;
-    return 0;
+    return labels;
 }
 
 /* Labels as training finds them. */
@@ -155,40 +148,38 @@ static int read_labels(const char *recording_path, const char *rule, const struc
         return err_of_file(err, recording_path, recording_path);
     if (found.source == LABELS_NONE)
         return err_set(err, ERR_NOT_FOUND, "%s has no labels (%s)", recording_path, labels_tried(&found, tried));
-    return take_labels(&found, recording_path, ret, err);
+    *ret = labels_of(&found);
+    return 0;
 }
 
 static int read_table(const char *path, const char *rule, struct score_labels *ret, struct err *err) {
     OWNED(labels_done) struct labels found = {0};
     int rc = labels_read_table(path, rule, &found, err);
-    return rc ? rc : take_labels(&found, path, ret, err);
+    if (rc)
+        return rc;
+    *ret = labels_of(&found);
+    return 0;
 }
 
 static int read_recording(const char *path, const char *rule, struct score_labels *ret, struct err *err) {
-    struct eegfile *edf = NULL;
-    int rc = eegfile_open(path, &edf, err);
-    if (rc)
+    OWNED_POINTER(eegfile_close) struct eegfile *edf = NULL;
+    int rc;
+    if ((rc = eegfile_open(path, &edf, err)) || (rc = read_labels(path, rule, edf, ret, err)))
         return rc;
-    const double duration_s = eegfile_info(edf)->duration_s;
-    rc = read_labels(path, rule, edf, ret, err);
-    eegfile_close(edf);
-    if (rc)
-        return rc;
-    ret->duration_s = duration_s;
+    ret->duration_s = eegfile_info(edf)->duration_s;
     return 0;
 }
 
 /* The recording beside a label file that does not state the length. */
 static int add_length(const char *path, struct score_labels *labels, struct err *err) {
     char recording[PATH_SIZE];
-    struct eegfile *edf = NULL;
+    OWNED_POINTER(eegfile_close) struct eegfile *edf = NULL;
     if (!isnan(labels->duration_s) || !recording_beside(path, recording))
         return 0;
     int rc = eegfile_open_header(recording, &edf, err);
     if (rc)
         return rc;
     labels->duration_s = eegfile_info(edf)->duration_s;
-    eegfile_close(edf);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/counted.h"
 #include "base/fsio.h"
+#include "base/needed.h"
 #include "client/brrctl/report/score_files.h"
 #include "client/brrctl/report/stems.h"
 #include "eeg/labels.h"
@@ -70,13 +71,8 @@ static int add_pair(struct score_pairs *p, const char *ref_path, const char *rel
     }
     if (rc)
         return rc;
-    struct score_recording *items = realloc(p->items, (size_t)(p->n + 1) * sizeof *items);
-    if (!items) {
-        score_labels_done(&ref);
-        return err_set(err, ERR_EXHAUSTED, "out of memory");
-    }
-    p->items = items;
-    struct score_recording *r = &items[p->n++];
+    p->items = needed(realloc(p->items, (size_t)(p->n + 1) * sizeof *p->items));
+    struct score_recording *r = &p->items[p->n++];
     *r = (struct score_recording){.name = strdup(relative),
                                   .subject = subject_of(relative),
                                   .duration_s = ref.duration_s,

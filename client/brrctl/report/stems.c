@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fsio.h"
+#include "base/needed.h"
 #include "client/brrctl/report/score_files.h"
 #include "eeg/tree.h"
 
@@ -26,19 +27,13 @@ static int by_last_part(const void *a, const void *b) {
     return order ? order : strcmp(x->stem, y->stem);
 }
 
-static int add(struct stems *s, const char *path, const char *relative, struct err *err) {
+static void add(struct stems *s, const char *path, const char *relative) {
     char stem[PATH_SIZE];
     if (tree_is_apple_double(path) || !s->wanted(path) || !score_stem(relative, stem, sizeof stem))
-        return 0;
-    if ((s->n & (s->n + 1)) == 0) { /* room for 1, 3, 7, … doubles */
-        struct item *items = realloc(s->items, sizeof *items * (2 * s->n + 2));
-        if (!items)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for %zu files", s->n);
-        s->items = items;
-    }
-    struct item *item = &s->items[s->n++];
-    *item = (struct item){strdup(path), strdup(stem)};
-    return item->path && item->stem ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %zu files", s->n);
+        return;
+    if ((s->n & (s->n + 1)) == 0) /* room for 1, 3, 7, … doubles */
+        s->items = needed(realloc(s->items, sizeof *s->items * (2 * s->n + 2)));
+    s->items[s->n++] = (struct item){needed(strdup(path)), needed(strdup(stem))};
 }
 
 static int look(void *ctx, const struct fsio_found *found, struct err *err) {
@@ -47,18 +42,21 @@ static int look(void *ctx, const struct fsio_found *found, struct err *err) {
     if (found->absent || found->folder)
         return 0;
     int rc = fsio_join(path, sizeof path, s->root, found->path, err);
-    return rc ? rc : add(s, path, found->path, err);
+    if (rc)
+        return rc;
+    add(s, path, found->path);
+    return 0;
 }
 
 int stems_read(const char *root, bool (*wanted)(const char *path), struct stems **ret, struct err *err) {
-    OWNED_POINTER(stems_free) struct stems *s = calloc(1, sizeof *s);
-    if (!s)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for the files of %s", root);
+    OWNED_POINTER(stems_free) struct stems *s = needed(calloc(1, sizeof *s));
     s->root = root;
     s->wanted = wanted;
-    int rc = fsio_is_dir(root) ? fsio_walk_names(root, look, s, err) : add(s, root, fsio_basename(root), err);
+    int rc = fsio_is_dir(root) ? fsio_walk_names(root, look, s, err) : 0;
     if (rc)
         return rc;
+    if (!fsio_is_dir(root))
+        add(s, root, fsio_basename(root));
     if (s->n)
         qsort(s->items, s->n, sizeof *s->items, by_last_part);
     *ret = s;

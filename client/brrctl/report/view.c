@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/needed.h"
 #include "base/str.h"
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/detect/detection.h"
@@ -44,10 +45,8 @@ struct viewing {
 };
 
 struct viewing *viewing_new(const char *recording, struct err *err) {
-    struct viewing *v = calloc(1, sizeof *v);
-    if (!v || fsio_absolute(v->path, sizeof v->path, recording, err)) {
-        if (!v)
-            err_set(err, ERR_EXHAUSTED, "out of memory for a recording");
+    struct viewing *v = needed(calloc(1, sizeof *v));
+    if (fsio_absolute(v->path, sizeof v->path, recording, err)) {
         free(v);
         return NULL;
     }
@@ -86,7 +85,7 @@ char *viewing_mark(struct viewing *v, double onset_s, double end_s) {
 
 static int mark_file(struct viewing *v, const char *path, struct err *err) {
     OWNED_POINTER(eegfile_close) struct eegfile *recording = NULL;
-    struct events_file events;
+    OWNED(events_done) struct events_file events = {0};
     int rc = eegfile_open_header(v->path, &recording, err);
     if (rc || (rc = events_read(path, &events, err)))
         return rc;
@@ -98,7 +97,6 @@ static int mark_file(struct viewing *v, const char *path, struct err *err) {
         char *text = viewing_mark(v, e->onset_s, isfinite(e->end_s) ? e->end_s : e->onset_s);
         str_format(text, VIEWING_TEXT, isfinite(e->confidence) ? "%s %.2f" : "%s", e->type, e->confidence);
     }
-    events_done(&events);
     return 0;
 }
 
@@ -150,11 +148,10 @@ static int mark_job(const struct arguments *o, struct viewing *v, const char *id
 }
 
 /* The highest probability of each step: as many as a request holds, at least a second long. */
-static int keep_probabilities(struct viewing *v, const struct detection *d, struct err *err) {
+static void keep_probabilities(struct viewing *v, const struct detection *d) {
     const int64_t step = DETECTION_RATE_HZ * (1 + d->n_probabilities / DETECTION_RATE_HZ / P_MOST),
                   n = (d->n_probabilities + step - 1) / step;
-    if (!(v->p = malloc((size_t)n + 1)))
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a recording");
+    v->p = needed(malloc((size_t)n + 1));
     for (int64_t i = 0; i < n; i++) {
         float most = NAN;
         for (int64_t k = i * step; k < (i + 1) * step && k < d->n_probabilities; k++)
@@ -163,15 +160,14 @@ static int keep_probabilities(struct viewing *v, const struct detection *d, stru
     }
     v->request.probabilities = (ProtobufCBinaryData){.len = (size_t)n, .data = v->p};
     v->request.step_s = (double)step / DETECTION_RATE_HZ;
-    return 0;
 }
 
-static int mark_detections(struct viewing *v, const char *name, const struct detection *d, struct err *err) {
+static void mark_detections(struct viewing *v, const char *name, const struct detection *d) {
     for (int i = 0; i < d->n_events; i++) {
         char *text = viewing_mark(v, (double)d->events[i].first / DETECTION_RATE_HZ, (double)d->events[i].end / DETECTION_RATE_HZ);
         str_format(text, VIEWING_TEXT, "%.40s %.2f", name, d->events[i].confidence);
     }
-    return keep_probabilities(v, d, err);
+    keep_probabilities(v, d);
 }
 
 /* Returns an exit code, after printing the error. */
@@ -193,8 +189,8 @@ static int run_model(const struct arguments *o, struct viewing *v, const char *m
         return brrctl_fail(&err);
     if (detection_run(&d, client, &failed))
         code = brrctl_fail_call(&failed);
-    else if (mark_detections(v, model, &d, &err))
-        code = brrctl_fail(&err);
+    else
+        mark_detections(v, model, &d);
     detection_done(&d);
     return code;
 }
