@@ -216,29 +216,33 @@ int db_end(struct db *db, int rc, struct err *err) {
 int db_query(struct db *db, const char *sql, const char *what, struct db_query *ret, struct err *err) {
     sqlite3_stmt *statement = NULL;
     int rc = db_check(db, err);
-    if (rc)
-        return rc;
-    if (sqlite3_prepare_v2(db->sqlite, sql, -1, &statement, NULL) != SQLITE_OK)
-        return failed(db, what, err);
-    *ret = (struct db_query){.db = db, .statement = statement, .what = what};
-    return 0;
+    if (!rc && sqlite3_prepare_v2(db->sqlite, sql, -1, &statement, NULL) != SQLITE_OK)
+        rc = failed(db, what, err);
+    *ret = (struct db_query){.db = db, .statement = statement, .what = what, .rc = rc};
+    return rc;
 }
 
 void db_put_text(struct db_query *q, const char *text) {
-    sqlite3_bind_text(q->statement, ++q->parameters, text ? text : "", -1, SQLITE_TRANSIENT);
+    if (!q->rc)
+        sqlite3_bind_text(q->statement, ++q->parameters, text ? text : "", -1, SQLITE_TRANSIENT);
 }
 
-void db_put_int(struct db_query *q, int64_t value) { sqlite3_bind_int64(q->statement, ++q->parameters, value); }
+void db_put_int(struct db_query *q, int64_t value) {
+    if (!q->rc)
+        sqlite3_bind_int64(q->statement, ++q->parameters, value);
+}
 
 void db_put_real(struct db_query *q, double value) {
     q->parameters++;
-    if (!isnan(value))
+    if (!q->rc && !isnan(value))
         sqlite3_bind_double(q->statement, q->parameters, value);
 }
 
 void db_put_null(struct db_query *q) { q->parameters++; }
 
 int db_next(struct db_query *q, bool *ret_row, struct err *err) {
+    if (q->rc)
+        return q->rc;
     int step = sqlite3_step(q->statement);
     if (step != SQLITE_ROW && step != SQLITE_DONE)
         return failed(q->db, q->what, err);

@@ -43,13 +43,14 @@ int db_begin(struct db *db, struct err *err);
 int db_end(struct db *db, int rc, struct err *err);
 
 /* One statement. After db_query, pass the parameters in order with db_put_…; then call db_run for a statement without rows, or
- * db_next until *ret_row is false, and db_done. `what` completes the phrase "cannot …" of every error and must outlive the query.
- * Errors: EXHAUSTED on a full volume, UNAVAILABLE (above), else INTERNAL. */
+ * db_next until *ret_row is false, and db_done. After a failed db_query these do nothing, and db_run and db_next return its error
+ * (the same err), so that the last of them alone must be looked at. `what` completes the phrase "cannot …" of every error and must
+ * outlive the query. Errors: EXHAUSTED on a full volume, UNAVAILABLE (above), else INTERNAL. */
 struct db_query {
     struct db *db;
     void *statement;
     const char *what;
-    int parameters;
+    int parameters, rc; /* rc: of db_query */
 };
 int db_query(struct db *db, const char *sql, const char *what, struct db_query *ret, struct err *err);
 void db_put_text(struct db_query *q, const char *text); /* NULL is stored as "" */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/fsio.h"
 #include "base/str.h"
 
 /* A column of the table jobs and the member of struct job that it keeps. */
@@ -176,7 +175,7 @@ static struct job *read_job(const struct db_query *q) {
 int jobdb_load(struct db *db, int64_t max, int (*visit)(void *ctx, struct job *job, struct err *err), void *ctx, int64_t *ret_left,
                struct err *err) {
     struct str sql;
-    struct db_query q;
+    OWNED(db_done) struct db_query q;
     bool row = true;
     int64_t all = 0, read = 0;
     str_init(&sql, 4096);
@@ -196,7 +195,6 @@ int jobdb_load(struct db *db, int64_t max, int (*visit)(void *ctx, struct job *j
         if ((rc = job ? visit(ctx, job, err) : err_set(err, ERR_EXHAUSTED, "out of memory reading jobs")))
             break;
     }
-    db_done(&q);
     if (rc)
         return rc;
     *ret_left = all - read;
@@ -205,19 +203,16 @@ int jobdb_load(struct db *db, int64_t max, int (*visit)(void *ctx, struct job *j
 
 int jobdb_get(struct db *db, const char *id, struct job **ret, struct err *err) {
     OWNED(str_done) struct str sql;
-    struct db_query q;
+    OWNED(db_done) struct db_query q;
     bool row = false;
     str_init(&sql, 4096);
     for (int i = 0; i < FIELDS; i++)
         str_printf(&sql, "%s%s", i ? "," : "SELECT ", fields[i].name);
     str_puts(&sql, " FROM jobs WHERE id=?");
-    int rc = db_query(db, str_cstr(&sql), "read a job", &q, err);
-    if (rc)
-        return rc;
+    db_query(db, str_cstr(&sql), "read a job", &q, err);
     db_put_text(&q, id);
-    rc = db_next(&q, &row, err);
+    int rc = db_next(&q, &row, err);
     struct job *job = rc || !row ? NULL : read_job(&q);
-    db_done(&q);
     if (rc)
         return rc;
     if (!row)
@@ -236,25 +231,22 @@ int jobdb_open_reader(const char *path, struct db **ret, struct err *err) {
 static const char sequence_counter[] = "job sequence";
 
 int jobdb_sequence(struct db *db, int64_t *ret, struct err *err) {
-    struct db_query q;
+    OWNED(db_done) struct db_query q;
     bool row = false;
-    int rc = db_query(
+    db_query(
         db, "SELECT max(coalesce((SELECT value FROM counters WHERE name=?), 1), coalesce((SELECT max(sequence) FROM jobs), 0) + 1)",
         "read the number of the next job", &q, err);
+    db_put_text(&q, sequence_counter);
+    int rc = db_next(&q, &row, err);
     if (rc)
         return rc;
-    db_put_text(&q, sequence_counter);
-    if ((rc = db_next(&q, &row, err)) == 0)
-        *ret = db_int(&q, 0);
-    db_done(&q);
-    return rc;
+    *ret = db_int(&q, 0);
+    return 0;
 }
 
 int jobdb_save_sequence(struct db *db, int64_t next, struct err *err) {
     struct db_query q;
-    int rc = db_query(db, "INSERT OR REPLACE INTO counters(name, value) VALUES(?,?)", "save the number of the next job", &q, err);
-    if (rc)
-        return rc;
+    db_query(db, "INSERT OR REPLACE INTO counters(name, value) VALUES(?,?)", "save the number of the next job", &q, err);
     db_put_text(&q, sequence_counter);
     db_put_int(&q, next);
     return db_run(&q, err);
@@ -262,9 +254,7 @@ int jobdb_save_sequence(struct db *db, int64_t next, struct err *err) {
 
 static int remove_from(struct db *db, const char *sql, const char *job_id, struct err *err) {
     struct db_query q;
-    int rc = db_query(db, sql, "forget a job", &q, err);
-    if (rc)
-        return rc;
+    db_query(db, sql, "forget a job", &q, err);
     db_put_text(&q, job_id);
     return db_run(&q, err);
 }
@@ -281,10 +271,7 @@ int jobdb_remove_job(struct db *db, const char *job_id, struct err *err) {
 
 int jobdb_add_removal(struct db *db, const char *job_id, const char *folder, struct err *err) {
     struct db_query q;
-    int rc =
-        db_query(db, "INSERT OR REPLACE INTO removals(job_id, folder) VALUES(?,?)", "record the folder of a deleted job", &q, err);
-    if (rc)
-        return rc;
+    db_query(db, "INSERT OR REPLACE INTO removals(job_id, folder) VALUES(?,?)", "record the folder of a deleted job", &q, err);
     db_put_text(&q, job_id);
     db_put_text(&q, folder);
     return db_run(&q, err);
@@ -296,11 +283,10 @@ int jobdb_end_removal(struct db *db, const char *job_id, struct err *err) {
 
 int jobdb_removals(struct db *db, int (*visit)(void *ctx, const struct jobdb_removal *r, struct err *err), void *ctx,
                    struct err *err) {
-    struct db_query q;
+    OWNED(db_done) struct db_query q;
     bool row = true;
-    int rc = db_query(db, "SELECT job_id, folder FROM removals ORDER BY job_id", "read the folders of deleted jobs", &q, err);
-    if (rc)
-        return rc;
+    int rc;
+    db_query(db, "SELECT job_id, folder FROM removals ORDER BY job_id", "read the folders of deleted jobs", &q, err);
     while (!(rc = db_next(&q, &row, err)) && row) {
         struct jobdb_removal r;
         str_copy(r.job_id, sizeof r.job_id, db_text(&q, 0));
@@ -308,7 +294,6 @@ int jobdb_removals(struct db *db, int (*visit)(void *ctx, const struct jobdb_rem
         if ((rc = visit(ctx, &r, err)))
             break;
     }
-    db_done(&q);
     return rc;
 }
 
@@ -316,15 +301,13 @@ int jobdb_removals(struct db *db, int (*visit)(void *ctx, const struct jobdb_rem
 
 int jobdb_add_checkpoint(struct db *db, const char *job_id, const struct task_checkpoint *c, int64_t now_ms, struct err *err) {
     struct db_query q;
-    int rc = db_query(db,
-                      "INSERT INTO checkpoints(job_id, step, epoch, path, sha256, bytes, metric, metric_name, best, created_ms) "
-                      "VALUES(?,?,?,?,?,?,?,?,?,?) ON CONFLICT(job_id, step) DO UPDATE SET epoch=excluded.epoch, "
-                      "path=excluded.path, bytes=excluded.bytes, best=excluded.best, metric=CASE WHEN sha256=excluded.sha256 THEN "
-                      "coalesce(excluded.metric, metric) ELSE excluded.metric END, metric_name=CASE WHEN sha256=excluded.sha256 "
-                      "AND excluded.metric IS NULL THEN metric_name ELSE excluded.metric_name END, sha256=excluded.sha256",
-                      "save a checkpoint", &q, err);
-    if (rc)
-        return rc;
+    db_query(db,
+             "INSERT INTO checkpoints(job_id, step, epoch, path, sha256, bytes, metric, metric_name, best, created_ms) "
+             "VALUES(?,?,?,?,?,?,?,?,?,?) ON CONFLICT(job_id, step) DO UPDATE SET epoch=excluded.epoch, "
+             "path=excluded.path, bytes=excluded.bytes, best=excluded.best, metric=CASE WHEN sha256=excluded.sha256 THEN "
+             "coalesce(excluded.metric, metric) ELSE excluded.metric END, metric_name=CASE WHEN sha256=excluded.sha256 "
+             "AND excluded.metric IS NULL THEN metric_name ELSE excluded.metric_name END, sha256=excluded.sha256",
+             "save a checkpoint", &q, err);
     db_put_text(&q, job_id);
     db_put_int(&q, c->step);
     db_put_int(&q, c->epoch);
@@ -354,15 +337,14 @@ static void read_checkpoint(const struct db_query *q, struct jobdb_checkpoint *r
 
 int jobdb_records(struct db *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx,
                   struct err *err) {
-    struct db_query q;
+    OWNED(db_done) struct db_query q;
     bool row = true;
-    int rc = db_query(
+    int rc;
+    db_query(
         db,
         "SELECT c.job_id, c.step, c.epoch, c.path, c.sha256, c.bytes, c.metric, c.metric_name, c.best, c.created_ms, p.step, "
         "p.path FROM checkpoints c LEFT JOIN pins p USING(job_id, step) WHERE ?1='' OR c.job_id=?1 ORDER BY c.created_ms, c.step",
         "read checkpoints", &q, err);
-    if (rc)
-        return rc;
     db_put_text(&q, job_id);
     while (!(rc = db_next(&q, &row, err)) && row) {
         struct jobdb_checkpoint c;
@@ -370,35 +352,13 @@ int jobdb_records(struct db *db, const char *job_id, int (*visit)(void *ctx, con
         if ((rc = visit(ctx, &c)))
             break;
     }
-    db_done(&q);
     return rc;
-}
-
-struct existing {
-    int (*visit)(void *ctx, const struct jobdb_checkpoint *c);
-    void *ctx;
-};
-
-static int visit_existing(void *ctx, const struct jobdb_checkpoint *c) {
-    const struct existing *e = ctx;
-    struct jobdb_checkpoint found = *c;
-    if (!fsio_exists(found.c.path) && *found.kept)
-        str_copy(found.c.path, sizeof found.c.path, found.kept); /* pruned since */
-    return fsio_exists(found.c.path) ? e->visit(e->ctx, &found) : 0;
-}
-
-int jobdb_checkpoints(struct db *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx,
-                      struct err *err) {
-    struct existing e = {visit, ctx};
-    return jobdb_records(db, job_id, visit_existing, &e, err);
 }
 
 /* A statement whose parameters are a checkpoint's job and step. */
 static int change_checkpoint(struct db *db, const char *sql, const char *job_id, int64_t step, struct err *err) {
     struct db_query q;
-    int rc = db_query(db, sql, "change the record of a checkpoint", &q, err);
-    if (rc)
-        return rc;
+    db_query(db, sql, "change the record of a checkpoint", &q, err);
     db_put_text(&q, job_id);
     db_put_int(&q, step);
     return db_run(&q, err);
@@ -410,9 +370,7 @@ int jobdb_remove_checkpoint(struct db *db, const char *job_id, int64_t step, str
 
 int jobdb_pin(struct db *db, const char *job_id, int64_t step, const char *kept, struct err *err) {
     struct db_query q;
-    int rc = db_query(db, "INSERT OR REPLACE INTO pins(job_id, step, path) VALUES(?,?,?)", "pin a checkpoint", &q, err);
-    if (rc)
-        return rc;
+    db_query(db, "INSERT OR REPLACE INTO pins(job_id, step, path) VALUES(?,?,?)", "pin a checkpoint", &q, err);
     db_put_text(&q, job_id);
     db_put_int(&q, step);
     db_put_text(&q, kept);

@@ -43,11 +43,8 @@ struct jobdb_checkpoint {
 /* Inserts the checkpoint or updates its record. An update keeps the time, and it keeps the metric if the file is the same and the
  * new metric is unknown. */
 int jobdb_add_checkpoint(struct db *db, const char *job_id, const struct task_checkpoint *c, int64_t now_ms, struct err *err);
-/* Visits the checkpoints of a job ("" = all jobs) whose file still exists, oldest first. The path of a pruned pinned checkpoint is
- * its hard link. Stops when visit returns non-zero and returns that value. */
-int jobdb_checkpoints(struct db *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx,
-                      struct err *err);
-/* The same of all that are recorded, with their paths as recorded: no file is looked at. */
+/* Visits the recorded checkpoints of a job ("" = all jobs), oldest first, with their paths as recorded: no file is looked at. Stops
+ * when visit returns non-zero and returns that value. */
 int jobdb_records(struct db *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx,
                   struct err *err);
 int jobdb_remove_checkpoint(struct db *db, const char *job_id, int64_t step, struct err *err);

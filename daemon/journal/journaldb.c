@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 
 static const struct db_names names = {"journal", "journal.file"};
@@ -53,13 +54,11 @@ int journaldb_open_reader(const char *path, struct db **ret, struct err *err) {
 
 int journaldb_insert(struct db *db, const struct journal_entry *e, int64_t *ret_id, struct err *err) {
     struct db_query q;
-    int rc = db_query(
+    db_query(
         db,
         "INSERT OR IGNORE INTO journal(kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, client, "
         "address, model, sha256, detail, live, alarm, person, step, until_ms) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         "write an entry", &q, err);
-    if (rc)
-        return rc;
     db_put_text(&q, journal_kind_name(e->kind));
     if (e->number < 0)
         db_put_null(&q);
@@ -78,7 +77,8 @@ int journaldb_insert(struct db *db, const struct journal_entry *e, int64_t *ret_
     db_put_text(&q, e->person);
     db_put_int(&q, e->step);
     db_put_int(&q, e->until_ms);
-    if ((rc = db_run(&q, err)))
+    int rc = db_run(&q, err);
+    if (rc)
         return rc;
     *ret_id = db_changes(db) > 0 ? db_inserted(db) : 0;
     return 0;
@@ -86,15 +86,14 @@ int journaldb_insert(struct db *db, const struct journal_entry *e, int64_t *ret_
 
 /* The one number that a statement answers with. */
 static int number(struct db *db, const char *sql, int64_t *ret, struct err *err) {
-    struct db_query q;
+    OWNED(db_done) struct db_query q;
     bool row = false;
-    int rc = db_query(db, sql, "read it", &q, err);
+    db_query(db, sql, "read it", &q, err);
+    int rc = db_next(&q, &row, err);
     if (rc)
         return rc;
-    if (!(rc = db_next(&q, &row, err)))
-        *ret = row ? db_int(&q, 0) : 0;
-    db_done(&q);
-    return rc;
+    *ret = row ? db_int(&q, 0) : 0;
+    return 0;
 }
 
 int journaldb_newest(struct db *db, int64_t *ret_id, struct err *err) {
@@ -109,15 +108,14 @@ int journaldb_bytes(struct db *db, int64_t *ret, struct err *err) {
 
 int journaldb_prune(struct db *db, int64_t before_ms, int most, int64_t *ret_n, struct err *err) {
     struct db_query q;
-    int rc = db_query(db,
-                      "DELETE FROM journal WHERE id IN (SELECT id FROM journal WHERE received_ms < ?1 AND id < (SELECT max(id) "
-                      "FROM journal) ORDER BY id LIMIT ?2)",
-                      "delete its oldest entries", &q, err);
-    if (rc)
-        return rc;
+    db_query(db,
+             "DELETE FROM journal WHERE id IN (SELECT id FROM journal WHERE received_ms < ?1 AND id < (SELECT max(id) "
+             "FROM journal) ORDER BY id LIMIT ?2)",
+             "delete its oldest entries", &q, err);
     db_put_int(&q, before_ms);
     db_put_int(&q, most);
-    if ((rc = db_run(&q, err)))
+    int rc = db_run(&q, err);
+    if (rc)
         return rc;
     *ret_n = db_changes(db);
     return 0;
@@ -158,18 +156,17 @@ static bool wanted(const struct journal_filter *f, const struct journal_entry *e
 
 int journaldb_list(struct db *db, const struct journal_filter *filter, const struct journal_page *page, journal_visit_fn *visit,
                    void *ctx, struct err *err) {
-    struct db_query q;
+    OWNED(db_done) struct db_query q;
     char sql[512];
     const bool own = *filter->principal != '\0'; /* by its index: a caller does not read the entries of all others */
     bool row;
-    int rc, n = 0;
+    int n = 0;
     str_format(sql, sizeof sql,
                "SELECT " JOURNALDB_ROW
                " FROM journal WHERE id %s ?1 AND %sreceived_ms >= ?2 AND %sreceived_ms < ?3%s ORDER BY id %s",
                page->newest_first ? "<" : ">", own ? "+" : "", own ? "+" : "", own ? " AND principal = ?4" : "",
                page->newest_first ? "DESC" : "ASC");
-    if ((rc = db_query(db, sql, "read its entries", &q, err)))
-        return rc;
+    int rc = db_query(db, sql, "read its entries", &q, err);
     db_put_int(&q, page->newest_first && !page->after ? INT64_MAX : page->after);
     db_put_int(&q, filter->since_ms);
     db_put_int(&q, filter->until_ms ? filter->until_ms : INT64_MAX);
@@ -182,26 +179,23 @@ int journaldb_list(struct db *db, const struct journal_filter *filter, const str
         visit(ctx, &e);
         n++;
     }
-    db_done(&q);
     return rc;
 }
 
 int journaldb_open_alarms(struct db *db, int64_t since_ms, journal_visit_fn *visit, void *ctx, struct err *err) {
-    struct db_query q;
+    OWNED(db_done) struct db_query q;
     bool row = false;
-    int rc = db_query(db,
-                      "SELECT " JOURNALDB_ROW " FROM journal WHERE kind = 'alarm_on' AND received_ms >= ?1 AND NOT EXISTS (SELECT "
-                      "1 FROM journal later WHERE later.session = journal.session AND later.kind IN "
-                      "('alarm_on', 'alarm_off', 'moved') AND later.id > journal.id) ORDER BY id",
-                      "read open alarms", &q, err);
-    if (rc)
-        return rc;
+    int rc;
+    db_query(db,
+             "SELECT " JOURNALDB_ROW " FROM journal WHERE kind = 'alarm_on' AND received_ms >= ?1 AND NOT EXISTS (SELECT "
+             "1 FROM journal later WHERE later.session = journal.session AND later.kind IN "
+             "('alarm_on', 'alarm_off', 'moved') AND later.id > journal.id) ORDER BY id",
+             "read open alarms", &q, err);
     db_put_int(&q, since_ms);
     while (!(rc = db_next(&q, &row, err)) && row) {
         struct journal_entry e;
         if (journaldb_row(&q, 0, &e))
             visit(ctx, &e);
     }
-    db_done(&q);
     return rc;
 }

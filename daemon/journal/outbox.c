@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "base/trusted_time.h"
@@ -20,9 +21,7 @@ void outlet_id(const char *receiver, const struct journal_entry *e, char ret[LIN
 /* A statement without rows, with this text as its parameter unless that is NULL. */
 static int run(struct db *db, const char *sql, const char *text, struct err *err) {
     struct db_query q;
-    int rc = db_query(db, sql, "keep deliveries", &q, err);
-    if (rc)
-        return rc;
+    db_query(db, sql, "keep deliveries", &q, err);
     if (text)
         db_put_text(&q, text);
     return db_run(&q, err);
@@ -32,9 +31,7 @@ static int restart_ages(struct db *db, struct err *err) {
     char boot[TRUSTED_BOOT_ID];
     struct db_query q;
     trusted_boot_id(boot);
-    int rc = db_query(db, "UPDATE outbox SET boot = ?1, boot_ms = ?2 WHERE boot <> ?1 OR boot_ms > ?2", "keep deliveries", &q, err);
-    if (rc)
-        return rc;
+    db_query(db, "UPDATE outbox SET boot = ?1, boot_ms = ?2 WHERE boot <> ?1 OR boot_ms > ?2", "keep deliveries", &q, err);
     db_put_text(&q, boot);
     db_put_int(&q, trusted_boot_ms());
     return db_run(&q, err);
@@ -58,10 +55,8 @@ int outbox_setup(struct db *db, struct err *err) {
 int outbox_add(struct db *db, const char *receiver, const struct journal_entry *e, struct err *err) {
     char delivery[LINE_DELIVERY], boot[TRUSTED_BOOT_ID];
     struct db_query q;
-    int rc = db_query(db, "INSERT INTO outbox(hook, delivery, made_ms, entry, boot, boot_ms) VALUES(?,?,?,?,?,?)",
-                      "keep a delivery", &q, err);
-    if (rc)
-        return rc;
+    db_query(db, "INSERT INTO outbox(hook, delivery, made_ms, entry, boot, boot_ms) VALUES(?,?,?,?,?,?)", "keep a delivery", &q,
+             err);
     outlet_id(receiver, e, delivery);
     trusted_boot_id(boot);
     db_put_text(&q, receiver);
@@ -109,22 +104,20 @@ static void release(struct offered *all, const struct outlet *outlet) {
 }
 
 int outbox_offer(struct db *db, const struct outlet *outlet, int i, struct err *err) {
-    struct db_query q;
+    OWNED(db_done) struct db_query q;
     bool row = false;
-    int rc = db_query(db,
-                      "SELECT ?1 - outbox.boot_ms, " JOURNALDB_ROW
-                      " FROM outbox JOIN journal ON journal.id = outbox.entry WHERE outbox.id IN (SELECT id FROM outbox WHERE hook "
-                      "= ?2 ORDER BY id DESC LIMIT ?3) ORDER BY outbox.id",
-                      "read deliveries", &q, err);
-    if (rc)
-        return rc;
+    int rc = 0;
+    db_query(db,
+             "SELECT ?1 - outbox.boot_ms, " JOURNALDB_ROW
+             " FROM outbox JOIN journal ON journal.id = outbox.entry WHERE outbox.id IN (SELECT id FROM outbox WHERE hook "
+             "= ?2 ORDER BY id DESC LIMIT ?3) ORDER BY outbox.id",
+             "read deliveries", &q, err);
     struct offered *all = calloc(1, sizeof *all);
     db_put_int(&q, trusted_boot_ms());
     db_put_text(&q, outlet->name(outlet->ctx, i));
     db_put_int(&q, OUTBOX_MOST);
     while (all && !(rc = db_next(&q, &row, err)) && row)
         offer_row(&q, outlet, i, all);
-    db_done(&q);
     if (!all)
         return err_set(err, ERR_EXHAUSTED, "out of memory for deliveries");
     release(all, outlet);
@@ -133,11 +126,10 @@ int outbox_offer(struct db *db, const struct outlet *outlet, int i, struct err *
 
 int outbox_prune(struct db *db, int64_t older_than_ms, int64_t *ret_n, struct err *err) {
     struct db_query q;
-    int rc = db_query(db, "DELETE FROM outbox WHERE boot_ms < ?", "delete old deliveries", &q, err);
-    if (rc)
-        return rc;
+    db_query(db, "DELETE FROM outbox WHERE boot_ms < ?", "delete old deliveries", &q, err);
     db_put_int(&q, trusted_boot_ms() - older_than_ms);
-    if ((rc = db_run(&q, err)))
+    int rc = db_run(&q, err);
+    if (rc)
         return rc;
     *ret_n = db_changes(db);
     return 0;

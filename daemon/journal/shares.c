@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "base/map.h"
 #include "base/str.h"
 
@@ -61,18 +62,15 @@ static const struct count *largest(const struct map *map, const char **ret_key) 
 }
 
 static int count_all(struct shares *s, struct db *db, struct err *err) {
-    struct db_query q;
+    OWNED(db_done) struct db_query q;
     bool row = false;
-    int rc =
-        db_query(db, "SELECT principal, client, count(*) FROM journal GROUP BY principal, client", "count its entries", &q, err);
-    if (rc)
-        return rc;
+    int rc;
+    db_query(db, "SELECT principal, client, count(*) FROM journal GROUP BY principal, client", "count its entries", &q, err);
     while (!(rc = db_next(&q, &row, err)) && row) {
         char principal[JOURNAL_PRINCIPAL];
         str_copy(principal, sizeof principal, db_text(&q, 0));
         shares_add(s, principal, db_text(&q, 1), db_int(&q, 2));
     }
-    db_done(&q);
     return rc;
 }
 
@@ -108,14 +106,13 @@ static int delete_oldest(struct db *db, const struct victim *v, int64_t *ret_n, 
                "DELETE FROM journal WHERE id IN (SELECT id FROM journal WHERE principal = ?1%s%s AND id < (SELECT max(id) FROM "
                "journal) ORDER BY id LIMIT ?2)",
                v->bed ? " AND client = ?3" : "", v->alarms ? "" : " AND " JOURNALDB_IS_ALARM " = 0");
-    int rc = db_query(db, sql, "delete its oldest entries", &q, err);
-    if (rc)
-        return rc;
+    db_query(db, sql, "delete its oldest entries", &q, err);
     db_put_text(&q, v->principal);
     db_put_int(&q, v->most);
     if (v->bed)
         db_put_text(&q, v->bed);
-    if ((rc = db_run(&q, err)))
+    int rc = db_run(&q, err);
+    if (rc)
         return rc;
     *ret_n = db_changes(db);
     return 0;

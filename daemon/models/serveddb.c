@@ -1,5 +1,6 @@
 #include "daemon/models/serveddb.h"
 
+#include "base/cleanup.h"
 #include "base/str.h"
 
 enum { PATH = 4096 };
@@ -15,19 +16,15 @@ int serveddb_setup(struct db *db, struct err *err) {
 /* A statement whose parameter is a name. */
 static int change(struct db *db, const char *sql, const char *what, const char *name, struct err *err) {
     struct db_query q;
-    int rc = db_query(db, sql, what, &q, err);
-    if (rc)
-        return rc;
+    db_query(db, sql, what, &q, err);
     db_put_text(&q, name);
     return db_run(&q, err);
 }
 
 static int insert(struct db *db, const struct served_record *record, struct err *err) {
     struct db_query q;
-    int rc = db_query(db, "INSERT OR REPLACE INTO served(name, path, ref, sha256, device) VALUES(?,?,?,?,?)", "save a served model",
-                      &q, err);
-    if (rc)
-        return rc;
+    db_query(db, "INSERT OR REPLACE INTO served(name, path, ref, sha256, device) VALUES(?,?,?,?,?)", "save a served model", &q,
+             err);
     db_put_text(&q, record->name);
     db_put_text(&q, record->path);
     db_put_text(&q, record->ref);
@@ -48,15 +45,12 @@ int serveddb_remove(struct db *db, const char *name, struct err *err) {
 
 /* *ret: whether the query, whose only parameter is the text, has a row; path: its first column, unless NULL. */
 static int look_up(struct db *db, const char *sql, const char *text, bool *ret, char *path, struct err *err) {
-    struct db_query q;
-    int rc = db_query(db, sql, "look up a served model", &q, err);
-    if (rc)
-        return rc;
+    OWNED(db_done) struct db_query q;
+    db_query(db, sql, "look up a served model", &q, err);
     db_put_text(&q, text);
-    rc = db_next(&q, ret, err);
+    int rc = db_next(&q, ret, err);
     if (rc == 0 && *ret && path)
         str_copy(path, PATH, db_text(&q, 0));
-    db_done(&q);
     return rc;
 }
 
@@ -80,13 +74,11 @@ bool serveddb_names_file(struct db *db, const char *below) {
 }
 
 int serveddb_load(struct db *db, void (*visit)(void *ctx, const struct served_record *record), void *ctx, struct err *err) {
-    struct db_query q;
+    OWNED(db_done) struct db_query q;
     bool row = true;
-    int rc = db_query(db, "SELECT name, path, ref, sha256, device FROM served ORDER BY name", "read served models", &q, err);
-    if (rc)
-        return rc;
+    int rc;
+    db_query(db, "SELECT name, path, ref, sha256, device FROM served ORDER BY name", "read served models", &q, err);
     while (!(rc = db_next(&q, &row, err)) && row)
         visit(ctx, &(struct served_record){db_text(&q, 0), db_text(&q, 1), db_text(&q, 2), db_text(&q, 3), db_text(&q, 4)});
-    db_done(&q);
     return rc;
 }

@@ -260,7 +260,7 @@ static UNUSED int count_checkpoint(void *ctx, const struct jobdb_checkpoint *c) 
 static UNUSED int recorded_checkpoints(struct fixture *f, const char *id) {
     int n = 0;
     sched_settle(f->sched);
-    assert_int_equal(jobdb_checkpoints(f->db, id, count_checkpoint, &n, NULL), 0);
+    assert_int_equal(jobdb_records(f->db, id, count_checkpoint, &n, NULL), 0);
     return n;
 }
 
