@@ -5,9 +5,12 @@
  *
  *     OWNED_MEMORY float *row = malloc(bytes);
  *     OWNED(str_done) struct str text;
- *     OWNED_POINTER(json_free) struct json *note = NULL; */
+ *     OWNED_POINTER(json_free) struct json *note = NULL;
+ *
+ * A mutex likewise: LOCKED(&queue->lock) takes it, and the end of the scope gives it back. */
 #pragma once
 #include <dirent.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -27,6 +30,15 @@
 #define OWNED_FILE   OWNED(cleanup_file)   /* a FILE * that was only read: errors of closing are ignored */
 #define OWNED_DIR    OWNED(cleanup_dir)    /* a DIR * */
 #define OWNED_FD     OWNED(cleanup_fd)     /* a file descriptor or -1 */
+
+#define LOCKED(mutex) OWNED(cleanup_lock) pthread_mutex_t *locked_mutex = cleanup_locked(mutex)
+
+static inline pthread_mutex_t *cleanup_locked(pthread_mutex_t *mutex) {
+    pthread_mutex_lock(mutex);
+    return mutex;
+}
+
+static inline void cleanup_lock(pthread_mutex_t *const *locked) { pthread_mutex_unlock(*locked); }
 
 static inline void cleanup_memory(void *owned) { free(*(void **)owned); }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 
 enum { TURN_MS = 100 };
@@ -97,9 +98,8 @@ void crew_close(struct crew *c) {
 }
 
 void crew_stop(struct crew *c) {
-    pthread_mutex_lock(&c->lock);
+    LOCKED(&c->lock);
     c->stop = true;
-    pthread_mutex_unlock(&c->lock);
 }
 
 bool crew_follow(struct crew *c, bool (*turn)(void *ctx, int64_t done, int64_t newest), void *ctx) {
@@ -123,12 +123,10 @@ bool crew_follow(struct crew *c, bool (*turn)(void *ctx, int64_t done, int64_t n
 
 bool crew_wait(struct crew *c, int64_t item, int wait_ms) {
     const struct timespec until = clock_after_ms(wait_ms);
-    pthread_mutex_lock(&c->lock);
+    LOCKED(&c->lock);
     while (!c->items[item].done && !pthread_cond_timedwait(&c->changed, &c->lock, &until))
         ;
-    const bool done = c->items[item].done;
-    pthread_mutex_unlock(&c->lock);
-    return done;
+    return c->items[item].done;
 }
 
 int crew_result(struct crew *c, int64_t item, struct err *err) {
@@ -153,8 +151,6 @@ int crew_failure(struct crew *c, struct err *err) {
 }
 
 int64_t crew_done(struct crew *c) {
-    pthread_mutex_lock(&c->lock);
-    const int64_t done = c->done;
-    pthread_mutex_unlock(&c->lock);
-    return done;
+    LOCKED(&c->lock);
+    return c->done;
 }

@@ -434,7 +434,7 @@ static int walk_dir(struct walk *walk, const char *root, const char *relative, i
     int rc = *relative ? fsio_join(path, sizeof path, root, relative, err) : fsio_join(path, sizeof path, root, "", err);
     if (rc)
         return rc;
-    DIR *dir = opendir(path);
+    OWNED_DIR DIR *dir = opendir(path);
     if (!dir)
         return err_errno(err, errno, "cannot open directory %s", path);
     struct dirent *e;
@@ -448,7 +448,6 @@ static int walk_dir(struct walk *walk, const char *root, const char *relative, i
         }
         rc = walk_name(walk, dir, path, root, name, depth, err);
     }
-    closedir(dir);
     return rc;
 }
 

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/json.h"
 #include "base/str.h"
 
@@ -224,7 +225,7 @@ static bool write_all(const char *text, size_t len) {
  * counted, and the count is written before the next line. */
 static void write_line(const char *text, size_t len) {
     char lost[LOST_BYTES] = "";
-    pthread_mutex_lock(&sink_lock); /* lines of threads do not mix */
+    LOCKED(&sink_lock); /* lines of threads do not mix */
     if (sink_lost && atomic_load(&sink_json))
         str_format(lost, sizeof lost, "{\"level\":\"warn\",\"message\":\"log lines lost: nobody read them\",\"lines\":%lu}\n",
                    sink_lost);
@@ -235,7 +236,6 @@ static void write_line(const char *text, size_t len) {
     } else {
         sink_lost++;
     }
-    pthread_mutex_unlock(&sink_lock);
 }
 
 void log_write(enum log_level level, const char *message, const char *fields, ...) {
@@ -259,7 +259,7 @@ void log_write(enum log_level level, const char *message, const char *fields, ..
     size_t len = strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
     str_format(stamp + len, sizeof stamp - len, ".%03ldZ", now.tv_nsec / 1000000);
 
-    struct str line;
+    OWNED(str_done) struct str line;
     str_init(&line, LINE_BYTES);
     if (atomic_load(&sink_json))
         json_line(&line, stamp, level, what, text);
@@ -267,7 +267,6 @@ void log_write(enum log_level level, const char *message, const char *fields, ..
         text_line(&line, stamp, level, what, text);
     str_puts(&line, "\n");
     write_line(str_cstr(&line), line.len);
-    str_done(&line);
 }
 
 static atomic_bool names_hidden;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/queue.h"
 
@@ -70,7 +71,7 @@ bool mailbox_post(struct mailbox *box, struct message *msg) { return mailbox_pos
 
 struct message *mailbox_wait(struct mailbox *box, int64_t timeout_ms) {
     struct timespec deadline = clock_after_ms(timeout_ms > 0 ? timeout_ms : 0);
-    pthread_mutex_lock(&box->lock);
+    LOCKED(&box->lock);
     while (!box->first && !box->closed && timeout_ms != 0)
         if (!wait_until(box, &box->filled, timeout_ms < 0 ? NULL : &deadline))
             break;
@@ -81,7 +82,6 @@ struct message *mailbox_wait(struct mailbox *box, int64_t timeout_ms) {
         msg->next = NULL;
         pthread_cond_signal(&box->drained);
     }
-    pthread_mutex_unlock(&box->lock);
     return msg;
 }
 
@@ -90,17 +90,14 @@ struct message *mailbox_take(struct mailbox *box) {
 }
 
 void mailbox_close(struct mailbox *box) {
-    pthread_mutex_lock(&box->lock);
+    LOCKED(&box->lock);
     box->closed = true;
     pthread_cond_broadcast(&box->filled);
     pthread_cond_broadcast(&box->drained);
-    pthread_mutex_unlock(&box->lock);
 }
 
 size_t mailbox_count(const struct mailbox *box) {
     struct mailbox *b = (struct mailbox *)(uintptr_t)box; /* the lock is not part of the logical state */
-    pthread_mutex_lock(&b->lock);
-    size_t count = b->count;
-    pthread_mutex_unlock(&b->lock);
-    return count;
+    LOCKED(&b->lock);
+    return b->count;
 }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
+
 /* Values are doubles kept as bits in 64-bit atomics. */
 struct metric {
     struct metric *next;
@@ -147,7 +149,7 @@ void metrics_drop(struct metrics *m, const char *name, const char *label_values)
     for (size_t i = 0; i < m->families; i++) {
         if (strcmp(m->table[i].name, name))
             continue;
-        pthread_mutex_lock(&m->lock);
+        LOCKED(&m->lock);
         struct metric **link = &m->series[i];
         while (*link && strcmp((*link)->key, label_values))
             link = &(*link)->next;
@@ -157,7 +159,6 @@ void metrics_drop(struct metrics *m, const char *name, const char *label_values)
             m->counts[i]--;
             series_free(gone);
         }
-        pthread_mutex_unlock(&m->lock);
     }
 }
 
@@ -175,12 +176,11 @@ static bool has_label(const struct metric *s, const char *label, const char *val
 }
 
 void metrics_hide(struct metrics *m, const char *label, const char *value) {
-    pthread_mutex_lock(&m->lock);
+    LOCKED(&m->lock);
     for (size_t i = 0; i < m->families; i++)
         for (struct metric *s = m->series[i]; s; s = s->next)
             if (has_label(s, label, value))
                 atomic_store(&s->hidden, true);
-    pthread_mutex_unlock(&m->lock);
 }
 
 static void show(struct metric *s) {
@@ -246,10 +246,9 @@ static void visit_family(struct metrics *m, size_t i, metrics_visit_fn *visit, v
 }
 
 void metrics_visit(struct metrics *m, metrics_visit_fn *visit, void *ctx) {
-    pthread_mutex_lock(&m->lock);
+    LOCKED(&m->lock);
     for (size_t i = 0; i < m->families; i++)
         visit_family(m, i, visit, ctx);
-    pthread_mutex_unlock(&m->lock);
 }
 
 static void print_sample(void *ctx, const char *name, const char *labels, double value) {
@@ -268,11 +267,10 @@ static void print_sample(void *ctx, const char *name, const char *labels, double
 
 void metrics_print(struct metrics *m, struct str *out) {
     static const char *const types[] = {"counter", "gauge", "histogram"};
-    pthread_mutex_lock(&m->lock);
+    LOCKED(&m->lock);
     for (size_t i = 0; i < m->families; i++) {
         const struct metric_family *f = &m->table[i];
         str_printf(out, "# HELP %s %s\n# TYPE %s %s\n", f->name, f->help, f->name, types[f->type]);
         visit_family(m, i, print_sample, out);
     }
-    pthread_mutex_unlock(&m->lock);
 }

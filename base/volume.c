@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
 
@@ -76,7 +77,7 @@ int volume_open(const char *directory, struct volume **ret, struct err *err) {
 
 /* False if the thread is still in a call that is too old: it frees everything. */
 static bool wait_end(struct volume *v) {
-    pthread_mutex_lock(&v->lock);
+    LOCKED(&v->lock);
     const int64_t age_ms = v->asked ? clock_ms() - v->asked_ms : 0;
     const struct timespec until = clock_after_ms(age_ms < VOLUME_WAIT_MS ? VOLUME_WAIT_MS - age_ms : 0);
     v->stopping = true;
@@ -85,7 +86,6 @@ static bool wait_end(struct volume *v) {
     }
     const bool ended = v->ended;
     v->abandoned = !ended;
-    pthread_mutex_unlock(&v->lock);
     return ended;
 }
 
@@ -121,38 +121,29 @@ static bool wait_answer(struct volume *v) {
 }
 
 bool volume_answers(struct volume *v) {
-    pthread_mutex_lock(&v->lock);
-    bool answers = wait_answer(v);
-    pthread_mutex_unlock(&v->lock);
-    return answers;
+    LOCKED(&v->lock);
+    return wait_answer(v);
 }
 
 void volume_wait(struct volume *v) {
-    pthread_mutex_lock(&v->lock);
+    LOCKED(&v->lock);
     int64_t before = v->answers;
     ask(v);
     while (v->answers == before)
         pthread_cond_wait(&v->changed, &v->lock);
-    pthread_mutex_unlock(&v->lock);
 }
 
 bool volume_look(struct volume *v) {
-    pthread_mutex_lock(&v->lock);
-    bool answers = ask(v) < VOLUME_WAIT_MS;
-    pthread_mutex_unlock(&v->lock);
-    return answers;
+    LOCKED(&v->lock);
+    return ask(v) < VOLUME_WAIT_MS;
 }
 
 int64_t volume_free_bytes(struct volume *v) {
-    pthread_mutex_lock(&v->lock);
-    int64_t bytes = ask(v) < VOLUME_WAIT_MS ? v->free_bytes : -1;
-    pthread_mutex_unlock(&v->lock);
-    return bytes;
+    LOCKED(&v->lock);
+    return ask(v) < VOLUME_WAIT_MS ? v->free_bytes : -1;
 }
 
 int64_t volume_size_bytes(struct volume *v) {
-    pthread_mutex_lock(&v->lock);
-    int64_t bytes = v->size_bytes;
-    pthread_mutex_unlock(&v->lock);
-    return bytes;
+    LOCKED(&v->lock);
+    return v->size_bytes;
 }

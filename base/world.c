@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 
 void world_alone(struct world *w) { *w = (struct world){.size = 1}; }
@@ -128,11 +129,10 @@ static int trade(struct seat *s, int peer, const struct world_parts *p, const st
 static int threads_exchange(void *ctx, int peer, const struct world_parts *parts, int limit_ms, struct err *err) {
     struct seat *s = ctx;
     struct timespec until = clock_after_ms(limit_ms);
-    pthread_mutex_lock(&s->team->lock);
+    LOCKED(&s->team->lock);
     int rc = trade(s, peer, parts, &until, err);
     s->team->left |= rc != 0;
     pthread_cond_broadcast(&s->team->changed);
-    pthread_mutex_unlock(&s->team->lock);
     return rc;
 }
 

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -50,11 +51,10 @@ void deadline_shorten(struct deadline *d, int64_t ms) {
             alarm((unsigned)((ms + 999) / 1000));
         return;
     }
-    pthread_mutex_lock(&d->lock);
+    LOCKED(&d->lock);
     d->until = clock_after_ms(ms);
     d->last = true;
     pthread_cond_broadcast(&d->changed);
-    pthread_mutex_unlock(&d->lock);
 }
 
 void deadline_cancel(struct deadline *d) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
 
@@ -117,22 +118,19 @@ int reload_now(struct reload *r, struct reload_report **ret, struct err *err) {
 /* Waits for a request or for the time to look; false to end. */
 static bool next_turn(struct reload *r, bool *requested) {
     struct timespec at = clock_after_ms(RELOAD_LOOK_MS);
-    pthread_mutex_lock(&r->lock);
+    LOCKED(&r->lock);
     while (!r->stopping && !r->requested && pthread_cond_timedwait(&r->changed, &r->lock, &at) != ETIMEDOUT) {
     }
     *requested = *requested || r->requested;
     r->requested = false;
-    bool on = !r->stopping;
-    pthread_mutex_unlock(&r->lock);
-    return on;
+    return !r->stopping;
 }
 
 static bool set_posting(struct reload *r, bool posting) {
-    pthread_mutex_lock(&r->lock);
+    LOCKED(&r->lock);
     bool on = !r->stopping;
     r->posting = posting && on;
     pthread_cond_broadcast(&r->changed);
-    pthread_mutex_unlock(&r->lock);
     return on;
 }
 
@@ -177,10 +175,9 @@ int reload_start(struct reload *r, mailbox_wake_fn *wake, void *ctx, struct err 
 }
 
 void reload_request(struct reload *r) {
-    pthread_mutex_lock(&r->lock);
+    LOCKED(&r->lock);
     r->requested = true;
     pthread_cond_broadcast(&r->changed);
-    pthread_mutex_unlock(&r->lock);
 }
 
 struct reload_report *reload_take(struct reload *r) {
@@ -190,7 +187,7 @@ struct reload_report *reload_take(struct reload *r) {
 /* Waits until the thread has ended; false if its volume does not answer, and the thread frees everything. */
 static bool wait_end(struct reload *r) {
     struct timespec until = clock_after_ms(RELOAD_STOP_MS);
-    pthread_mutex_lock(&r->lock);
+    LOCKED(&r->lock);
     r->stopping = true;
     pthread_cond_broadcast(&r->changed);
     while (r->posting) /* the mailbox is closed: this is no matter of a volume */
@@ -199,7 +196,6 @@ static bool wait_end(struct reload *r) {
     }
     bool ended = r->ended;
     r->abandoned = !ended;
-    pthread_mutex_unlock(&r->lock);
     return ended;
 }
 

@@ -222,7 +222,7 @@ static void open_notify(struct daemon *d) {
 }
 
 int server_run(const struct config *config, const struct config_source *source, struct err *err) {
-    struct daemon *d = calloc(1, sizeof *d);
+    OWNED_MEMORY struct daemon *d = calloc(1, sizeof *d);
     if (!d)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
     d->cache_lock = d->sessions_lock = -1;
@@ -260,6 +260,5 @@ int server_run(const struct config *config, const struct config_source *source, 
         log_info("stopped", NULL);
         rc = server_exit_status(d);
     }
-    free(d);
     return rc;
 }

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+
 enum { FIXED = 63, EACH_CPU = 5, STACK_BYTES = 64 << 10 };
 
 int thread_room_needed(void) {
@@ -13,8 +15,7 @@ int thread_room_needed(void) {
 }
 
 static void *wait_for_end(void *gate) {
-    pthread_mutex_lock(gate);
-    pthread_mutex_unlock(gate);
+    LOCKED(gate);
     return NULL;
 }
 

@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/cleanup.h"
+
 struct work_thread {
     pthread_t thread;
     pthread_mutex_t lock;
@@ -49,7 +51,7 @@ int work_thread_start(struct work_thread **ret, struct err *err) {
 }
 
 int work_thread_run(struct work_thread *t, int (*work)(void *context, struct err *err), void *context, struct err *err) {
-    pthread_mutex_lock(&t->lock);
+    LOCKED(&t->lock);
     while (t->taken)
         pthread_cond_wait(&t->changed, &t->lock);
     t->taken = true;
@@ -64,7 +66,6 @@ int work_thread_run(struct work_thread *t, int (*work)(void *context, struct err
     t->work = NULL;
     t->taken = false;
     pthread_cond_broadcast(&t->changed);
-    pthread_mutex_unlock(&t->lock);
     return result;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/queue.h"
 
 struct observer {
@@ -126,10 +127,8 @@ void observer_add(struct observer *o, const struct burst_frame *frame) {
 }
 
 bool observer_has_left(struct observer *o) {
-    pthread_mutex_lock(&o->lock);
-    bool left = o->left;
-    pthread_mutex_unlock(&o->lock);
-    return left;
+    LOCKED(&o->lock);
+    return o->left;
 }
 
 void observer_end(struct observer *o) {
@@ -142,20 +141,18 @@ void observer_end(struct observer *o) {
 }
 
 struct observer_frame *observer_take(struct observer *o, int64_t *ret_missed, bool *ret_ended) {
-    pthread_mutex_lock(&o->lock);
+    LOCKED(&o->lock);
     struct observer_frame *f = take_first(o);
     if (!f)
         o->notified = false;
     *ret_missed = o->missed;
     *ret_ended = o->ended;
-    pthread_mutex_unlock(&o->lock);
     return f;
 }
 
 void observer_leave(struct observer *o) {
-    pthread_mutex_lock(&o->lock);
+    LOCKED(&o->lock);
     o->left = true;
     for (struct observer_frame *f; (f = take_first(o));)
         observer_frame_free(f);
-    pthread_mutex_unlock(&o->lock);
 }

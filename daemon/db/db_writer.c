@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 
 /* An order on its way to the thread and back. The copy of `what` lies behind it. */
@@ -173,11 +174,10 @@ int db_writer_run(struct db_writer *w, const struct db_order *order, struct err 
 
 void db_writer_sync(struct db_writer *w) {
     const struct timespec until = clock_after_ms(DB_WRITER_PATIENCE_MS);
-    pthread_mutex_lock(&w->lock);
+    LOCKED(&w->lock);
     const uint64_t number = w->posted;
     while (w->done < number && pthread_cond_timedwait(&w->changed, &w->lock, &until) != ETIMEDOUT)
         ;
-    pthread_mutex_unlock(&w->lock);
 }
 
 /* True if the wait is over. The lock is held. */
@@ -255,10 +255,8 @@ void db_writer_settle(struct db_writer *w) {
 }
 
 bool db_writer_late(struct db_writer *w) {
-    pthread_mutex_lock(&w->lock);
-    const bool is_late = w->begun_ms && clock_ms() - w->begun_ms > DB_WRITER_LATE_MS;
-    pthread_mutex_unlock(&w->lock);
-    return is_late;
+    LOCKED(&w->lock);
+    return w->begun_ms && clock_ms() - w->begun_ms > DB_WRITER_LATE_MS;
 }
 
 void db_writer_stop(struct db_writer *w) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
 
@@ -58,7 +59,7 @@ static void add_figure(struct str *s, const char *name, double value, int digits
 }
 
 void device_watch_describe(const struct device_health *h, char *ret, size_t size) {
-    struct str s;
+    OWNED(str_done) struct str s;
     str_init(&s, 4096);
     if (h->unreachable)
         str_puts(&s, "unreachable");
@@ -76,7 +77,6 @@ void device_watch_describe(const struct device_health *h, char *ret, size_t size
         before = " ";
     }
     str_copy(ret, size, str_cstr(&s));
-    str_done(&s);
 }
 
 /* ---- metrics ---- */
@@ -148,12 +148,10 @@ static void ask(struct device_watch *w) {
 /* Waits for the next turn; false to end. */
 static bool next_turn(struct device_watch *w) {
     struct timespec at = clock_after_ms(w->config.interval_ms);
-    pthread_mutex_lock(&w->lock);
+    LOCKED(&w->lock);
     while (!w->stopping && pthread_cond_timedwait(&w->woken, &w->lock, &at) == 0)
         ;
-    bool on = !w->stopping;
-    pthread_mutex_unlock(&w->lock);
-    return on;
+    return !w->stopping;
 }
 
 static void *watch_main(void *arg) {
@@ -196,9 +194,8 @@ void device_watch_stop(struct device_watch *w) {
 }
 
 void device_watch_latest(struct device_watch *w, struct device_health *ret) {
-    pthread_mutex_lock(&w->lock);
+    LOCKED(&w->lock);
     *ret = w->latest;
-    pthread_mutex_unlock(&w->lock);
 }
 
 const struct device_fault *device_watch_fault(const struct device_watch *w) { return w && atomic_load(&w->bad) ? &w->fault : NULL; }

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/queue.h"
@@ -97,14 +98,13 @@ static void put_result(const struct line *l, bool delivered, const struct journa
 }
 
 bool hooks_take_result(struct hooks *all, struct hooks_result *ret) {
-    pthread_mutex_lock(&all->results_lock);
+    LOCKED(&all->results_lock);
     const bool some = all->n_results > 0;
     if (some) {
         *ret = all->results[all->first_result];
         all->first_result = (all->first_result + 1) % RESULTS;
         all->n_results--;
     }
-    pthread_mutex_unlock(&all->results_lock);
     return some;
 }
 
@@ -209,7 +209,7 @@ static void expect_at_once(struct bed *b) {
 static void offer_line(struct line *l, struct journal_line *line) {
     const struct journal_entry *e = &line->entry;
     struct telling_item *i = calloc(1, sizeof *i);
-    pthread_mutex_lock(&l->lock);
+    LOCKED(&l->lock);
     make_room(l);
     struct bed *b = i ? bed_of(l, e) : NULL;
     if (!b) {
@@ -231,7 +231,6 @@ static void offer_line(struct line *l, struct journal_line *line) {
         grow(l);
         pthread_cond_signal(&l->changed);
     }
-    pthread_mutex_unlock(&l->lock);
 }
 
 /* Drops what was told by an earlier line. Returns when the next entry of the bed may be told, by the monotonic clock. */
@@ -361,10 +360,9 @@ static bool begin(struct line *l, struct delivery *d, int64_t *ret_ms) {
 }
 
 static int read_files(struct line *l, struct err *err) {
-    pthread_mutex_lock(&l->files_lock);
+    LOCKED(&l->files_lock);
     int rc = l->has_files ? 0 : hook_read_files(l->hook, &l->files, err);
     l->has_files = !rc;
-    pthread_mutex_unlock(&l->files_lock);
     return rc;
 }
 
@@ -477,7 +475,7 @@ static void be_ordinary(void) {
 static void *hooks_run(void *ctx) {
     struct line *l = ctx;
     be_ordinary();
-    pthread_mutex_lock(&l->lock);
+    LOCKED(&l->lock);
     while (!atomic_load(&l->all->stopping)) {
         struct delivery d = {0};
         int64_t until_ms;
@@ -486,7 +484,6 @@ static void *hooks_run(void *ctx) {
         else
             await_change(l, until_ms);
     }
-    pthread_mutex_unlock(&l->lock);
     return NULL;
 }
 
@@ -499,10 +496,9 @@ static void outlet_offer(void *ctx, int i, struct journal_line *line) { offer_li
 static void outlet_written(void *ctx) {
     struct hooks *all = ctx;
     for (int i = 0; i < all->n; i++) {
-        pthread_mutex_lock(&all->lines[i].lock);
+        LOCKED(&all->lines[i].lock);
         if (all->lines[i].beds)
             pthread_cond_broadcast(&all->lines[i].changed);
-        pthread_mutex_unlock(&all->lines[i].lock);
     }
 }
 
@@ -642,10 +638,9 @@ int hooks_test(const struct hooks *all, int i, const atomic_bool *stop, struct e
     count(l, rc ? "failed" : "delivered", 1);
     if (rc)
         return rc;
-    pthread_mutex_lock(&l->lock);
+    LOCKED(&l->lock);
     recover(l);
     pthread_cond_broadcast(&l->changed);
-    pthread_mutex_unlock(&l->lock);
     return 0;
 }
 
@@ -674,10 +669,9 @@ void hooks_tick(struct hooks *all) {
 
 void hooks_describe(struct hooks *all, int i, struct hooks_state *ret) {
     struct line *l = &all->lines[i];
-    pthread_mutex_lock(&l->lock);
+    LOCKED(&l->lock);
     *ret = (struct hooks_state){.failing = l->failing_ms != 0, .waiting = l->waiting, .since_ms = l->failing_ms};
     str_copy(ret->error, sizeof ret->error, ret->failing ? l->error : "");
-    pthread_mutex_unlock(&l->lock);
 }
 
 bool hooks_ready(struct hooks *all) {

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/cleanup.h"
 #include "base/niceness.h"
 #include "base/str.h"
 #include "daemon/hosts/device_set.h"
@@ -279,21 +280,19 @@ static const struct {
 
 /* The overview for those who do not ask for HTML, such as curl. */
 static enum MHD_Result answer_line(const struct http_request *r, const struct page_view *v) {
-    struct str body;
+    OWNED(str_done) struct str body;
     str_init(&body, LINE_BYTES);
     str_printf(&body, "brrd %s (%s): %s\n%s%s\n/metrics /healthz /readyz, and pages for browsers\n", v->status->version,
                v->status->revision, atomic_load(r->server->http->state.serving) ? "serving" : "not serving", v->readiness,
                v->status->notice);
-    enum MHD_Result result = answer_text(r, MHD_HTTP_OK, text_type, &body);
-    str_done(&body);
-    return result;
+    return answer_text(r, MHD_HTTP_OK, text_type, &body);
 }
 
 /* /streams/ID/eeg: EEG of the stream that the reader may see. It touches no file. */
 static enum MHD_Result answer_traces(const struct http_request *r, const struct page_view *v) {
     char id[64];
     struct traces_query query;
-    struct str body;
+    OWNED(str_done) struct str body;
     struct err err;
     str_format(id, sizeof id, "%.*s", (int)(strlen(r->url) - strlen("/streams/") - strlen("/eeg")), r->url + strlen("/streams/"));
     const struct status_stream *s = page_find_stream(v, id);
@@ -308,9 +307,7 @@ static enum MHD_Result answer_traces(const struct http_request *r, const struct 
     }
     if (held)
         eegring_drop(s->eeg);
-    enum MHD_Result result = answer_samples(r, rc, &body, &err);
-    str_done(&body);
-    return result;
+    return answer_samples(r, rc, &body, &err);
 }
 
 static enum MHD_Result answer_page(const struct http_request *r, const struct page_view *v) {
@@ -377,32 +374,29 @@ static enum MHD_Result refuse(const struct http_request *r, const struct auth_re
 }
 
 static enum MHD_Result answer_metrics(const struct http_request *r) {
-    struct str body;
+    OWNED(str_done) struct str body;
     str_init(&body, METRICS_BYTES);
     metrics_print(r->server->http->state.metrics, &body);
     enum MHD_Result result = answer_text(r, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", &body);
-    str_done(&body);
     return result;
 }
 
 /* For everybody: is the process alive, does it take new work. */
 static enum MHD_Result answer_probe(const struct http_request *r) {
-    struct str body;
+    OWNED(str_done) struct str body;
     unsigned status = MHD_HTTP_OK;
     str_init(&body, LINE_BYTES);
     if (!strcmp(r->url, "/healthz"))
         str_puts(&body, "ok\n");
     else
         status = http_readiness(&r->server->http->state, &body) ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
-    enum MHD_Result result = answer_text(r, status, text_type, &body);
-    str_done(&body);
-    return result;
+    return answer_text(r, status, text_type, &body);
 }
 
 /* A page, or the answer to the form of a recording, for an admitted caller. */
 static enum MHD_Result answer_viewed(const struct http_request *r, const struct http_form *form) {
     struct page_view view;
-    struct str line;
+    OWNED(str_done) struct str line;
     str_init(&line, LINE_BYTES);
     const bool begun = http_view(r, &line, &view);
     enum MHD_Result result =
@@ -411,7 +405,6 @@ static enum MHD_Result answer_viewed(const struct http_request *r, const struct 
                : answer_page(r, &view);
     if (begun)
         http_view_done(&view);
-    str_done(&line);
     return result;
 }
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
+
 /* The text of an event depends on two statuses, known by their numbers, on the page, and on whose streams the reader sees. */
 struct key {
     uint64_t before, after; /* before 0: everything is new */
@@ -89,10 +91,9 @@ const struct event_text *event_cache_get(struct event_cache *c, const struct pag
     struct key key;
     if (!key_of(before, after, path, &key))
         return text_of(before, after, path);
-    pthread_mutex_lock(&c->lock);
+    LOCKED(&c->lock);
     struct event_text *t = found_or_made(c, &key, before, after);
     if (t)
         atomic_fetch_add(&t->references, 1);
-    pthread_mutex_unlock(&c->lock);
     return t;
 }

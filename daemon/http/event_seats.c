@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
+
 struct event_seats {
     pthread_mutex_t lock;
     const struct auth_caller *seats[EVENT_SEATS]; /* borrowed; NULL = free */
@@ -29,7 +31,7 @@ bool event_seats_take(struct event_seats *s, const struct auth_caller *caller, b
     const bool all = shared || sees_all(caller);
     const int most_of_one = shared ? EVENT_SEATS : all ? EVENT_SEATS_OF_ALL : EVENT_SEATS_OF_ONE;
     int place = -1, own = 0, others = 0; /* others: of callers who do not see all streams */
-    pthread_mutex_lock(&s->lock);
+    LOCKED(&s->lock);
     for (int i = 0; i < EVENT_SEATS; i++) {
         if (!s->seats[i]) {
             place = i;
@@ -41,14 +43,12 @@ bool event_seats_take(struct event_seats *s, const struct auth_caller *caller, b
     const bool may = place >= 0 && own < most_of_one && (all || others < EVENT_SEATS - EVENT_SEATS_KEPT);
     if (may)
         s->seats[place] = caller;
-    pthread_mutex_unlock(&s->lock);
     return may;
 }
 
 void event_seats_leave(struct event_seats *s, const struct auth_caller *caller) {
-    pthread_mutex_lock(&s->lock);
+    LOCKED(&s->lock);
     for (int i = 0; i < EVENT_SEATS; i++)
         if (s->seats[i] == caller)
             s->seats[i] = NULL;
-    pthread_mutex_unlock(&s->lock);
 }

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/cleanup.h"
+
 void links_init(struct links *l) {
     *l = (struct links){0};
     pthread_mutex_init(&l->lock, NULL);
@@ -17,11 +19,10 @@ bool links_make(struct links *l, int64_t now_ms, char ret[LINK_KEY_SIZE]) {
         return false;
     for (size_t i = 0; i < sizeof bytes; i++)
         snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
-    pthread_mutex_lock(&l->lock);
+    LOCKED(&l->lock);
     memcpy(l->all[l->next].key, ret, LINK_KEY_SIZE);
     l->all[l->next].until_ms = now_ms + LINK_MS;
     l->next = (l->next + 1) % LINKS_MAX;
-    pthread_mutex_unlock(&l->lock);
     return true;
 }
 
@@ -37,13 +38,12 @@ bool links_use(struct links *l, const char *key, int64_t now_ms) {
     bool used = false;
     if (strlen(key) != LINK_KEY_SIZE - 1)
         return false;
-    pthread_mutex_lock(&l->lock);
+    LOCKED(&l->lock);
     for (int i = 0; i < LINKS_MAX; i++) {
         if (!*l->all[i].key || !is_same(l->all[i].key, key))
             continue;
         used = now_ms < l->all[i].until_ms;
         l->all[i].key[0] = '\0';
     }
-    pthread_mutex_unlock(&l->lock);
     return used;
 }

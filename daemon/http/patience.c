@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include "base/cleanup.h"
+
 struct patience_place {
     bool used;
     int fd; /* borrowed; open while the place is used */
@@ -31,35 +33,32 @@ void patience_free(struct patience *p) {
 
 struct patience_place *patience_enter(struct patience *p, int fd, int64_t now_ms) {
     struct patience_place *free_place = NULL;
-    pthread_mutex_lock(&p->lock);
+    LOCKED(&p->lock);
     for (int i = 0; i < PATIENCE_MOST && !free_place; i++)
         if (!p->places[i].used)
             free_place = &p->places[i];
     if (free_place)
         *free_place = (struct patience_place){true, fd, now_ms + PATIENCE_READ_MS};
-    pthread_mutex_unlock(&p->lock);
     return free_place;
 }
 
 void patience_until(struct patience *p, struct patience_place *place, int64_t until_ms) {
     if (!place)
         return;
-    pthread_mutex_lock(&p->lock);
+    LOCKED(&p->lock);
     place->until_ms = until_ms;
-    pthread_mutex_unlock(&p->lock);
 }
 
 void patience_leave(struct patience *p, struct patience_place *place) {
     if (!place)
         return;
-    pthread_mutex_lock(&p->lock);
+    LOCKED(&p->lock);
     place->used = false;
-    pthread_mutex_unlock(&p->lock);
 }
 
 int patience_look(struct patience *p, int64_t now_ms) {
     int n = 0;
-    pthread_mutex_lock(&p->lock);
+    LOCKED(&p->lock);
     for (int i = 0; i < PATIENCE_MOST; i++) {
         struct patience_place *place = &p->places[i];
         if (!place->used || now_ms < place->until_ms)
@@ -68,6 +67,5 @@ int patience_look(struct patience *p, int64_t now_ms) {
         place->until_ms = INT64_MAX;
         n++;
     }
-    pthread_mutex_unlock(&p->lock);
     return n;
 }

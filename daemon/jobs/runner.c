@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/arena.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
@@ -230,13 +231,12 @@ static void close_task(struct runner *r) {
 
 /* The result object. */
 static int take_result(struct runner *r, char **ret, struct err *err) {
-    struct str text;
+    OWNED(str_done) struct str text;
     struct json_writer json;
     str_init(&text, MAX_RESULT);
     json_writer_init(&json, &text);
     r->work->result(r->task, &json, NULL);
     *ret = str_ok(&text) && text.len ? str_take(&text) : NULL;
-    str_done(&text);
     return *ret ? 0 : err_set(err, ERR_EXHAUSTED, "the result of job %s is larger than 1 MiB, or memory is short", r->order->id);
 }
 
@@ -244,7 +244,7 @@ static int take_result(struct runner *r, char **ret, struct err *err) {
 static int tell_profile(struct runner *r, struct err *err) {
     struct stream *stream = NULL;
     struct rates rates;
-    struct str table;
+    OWNED(str_done) struct str table;
     str_init(&table, 1 << 20);
     int rc = stream_open(r->config->device, STREAM_NORMAL, &stream, err);
     rc = rc ? rc : rates_measure(stream, &rates, err);
@@ -254,7 +254,6 @@ static int tell_profile(struct runner *r, struct err *err) {
     for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest))
         report(r, &(struct task_report){.kind = TASK_LOG, .level = TASK_INFO, .text = line});
     free(text);
-    str_done(&table);
     return rc;
 }
 
@@ -301,7 +300,7 @@ static double spent(const struct runner *r, const struct device_health *before) 
 void runner_run(const struct runner_config *config, const struct runner_job *job, const struct runner_owner *owner,
                 struct runner_wish *wish) {
     struct device_health before;
-    struct arena arena;
+    OWNED(arena_done) struct arena arena;
     struct task_end end = {.energy_j = NAN};
     struct runner r = {.config = config, .order = job, .owner = owner, .wish = wish, .start_ms = clock_ms()};
     r.env = (struct task_env){.device = config->device,
@@ -334,5 +333,4 @@ void runner_run(const struct runner_config *config, const struct runner_job *job
     report(&r, &(struct task_report){.kind = TASK_END, .end = &end});
     free(end.result);
     profile_free(r.env.profile);
-    arena_done(&arena);
 }

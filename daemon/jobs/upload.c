@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 
@@ -119,10 +120,8 @@ void upload_add(struct upload *u, const char *path) {
 }
 
 bool upload_idle(struct upload *u) {
-    pthread_mutex_lock(&u->lock);
-    bool idle = !u->n_waiting && !u->busy;
-    pthread_mutex_unlock(&u->lock);
-    return idle;
+    LOCKED(&u->lock);
+    return !u->n_waiting && !u->busy;
 }
 
 void upload_close(struct upload *u) {

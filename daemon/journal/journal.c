@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/map.h"
@@ -304,17 +305,15 @@ static bool is_empty(const struct journal *j) {
 /* Waits for a line, or for LOOK_MS. */
 static void await_lines(struct journal *j) {
     const struct timespec until = clock_after_ms(LOOK_MS);
-    pthread_mutex_lock(&j->lock);
+    LOCKED(&j->lock);
     if (is_empty(j) && !atomic_load(&j->stopping))
         pthread_cond_timedwait(&j->posted, &j->lock, &until);
-    pthread_mutex_unlock(&j->lock);
 }
 
 static void on_post(void *ctx) {
     struct journal *j = ctx;
-    pthread_mutex_lock(&j->lock);
+    LOCKED(&j->lock);
     pthread_cond_signal(&j->posted);
-    pthread_mutex_unlock(&j->lock);
 }
 
 static void give_up(struct journal *j) {

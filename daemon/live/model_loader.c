@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/niceness.h"
@@ -67,10 +68,9 @@ static void deliver(struct reading *r) {
     pthread_mutex_unlock(&l->lock);
     if (!wanted || !r->post(r->ctx, r->order))
         live_order_free(r->order);
-    pthread_mutex_lock(&l->lock);
+    LOCKED(&l->lock);
     l->posting -= wanted;
     pthread_cond_broadcast(&l->changed);
-    pthread_mutex_unlock(&l->lock);
 }
 
 static void forget(struct reading *r) {
@@ -132,7 +132,7 @@ int model_loader_read(struct model_loader *l, struct live_order *order, live_pos
 bool model_loader_waits(struct model_loader *l, char ret_text[MODEL_LOADER_TEXT]) {
     char since[32];
     struct tm utc;
-    pthread_mutex_lock(&l->lock);
+    LOCKED(&l->lock);
     const struct reading *oldest = l->first;
     for (const struct reading *r = oldest; r; r = r->next)
         if (r->since_ms < oldest->since_ms)
@@ -144,19 +144,17 @@ bool model_loader_waits(struct model_loader *l, char ret_text[MODEL_LOADER_TEXT]
         strftime(since, sizeof since, "%Y-%m-%dT%H:%M:%SZ", &utc);
         str_format(ret_text, MODEL_LOADER_TEXT, "waits for %s since %s", oldest->path, since);
     }
-    pthread_mutex_unlock(&l->lock);
     return waits;
 }
 
 void model_loader_stop(struct model_loader *l) {
     struct timespec until = clock_after_ms(MODEL_LOADER_STOP_MS);
-    pthread_mutex_lock(&l->lock);
+    LOCKED(&l->lock);
     l->stopping = true;
     while (l->posting)
         pthread_cond_wait(&l->changed, &l->lock);
     while (l->first && pthread_cond_timedwait(&l->changed, &l->lock, &until) != ETIMEDOUT) {
     }
-    pthread_mutex_unlock(&l->lock);
 }
 
 void model_loader_free(struct model_loader *l) {

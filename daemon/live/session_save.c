@@ -466,13 +466,11 @@ int sessions_restore(struct sessions *all, const char *state, size_t len, bool e
         return err_set(err, ERR_CANCELLED, "the daemon is stopping");
     if (places >= all->config.max_sessions)
         return err_set(err, ERR_EXHAUSTED, "%d streams are open already (limits.sessions)", places);
-    struct opening *o = calloc(1, sizeof *o);
+    OWNED_MEMORY struct opening *o = calloc(1, sizeof *o);
     if (!o)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
     o->ended = ended;
-    int rc = restore(all, o, state, len, err);
-    free(o);
-    return rc;
+    return restore(all, o, state, len, err);
 }
 
 bool sessions_need_model(const struct sessions *all, const char *sha256) {

@@ -267,7 +267,7 @@ int snapshot_prune_rejected(const char *dir, struct err *err) {
     int rc = fsio_join(folder, sizeof folder, dir, "rejected", err);
     if (rc)
         return rc;
-    DIR *d = opendir(folder);
+    OWNED_DIR DIR *d = opendir(folder);
     if (!d)
         return errno == ENOENT ? 0 : err_errno(err, errno, "%s: cannot be read", folder);
     rc = list_rejected(d, &items, &n, err);
@@ -281,7 +281,6 @@ int snapshot_prune_rejected(const char *dir, struct err *err) {
             rc = err_errno(err, errno, "%s/%s: cannot be removed", folder, items[i].id);
     }
     free(items);
-    closedir(d);
     return rc;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 
 enum { CLAIMS_MAX = 64, CLAIM_NAME = 320 };
@@ -76,7 +77,7 @@ static int64_t limit(const struct object_cache *c) {
 }
 
 int object_cache_enter(struct object_cache *c, struct cache **ret, struct err *err) {
-    pthread_mutex_lock(&c->lock);
+    LOCKED(&c->lock);
     int rc = c->cache ? 0 : cache_open_with_windows(c->dir, c->windows, limit(c), &c->cache, err);
     if (rc == 0) {
         if (!c->users++)
@@ -84,24 +85,21 @@ int object_cache_enter(struct object_cache *c, struct cache **ret, struct err *e
         *ret = c->cache;
     }
     count(c);
-    pthread_mutex_unlock(&c->lock);
     return rc;
 }
 
 void object_cache_leave(struct object_cache *c) {
-    pthread_mutex_lock(&c->lock);
+    LOCKED(&c->lock);
     count(c);
     if (!--c->users) {
         cache_close(c->cache);
         c->cache = NULL;
     }
-    pthread_mutex_unlock(&c->lock);
 }
 
 void object_cache_count(struct object_cache *c) {
-    pthread_mutex_lock(&c->lock);
+    LOCKED(&c->lock);
     count(c);
-    pthread_mutex_unlock(&c->lock);
 }
 
 /* The lock is held. */
@@ -114,7 +112,7 @@ static struct claim *find_claim(struct object_cache *c, const char *name, int nu
 
 int object_cache_claim(struct object_cache *c, const char *name) {
     int number = 0;
-    pthread_mutex_lock(&c->lock);
+    LOCKED(&c->lock);
     while (find_claim(c, name, number))
         number++;
     struct claim *claim = find_claim(c, "", 0);
@@ -122,14 +120,12 @@ int object_cache_claim(struct object_cache *c, const char *name) {
         claim->number = number;
     else
         number = -1;
-    pthread_mutex_unlock(&c->lock);
     return number;
 }
 
 void object_cache_unclaim(struct object_cache *c, const char *name, int number) {
-    pthread_mutex_lock(&c->lock);
+    LOCKED(&c->lock);
     struct claim *claim = find_claim(c, name, number);
     if (claim)
         *claim = (struct claim){.number = 0};
-    pthread_mutex_unlock(&c->lock);
 }

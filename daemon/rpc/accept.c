@@ -124,7 +124,7 @@ static bool list_stranger(int fd) {
     int neighbours = 0, oldest = -1, oldest_neighbour = -1;
     if (!peer_of(fd, &s))
         return false;
-    pthread_mutex_lock(&strangers_lock);
+    LOCKED(&strangers_lock);
     for (int i = n_strangers - 1; i >= 0; i--)
         if (strangers[i].fd == fd || (is_neighbour(&s, &strangers[i]) && !is_there(&strangers[i])))
             forget(i);
@@ -142,7 +142,6 @@ static bool list_stranger(int fd) {
     else if (n_strangers == ACCEPT_STRANGERS)
         ended = end_stranger(oldest);
     strangers[n_strangers++] = s;
-    pthread_mutex_unlock(&strangers_lock);
     return ended;
 }
 
@@ -150,22 +149,20 @@ void accept_admit(const char *peer) {
     struct stranger s = {0};
     if (!parse_peer(peer, &s))
         return;
-    pthread_mutex_lock(&strangers_lock);
+    LOCKED(&strangers_lock);
     for (int i = n_strangers - 1; i >= 0; i--)
         if (is_same(&s, &strangers[i]))
             forget(i);
-    pthread_mutex_unlock(&strangers_lock);
 }
 
 int accept_end_strangers(int64_t now_ms) {
     int n = 0;
-    pthread_mutex_lock(&strangers_lock);
+    LOCKED(&strangers_lock);
     for (int i = n_strangers - 1; i >= 0; i--) {
         if (now_ms - strangers[i].since_ms < ACCEPT_STRANGER_MS)
             continue;
         n += end_stranger(i);
     }
-    pthread_mutex_unlock(&strangers_lock);
     return n;
 }
 
@@ -194,7 +191,7 @@ static int accept_now(int listener, struct sockaddr *address, socklen_t *len, in
 
 /* Even the reserve is in use: accepts the next connection in place of the spare descriptor. -1: there is none. */
 static int accept_with_spare(int listener) {
-    pthread_mutex_lock(&spare_lock);
+    LOCKED(&spare_lock);
     if (spare >= 0)
         close(spare);
     int fd = accept_now(listener, NULL, NULL, SOCK_CLOEXEC), error = errno;
@@ -202,15 +199,13 @@ static int accept_with_spare(int listener) {
         close(fd);
     spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     errno = error;
-    pthread_mutex_unlock(&spare_lock);
     return fd;
 }
 
 static void keep_spare(void) {
-    pthread_mutex_lock(&spare_lock);
+    LOCKED(&spare_lock);
     if (spare < 0)
         spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    pthread_mutex_unlock(&spare_lock);
 }
 
 static bool is_guarded(int listener) { return listener >= 0 && listener < COUNTED && atomic_load(&guarded[listener]); }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "daemon/rpc/auth.h"
@@ -90,21 +91,19 @@ bool audit_allows(struct audit *a, const char *principal, const char *method, co
     const char *const of_id[] = {principal, method, id && *id ? id : "page"}, *const of_method[] = {principal, method, ""},
                       *const of_caller[] = {principal, "", ""};
     bool allowed = false;
-    pthread_mutex_lock(&a->lock);
+    LOCKED(&a->lock);
     if (!id || take(count_of(a, of_id, now_ms, 1, 1000.0 / AUDIT_READING_MS))) {
         struct count *own = count_of(a, of_method, now_ms, AUDIT_OF_METHOD, AUDIT_METHOD_S);
         allowed = take(own) && take(count_of(a, of_caller, now_ms, AUDIT_OF_CALLER, AUDIT_CALLER_S));
         own->unsaid += !allowed;
     }
-    pthread_mutex_unlock(&a->lock);
     return allowed;
 }
 
 void audit_tick(struct audit *a, int64_t now_ms) {
-    pthread_mutex_lock(&a->lock);
+    LOCKED(&a->lock);
     for (int i = 0; i < SETS; i++)
         for (int k = 0; k < WAYS; k++)
             if (a->counts[i][k].unsaid && now_ms - a->counts[i][k].said_ms >= AUDIT_SAY_MS)
                 say_unsaid(&a->counts[i][k], now_ms);
-    pthread_mutex_unlock(&a->lock);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/principal.h"
@@ -256,7 +257,7 @@ bool auth_permits(const struct auth_caller *c, enum role needed, const char *met
 /* True if this second has room for another line; then sets the number of lines left out before it. */
 static bool line_allowed(struct auth *a, long long *ret_unsaid) {
     int64_t second = clock_ms() / 1000;
-    pthread_mutex_lock(&a->flood_lock);
+    LOCKED(&a->flood_lock);
     if (second != a->second) {
         a->second = second;
         a->lines = 0;
@@ -265,7 +266,6 @@ static bool line_allowed(struct auth *a, long long *ret_unsaid) {
     *ret_unsaid = a->unsaid;
     a->lines += allowed;
     a->unsaid = allowed ? 0 : a->unsaid + 1;
-    pthread_mutex_unlock(&a->flood_lock);
     return allowed;
 }
 

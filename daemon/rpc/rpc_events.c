@@ -2,6 +2,7 @@
 #include <grpc/support/time.h>
 #include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "base/queue.h"
 #include "daemon/rpc/rpc_state.h"
 
@@ -32,12 +33,11 @@ void *tag_poll(void *arg) {
 }
 
 struct tag *tag_take(struct rpc_server *s, bool *ret_drained) {
-    pthread_mutex_lock(&s->lock);
+    LOCKED(&s->lock);
     struct tag *tag = s->first;
     if (tag)
         QUEUE_DROP(s, next);
     *ret_drained = s->drained;
-    pthread_mutex_unlock(&s->lock);
     return tag;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -107,14 +108,13 @@ int tls_pair(struct tls *t, struct certificate_pair *ret, struct err *err) {
 /* gRPC asks at every handshake. It verifies no client: that is done call by call (rpc/auth.h), so that a refusal has a reason. */
 static grpc_ssl_certificate_config_reload_status fetch(void *ctx, grpc_ssl_server_certificate_config **ret) {
     struct tls *t = ctx;
-    pthread_mutex_lock(&t->lock);
+    LOCKED(&t->lock);
     bool fresh = t->fetched != t->generation;
     if (fresh) {
         grpc_ssl_pem_key_cert_pair pair = {t->pair.key, t->pair.certificate};
         *ret = grpc_ssl_server_certificate_config_create(t->roots ? t->roots : t->pair.certificate, &pair, 1);
         t->fetched = t->generation;
     }
-    pthread_mutex_unlock(&t->lock);
     return fresh ? GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW : GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
 }
 

@@ -44,7 +44,7 @@ static void put_device(const struct gather *g, int i, struct status *to) {
     struct status_device *d = &to->devices[to->n_devices++];
     struct device_info info;
     struct device_health health = {0};
-    struct str slow;
+    OWNED(str_done) struct str slow;
     const struct device_fault *bad = device_watch_fault(g->source.watches[i]);
     device_hosts_describe(device_set_at(g->source.devices, i), &info);
     device_watch_latest(g->source.watches[i], &health);
@@ -65,7 +65,6 @@ static void put_device(const struct gather *g, int i, struct status *to) {
         if (health.slowed & 1 << k)
             str_printf(&slow, "%s%s", slow.len ? ", " : "", device_slowdown_name((enum device_slowdown)k));
     d->slowed = gather_text(to, str_cstr(&slow));
-    str_done(&slow);
 }
 
 static double gauge(const struct gather *g, const char *family, const char *volume) {

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/cleanup.h"
+
 struct past {
     pthread_mutex_t lock;
     atomic_int references;
@@ -38,7 +40,7 @@ void past_drop(struct past *t) {
 
 void past_put(struct past *t, int64_t wall_ms, float p) {
     int64_t number = wall_ms / PAST_STEP_MS;
-    pthread_mutex_lock(&t->lock);
+    LOCKED(&t->lock);
     if (number < t->newest - PAST_BACK_MS / PAST_STEP_MS) { /* the clock was set back */
         t->newest = number;
         t->points[number % PAST_POINTS] = NAN;
@@ -51,16 +53,14 @@ void past_put(struct past *t, int64_t wall_ms, float p) {
     float *at = &t->points[number % PAST_POINTS];
     if (!isnan(p) && !(*at >= p))
         *at = p;
-    pthread_mutex_unlock(&t->lock);
 }
 
 void past_copy(struct past *t, int64_t wall_ms, float ret[PAST_POINTS]) {
     int64_t first = wall_ms / PAST_STEP_MS - PAST_POINTS + 1;
-    pthread_mutex_lock(&t->lock);
+    LOCKED(&t->lock);
     for (int i = 0; i < PAST_POINTS; i++) {
         int64_t number = first + i;
         bool kept = number <= t->newest && number > t->newest - PAST_POINTS;
         ret[i] = kept ? t->points[number % PAST_POINTS] : NAN;
     }
-    pthread_mutex_unlock(&t->lock);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/order.h"
 
@@ -87,28 +88,24 @@ void status_publish(struct status_board *b, struct status *s) {
 }
 
 const struct status *status_newest(struct status_board *b) {
-    pthread_mutex_lock(&b->lock);
-    const struct status *s = b->newest ? status_share(b->newest) : NULL;
-    pthread_mutex_unlock(&b->lock);
-    return s;
+    LOCKED(&b->lock);
+    return b->newest ? status_share(b->newest) : NULL;
 }
 
 const struct status *status_await(struct status_board *b, uint64_t number, int64_t ms) {
     const struct timespec until = clock_after_ms(ms);
     const struct status *s = NULL;
-    pthread_mutex_lock(&b->lock);
+    LOCKED(&b->lock);
     while (!b->stopped && b->number <= number)
         if (pthread_cond_timedwait(&b->changed, &b->lock, &until))
             break;
     if (!b->stopped && b->newest && b->number > number)
         s = status_share(b->newest);
-    pthread_mutex_unlock(&b->lock);
     return s;
 }
 
 void status_board_stop(struct status_board *b) {
-    pthread_mutex_lock(&b->lock);
+    LOCKED(&b->lock);
     b->stopped = true;
     pthread_cond_broadcast(&b->changed);
-    pthread_mutex_unlock(&b->lock);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/str.h"
@@ -86,7 +87,7 @@ int detect_events_path(const char *directory, const struct detect_row *row, char
 }
 
 int detect_list_lines(const char *path, detect_list_line_fn *visit, void *ctx, struct err *err) {
-    FILE *f = fopen(path, "re");
+    OWNED_FILE FILE *f = fopen(path, "re");
     char *line = NULL;
     size_t room = 0;
     ssize_t n;
@@ -96,7 +97,6 @@ int detect_list_lines(const char *path, detect_list_line_fn *visit, void *ctx, s
     while (!rc && (n = getline(&line, &room, f)) > 0 && line[n - 1] == '\n')
         rc = visit(ctx, line, (size_t)n - 1, err);
     free(line);
-    fclose(f);
     return rc;
 }
 
@@ -159,12 +159,10 @@ int detect_list_add_line(struct detect_list *list, const struct str *line, struc
 }
 
 int detect_list_add(struct detect_list *list, const struct detect_row *row, struct err *err) {
-    struct str text;
+    OWNED(str_done) struct str text;
     str_init(&text, DETECT_LIST_LINE);
     put_row(row, &text);
-    int rc = detect_list_add_line(list, &text, err);
-    str_done(&text);
-    return rc;
+    return detect_list_add_line(list, &text, err);
 }
 
 void detect_list_end(struct detect_list *list) {

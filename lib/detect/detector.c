@@ -328,16 +328,14 @@ static bool lanes_agree(struct detector *d, struct infer_lanes *lanes, struct st
     const struct seizure_config *c = &d->info.file.model;
     struct batch *b = &d->batches[0];
     size_t n = (size_t)rows * (size_t)c->window;
-    float *p = malloc(n * sizeof *p);
+    OWNED_MEMORY float *p = malloc(n * sizeof *p);
     struct rng rng;
     b->rows = b->wide = rows;
     b->steps = 1;
     rng_init(&rng, 1, RNG_SYNTH, 0);
     for (size_t i = 0; i < n * (size_t)c->in_channels; i++)
         b->x[i] = (float)rng_normal(&rng);
-    bool agree = p && !infer(d, s, b, NULL) && !infer_lanes_run(lanes, b->x, p, rows, NULL) && !memcmp(p, b->p, n * sizeof *p);
-    free(p);
-    return agree;
+    return p && !infer(d, s, b, NULL) && !infer_lanes_run(lanes, b->x, p, rows, NULL) && !memcmp(p, b->p, n * sizeof *p);
 }
 
 int detector_spread(struct detector *d, const struct model_image *image, struct stream *s, int64_t memory_limit_bytes,

@@ -62,7 +62,7 @@ static int write_copy(const struct safetensors *st, const char *to, const struct
     safetensors_each_metadata(st, keep_pair, &pairs);
     if (pairs.full)
         return err_set(err, ERR_RANGE, "%s: the model has more than %d metadata keys", to, MAX_METADATA);
-    struct safetensors_entry *entries = calloc(n + 1, sizeof *entries);
+    OWNED_MEMORY struct safetensors_entry *entries = calloc(n + 1, sizeof *entries);
     if (!entries)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s", to);
     for (size_t i = 0; i < n; i++)
@@ -77,7 +77,6 @@ static int write_copy(const struct safetensors *st, const char *to, const struct
     }
     const struct safetensors_content content = {entries, n, pairs.items, pairs.n};
     int rc = safetensors_write(to, &content, ret_sha256, err);
-    free(entries);
     str_done(&alarms);
     return rc;
 }

@@ -248,13 +248,12 @@ static int write_events(const struct detect *d, const struct seat *seat, const s
 /* How the montage was met, what was repaired, and mislabelled channels. */
 static void describe_source(const struct recording_info *info, struct detect_row *row) {
     const char *const parts[] = {info->note, info->faults, row->mislabelled};
-    struct str text;
+    OWNED(str_done) struct str text;
     str_init(&text, sizeof row->note - 1);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (*parts[i])
             str_printf(&text, "%s%s", text.len ? "; " : "", parts[i]);
     str_copy(row->note, sizeof row->note, str_cstr(&text));
-    str_done(&text);
 }
 
 static void describe(const struct detect *d, int64_t i, struct detect_row *row) {

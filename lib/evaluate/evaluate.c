@@ -103,7 +103,7 @@ static int leave_out(void *ctx, int64_t entry, const struct err *why, struct err
 
 /* A line of recordings.jsonl; what the trace was computed from. */
 static int list_recording(struct evaluate *e, const struct manifest_entry *entry, struct err *err) {
-    struct str text;
+    OWNED(str_done) struct str text;
     struct json_writer w;
     str_init(&text, DETECT_LIST_LINE);
     json_writer_init(&w, &text);
@@ -114,9 +114,7 @@ static int list_recording(struct evaluate *e, const struct manifest_entry *entry
     json_put_str(&w, "mislabelled", recording_mislabelled(entry->recording));
     json_end(&w, '}');
     str_puts(&text, "\n");
-    int rc = detect_list_add_line(e->list, &text, err);
-    str_done(&text);
-    return rc;
+    return detect_list_add_line(e->list, &text, err);
 }
 
 /* Of an entry whose samples are loaded; several threads at a time. */

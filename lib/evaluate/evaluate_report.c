@@ -103,7 +103,7 @@ static int write_events(struct evaluate *e, const struct evaluation_recording *r
 static void trace_channels(const struct evaluation_recording *r, struct plot_trace *channels, int n) {
     struct recording_info info;
     recording_info(r->entry->recording, &info);
-    float *column = malloc(PLOT_ROWS * sizeof *column);
+    OWNED_MEMORY float *column = malloc(PLOT_ROWS * sizeof *column);
     for (int s = 0; column && s < info.n_segments; s++)
         for (int64_t at = info.segments[s].first; at < info.segments[s].end; at += PLOT_ROWS) {
             int64_t rows = info.segments[s].end - at < PLOT_ROWS ? info.segments[s].end - at : PLOT_ROWS;
@@ -114,7 +114,6 @@ static void trace_channels(const struct evaluation_recording *r, struct plot_tra
                 plot_trace_add(&channels[c], at, column, rows);
             }
         }
-    free(column);
 }
 
 static void trace_probability(const struct evaluation_recording *r, const float *p, struct plot_trace *trace) {
@@ -202,10 +201,9 @@ int evaluate_report_recording(struct evaluate *e, int index, struct err *err) {
 static void put_recording(const struct evaluate *e, struct json_writer *w, struct str *table,
                           const struct evaluation_recording *r) {
     struct score_counts counts[SCORE_KINDS] = {{0}};
-    struct score_event *hyp = in_seconds(r);
+    OWNED_MEMORY struct score_event *hyp = in_seconds(r);
     struct score_recording rec = as_scored(r, hyp);
     if (!hyp || score_recording(&rec, counts, NULL)) {
-        free(hyp);
         return;
     }
     const struct score_counts *event = &counts[SCORE_EVENT], *overlap = &counts[SCORE_ANY_OVERLAP];
@@ -233,7 +231,6 @@ static void put_recording(const struct evaluate *e, struct json_writer *w, struc
     json_end(w, '}');
     str_printf(table, "%s\t%s\t%.2f\t%d\t%lld\t%g\t%g\t%g\t%g\n", r->entry->relative_path, r->entry->patient,
                r->trace.duration_s / 3600, r->trace.n_ref, (long long)r->n_events, event->tp, event->fp, overlap->tp, overlap->fp);
-    free(hyp);
 }
 
 void evaluate_report_baselines(const struct evaluate *e, struct json_writer *w) {

@@ -108,7 +108,7 @@ static int find_events(struct evaluation *e, const struct events_config *config,
 }
 
 static int score_all_alarms(struct evaluation *e, struct err *err) {
-    struct score_alarms *recs = calloc((size_t)e->n_traces + 1, sizeof *recs);
+    OWNED_MEMORY struct score_alarms *recs = calloc((size_t)e->n_traces + 1, sizeof *recs);
     if (!recs)
         return err_set(err, ERR_EXHAUSTED, "out of memory scoring alarms");
     for (int i = 0; i < e->n_traces; i++)
@@ -121,9 +121,7 @@ static int score_all_alarms(struct evaluation *e, struct err *err) {
                                         .at_s = e->traces[i].alarms_s,
                                         .n_alarms = e->traces[i].n_alarms};
     score_alarm_report_done(&e->alarms);
-    int rc = score_alarms(recs, e->n_traces, &e->alarms, err);
-    free(recs);
-    return rc;
+    return score_alarms(recs, e->n_traces, &e->alarms, err);
 }
 
 static int conclude(struct evaluation *e, struct evaluation_result *r, struct err *err) {

@@ -184,7 +184,7 @@ static int leave_out(void *ctx, int64_t i, struct err *why, struct err *err) {
 
 /* Each recording to the rank that has the fewest samples so far. */
 static int share_traces(struct evaluation *e, struct err *err) {
-    int64_t *samples = calloc((size_t)e->ranks, sizeof *samples);
+    OWNED_MEMORY int64_t *samples = calloc((size_t)e->ranks, sizeof *samples);
     if (!samples)
         return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
     for (int i = 0; i < e->n_traces; i++) {
@@ -194,7 +194,6 @@ static int share_traces(struct evaluation *e, struct err *err) {
         e->traces[i].owner = least;
         samples[least] += e->traces[i].info.samples;
     }
-    free(samples);
     return 0;
 }
 

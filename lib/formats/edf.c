@@ -259,12 +259,11 @@ static int read_request(const struct edf *edf, const struct edf_request *q, stru
     bool parts = q->n_samples > 0;
     if (edf->bytes.memory)
         return parts ? read_pieces(edf, q, NULL, err) : read_groups(edf, q, low, high, NULL, err);
-    uint8_t *buffer = malloc(EDF_PIECE_BYTES);
+    OWNED_MEMORY uint8_t *buffer = malloc(EDF_PIECE_BYTES);
     if (!buffer)
         return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", h->name);
     int rc =
         high - low <= EDF_PIECE_BYTES && !parts ? read_groups(edf, q, low, high, buffer, err) : read_pieces(edf, q, buffer, err);
-    free(buffer);
     return rc;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "formats/mat5.h"
@@ -103,7 +104,7 @@ static int inflate_samples(struct matrix *m, struct err *err) {
     struct inflated *i = m->later;
     const char *folder = getenv("TMPDIR");
     int rc = 0, fd = -1;
-    pthread_mutex_lock(&i->lock);
+    LOCKED(&i->lock);
     if (!i->done) {
         fd = open(folder && *folder ? folder : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
         rc = fd < 0 ? err_set(err, ERR_INVALID,
@@ -116,7 +117,6 @@ static int inflate_samples(struct matrix *m, struct err *err) {
             i->done = true;
         }
     }
-    pthread_mutex_unlock(&i->lock);
     return rc;
 }
 
@@ -277,7 +277,7 @@ static int open_eeglab(struct format_source *source, struct eegfile **ret, struc
 }
 
 static int list_eeglab(const struct filebytes *bytes, struct eegfile_companions *ret, struct err *err) {
-    struct arena arena;
+    OWNED(arena_done) struct arena arena;
     struct eeglab e = {0};
     arena_init(&arena, (size_t)1 << 30);
     int rc = read_dataset(&e, bytes, &arena, err);
@@ -285,7 +285,6 @@ static int list_eeglab(const struct filebytes *bytes, struct eegfile_companions 
         samples_name(&e, ret->names[0]);
         ret->n = *ret->names[0] != '\0';
     }
-    arena_done(&arena);
     return rc;
 }
 

@@ -349,7 +349,7 @@ int geodesic_task_report(struct geodesic_task *t, struct err *err) {
 
 void geodesic_task_result(void *task, struct json_writer *w, const char *key) {
     const struct geodesic_task *t = task;
-    struct spectrum_score *baselines = calloc((size_t)INTERPOLATE_RULES * (size_t)t->folds, sizeof *baselines);
+    OWNED_MEMORY struct spectrum_score *baselines = calloc((size_t)INTERPOLATE_RULES * (size_t)t->folds, sizeof *baselines);
     bool scored = baselines && !score_baselines(t, baselines, NULL);
     json_begin_object(w, key);
     json_put_str(w, "report", "report.json");
@@ -374,5 +374,4 @@ void geodesic_task_result(void *task, struct json_writer *w, const char *key) {
     json_put_f64(w, "geodesics_per_s", geodesics_per_s(t));
     json_put_f64(w, "wall_s", *t->wall_s);
     json_end(w, '}');
-    free(baselines);
 }

@@ -342,15 +342,14 @@ static void unpin(struct cache *c, struct entry *e) {
 }
 
 void cache_unpin(struct cache *c, const char *key) {
-    pthread_mutex_lock(&c->lock);
+    LOCKED(&c->lock);
     unpin(c, map_get(c->by_key, key));
     (void)fit_limit(c, WINDOWS, 0, NULL); /* which windows in use may have exceeded */
-    pthread_mutex_unlock(&c->lock);
 }
 
 void cache_discard(struct cache *c, const char *key) {
     char path[CACHE_PATH_SIZE];
-    pthread_mutex_lock(&c->lock);
+    LOCKED(&c->lock);
     struct entry *e = map_get(c->by_key, key);
     unpin(c, e);
     if (e && !e->pins) {
@@ -358,7 +357,6 @@ void cache_discard(struct cache *c, const char *key) {
         unlink(path);
         forget(c, e);
     }
-    pthread_mutex_unlock(&c->lock);
 }
 
 /* Room for a writer of p, where something may have been left. The lock is held. */
@@ -421,9 +419,8 @@ int cache_reserve_window(struct cache *c, const char *key, int64_t bytes, struct
 }
 
 void cache_make_room(struct cache *c, int64_t bytes) {
-    pthread_mutex_lock(&c->lock);
+    LOCKED(&c->lock);
     (void)fit_volume(c, bytes, NULL);
-    pthread_mutex_unlock(&c->lock);
 }
 
 static int sync_path(const char *path, int flags, int64_t *ret_bytes, struct err *err) {
@@ -483,9 +480,8 @@ int cache_commit(struct cache *c, struct cache_slot *slot, char *ret_path, struc
     str_format(shard, sizeof shard, "%s/%.*s", c->shelves[shelf], SHARD_DIGITS, slot->key);
     int rc;
     if (!(rc = sync_path(slot->path, O_RDONLY, &bytes, err)) && !(rc = fsio_mkdirs(shard, err))) {
-        pthread_mutex_lock(&c->lock);
+        LOCKED(&c->lock);
         rc = put_in_place(c, slot, bytes, path, err);
-        pthread_mutex_unlock(&c->lock);
     }
     cache_abort(c, slot);
     if (rc)
@@ -506,13 +502,12 @@ static void release(struct cache *c, struct cache_slot *slot, bool leave) {
     int64_t bytes = leave && first ? partials_bytes_below(dir) : 0;
     if (!bytes)
         (void)fsio_remove_tree(dir, NULL);
-    pthread_mutex_lock(&c->lock);
+    LOCKED(&c->lock);
     partials_forget(&c->partials, partials_find(&c->partials, name));
     if (bytes && !partials_add(&c->partials, slot->key, bytes)) /* becomes the newest */
         (void)fsio_remove_tree(dir, NULL);
     partials_bound(&c->partials);
     (void)fit_limit(c, WINDOWS, 0, NULL);
-    pthread_mutex_unlock(&c->lock);
 }
 
 void cache_abort(struct cache *c, struct cache_slot *slot) { release(c, slot, false); }
@@ -520,8 +515,7 @@ void cache_abort(struct cache *c, struct cache_slot *slot) { release(c, slot, fa
 void cache_suspend(struct cache *c, struct cache_slot *slot) { release(c, slot, true); }
 
 void cache_stats(struct cache *c, struct cache_stats *ret) {
-    pthread_mutex_lock(&c->lock);
+    LOCKED(&c->lock);
     *ret = c->stats;
     ret->used_bytes = used_bytes(c);
-    pthread_mutex_unlock(&c->lock);
 }

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/queue.h"
 #include "base/str.h"
@@ -223,34 +224,31 @@ static void end(struct fetch *f, struct fetch_request *r, int failure) {
     r->note[r->note_len] = '\0';
     r->failure = failure;
     str_copy(r->failure_text, sizeof r->failure_text, failure ? curl_easy_strerror((CURLcode)failure) : "");
-    pthread_mutex_lock(&f->lock);
+    LOCKED(&f->lock);
     LIST_REMOVE(f->running, r, next);
     r->done = true;
     f->finished++;
     pthread_cond_broadcast(&f->ended);
-    pthread_mutex_unlock(&f->lock);
 }
 
 /* The next request that nobody began yet, or NULL; it counts as running from now on. */
 static struct fetch_request *take_incoming(struct fetch *f) {
-    pthread_mutex_lock(&f->lock);
+    LOCKED(&f->lock);
     struct fetch_request *r = f->incoming;
     if (r) {
         f->incoming = r->next;
         r->next = f->running;
         f->running = r;
     }
-    pthread_mutex_unlock(&f->lock);
     return r;
 }
 
 static struct fetch_request *find_cancelled(struct fetch *f, bool *ret_closing) {
-    pthread_mutex_lock(&f->lock);
+    LOCKED(&f->lock);
     struct fetch_request *r = f->running;
     while (r && !r->cancelled)
         r = r->next;
     *ret_closing = f->closing && !f->running && !f->incoming;
-    pthread_mutex_unlock(&f->lock);
     return r;
 }
 
@@ -410,28 +408,24 @@ void fetch_start(struct fetch *f, struct fetch_request *r) {
 }
 
 bool fetch_done(struct fetch *f, const struct fetch_request *r) {
-    pthread_mutex_lock(&f->lock);
-    bool done = r->done;
-    pthread_mutex_unlock(&f->lock);
-    return done;
+    LOCKED(&f->lock);
+    return r->done;
 }
 
 void fetch_cancel(struct fetch *f, struct fetch_request *r) {
-    pthread_mutex_lock(&f->lock);
+    LOCKED(&f->lock);
     r->cancelled = true;
     wake(f);
     while (!r->done)
         pthread_cond_wait(&f->ended, &f->lock);
-    pthread_mutex_unlock(&f->lock);
 }
 
 void fetch_wait(struct fetch *f, uint64_t *seen, int timeout_ms) {
     struct timespec until = clock_after_ms(timeout_ms);
-    pthread_mutex_lock(&f->lock);
+    LOCKED(&f->lock);
     while (f->finished == *seen && pthread_cond_timedwait(&f->ended, &f->lock, &until) != ETIMEDOUT)
         ;
     *seen = f->finished;
-    pthread_mutex_unlock(&f->lock);
 }
 
 bool fetch_untrusted(const struct fetch_request *r) {

@@ -210,7 +210,7 @@ static int local_read(struct store *store, const char *key, struct store_piece *
 /* Everything of fd into w; total is what stat said. Ends soon after it, however long the file grows meanwhile. */
 static int copy_all(int fd, const char *from, int64_t total, struct fsio_writer *w, const struct store_watch *watch,
                     struct err *err) {
-    char *block = malloc(COPY_BLOCK);
+    OWNED_MEMORY char *block = malloc(COPY_BLOCK);
     int rc = block ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory copying %s", from);
     while (!rc && w->written_bytes <= total) {
         if (watch->progress && !watch->progress(watch->ctx, w->written_bytes, total)) {
@@ -226,7 +226,6 @@ static int copy_all(int fd, const char *from, int64_t total, struct fsio_writer 
             break;
         rc = fsio_writer_write(w, block, (size_t)n, err);
     }
-    free(block);
     return rc;
 }
 

@@ -57,10 +57,9 @@ void md5_batch_free(struct md5_batch *b) {
 }
 
 static void add_members(struct md5_batch *b, int n) {
-    pthread_mutex_lock(&b->lock);
+    LOCKED(&b->lock);
     b->members += n;
     pthread_cond_broadcast(&b->changed);
-    pthread_mutex_unlock(&b->lock);
 }
 
 void md5_batch_enter(struct md5_batch *b) { add_members(b, 1); }

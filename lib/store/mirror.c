@@ -129,10 +129,9 @@ static int list_one(struct mirror *m, struct err *err) {
     str_format(m->prefix, sizeof m->prefix, "%.*s", slash ? (int)(slash + 1 - m->config.prefix) : 0, m->config.prefix);
     rc = add_file(m, &item, err);
     rc = rc || m->files[0].kind == MIRROR_RECORDING ? rc : list_parts(m, &m->files[0], err);
-    pthread_mutex_lock(&m->lock);
+    LOCKED(&m->lock);
     m->progress.files = m->n_files;
     m->progress.bytes = m->n_bytes;
-    pthread_mutex_unlock(&m->lock);
     return rc;
 }
 
@@ -326,10 +325,9 @@ static int transfer_file(void *ctx, int64_t item, struct err *err) {
     f->pinned = !rc;
     if (rc || (rc = link_file(m, f, target, err)))
         return rc;
-    pthread_mutex_lock(&m->lock);
+    LOCKED(&m->lock);
     m->progress.done_files++;
     m->progress.done_bytes += f->object.bytes;
-    pthread_mutex_unlock(&m->lock);
     return 0;
 }
 
@@ -494,12 +492,11 @@ static int find_parts(struct mirror *m, struct file *f, const char *path, struct
         if (part)
             parts[n++] = part;
     }
-    pthread_mutex_lock(&m->lock);
+    LOCKED(&m->lock);
     if (f->n_parts < 0) { /* no other thread did; takers read them without the lock */
         memcpy(f->parts, parts, (size_t)n * sizeof *parts);
         f->n_parts = n;
     }
-    pthread_mutex_unlock(&m->lock);
     return 0;
 }
 
@@ -604,25 +601,22 @@ void mirror_drop(struct mirror *m, const char *path) {
     for (int i = 0; has_parts(f) && i < f->n_parts; i++)
         cache_unpin(m->config.cache, f->parts[i]->object.cache_key);
     cache_unpin(m->config.cache, f->object.cache_key);
-    pthread_mutex_lock(&m->lock);
+    LOCKED(&m->lock);
     m->taken--;
     m->drops++;
     pthread_cond_broadcast(&m->turned);
-    pthread_mutex_unlock(&m->lock);
 }
 
 void mirror_stop(struct mirror *m) {
-    pthread_mutex_lock(&m->lock);
+    LOCKED(&m->lock);
     atomic_store(&m->stop, true);
     pthread_cond_broadcast(&m->turned);
-    pthread_mutex_unlock(&m->lock);
 }
 
 int mirror_failure(struct mirror *m, struct err *err) {
-    pthread_mutex_lock(&m->lock);
+    LOCKED(&m->lock);
     int code = m->err.code;
     if (code && err)
         *err = m->err;
-    pthread_mutex_unlock(&m->lock);
     return code;
 }

@@ -304,7 +304,7 @@ static int sign(struct s3_client *c, struct plan *p, struct err *err) {
 }
 
 static int make_url(struct s3_client *c, struct plan *p, struct err *err) {
-    struct str url;
+    OWNED(str_done) struct str url;
     str_init(&url, 64 << 10);
     str_printf(&url, "%s://%s", c->tls ? "https" : "http", p->host);
     sigv4_encode(p->path, true, &url);
@@ -312,7 +312,6 @@ static int make_url(struct s3_client *c, struct plan *p, struct err *err) {
         str_puts(&url, "?");
     int rc = sigv4_query(p->call->query, p->call->n_query, &url, err);
     p->call->fetch.url = rc || !str_ok(&url) ? NULL : arena_strdup(&p->call->memory, str_cstr(&url));
-    str_done(&url);
     return rc || p->call->fetch.url ? rc : err_set(err, ERR_RANGE, "the address of a request is too long");
 }
 
@@ -414,7 +413,7 @@ static int check_answer(struct s3_client *c, struct s3_call *call, bool *ret_sho
 /* State that all calls share, after an answer: the server's pace, and tokens. Gives false when the bucket is empty. */
 static bool account(struct s3_client *c, bool ok, bool retry, bool slow_down) {
     bool may = true;
-    pthread_mutex_lock(&c->lock);
+    LOCKED(&c->lock);
     if (ok) {
         c->tokens += c->tokens < TOKENS_MAX;
         if (c->allowed < S3_CONNECTIONS && ++c->successes >= GROW_AFTER) {
@@ -428,7 +427,6 @@ static bool account(struct s3_client *c, bool ok, bool retry, bool slow_down) {
         may = c->tokens >= TOKENS_RETRY;
         c->tokens -= may ? TOKENS_RETRY : 0;
     }
-    pthread_mutex_unlock(&c->lock);
     return may;
 }
 
@@ -447,7 +445,7 @@ static bool correct(struct s3_client *c, struct s3_call *call, const struct s3_e
         return again;
     }
     int64_t skew = h->date_s >= 0 ? h->skew_s : 0;
-    pthread_mutex_lock(&c->lock);
+    LOCKED(&c->lock);
     int64_t off = skew > c->skew_s ? skew - c->skew_s : c->skew_s - skew;
     if (!c->anonymous && !call->skew_tried && h->date_s >= 0 &&
         (e->skewed || (call->fetch.status == 403 && !*e->code && off > SKEW_LIMIT_S))) {
@@ -456,7 +454,6 @@ static bool correct(struct s3_client *c, struct s3_call *call, const struct s3_e
     } else if (e->wrong_region && !call->region_tried && str_copy(c->region, sizeof c->region, h->region)) {
         again = call->region_tried = true;
     }
-    pthread_mutex_unlock(&c->lock);
     return again;
 }
 
@@ -538,9 +535,8 @@ void s3_call_done(struct s3_client *c, struct s3_call *call) {
     if (call->state == S3_FLYING) {
         fetch_cancel(c->fetch, &call->fetch);
         s3_meter_end(c->metrics, call, true);
-        pthread_mutex_lock(&c->lock);
+        LOCKED(&c->lock);
         c->flying--;
-        pthread_mutex_unlock(&c->lock);
     }
     if (call->fetch.sink.crc)
         (void)crc_finish(call->fetch.sink.crc);

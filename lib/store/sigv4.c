@@ -110,7 +110,7 @@ static bool hmac(const void *key, size_t key_len, const char *text, unsigned cha
 
 /* The signature of `text` under the key derived for its day, region and service. */
 static bool signature(const struct sigv4_key *key, const char *day, const char *text, unsigned char ret[HASH_BYTES]) {
-    struct str first;
+    OWNED(str_done) struct str first;
     unsigned char a[HASH_BYTES], b[HASH_BYTES];
     str_init(&first, 4096);
     str_printf(&first, "AWS4%s", key->secret);
@@ -120,7 +120,6 @@ static bool signature(const struct sigv4_key *key, const char *day, const char *
         explicit_bzero(first.data, first.len);
     explicit_bzero(a, sizeof a);
     explicit_bzero(b, sizeof b);
-    str_done(&first);
     return ok;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/order.h"
 #include "base/rng.h"
 
@@ -18,7 +19,7 @@ static int by_patient(const void *a, const void *b) {
 }
 
 int64_t balance_partial(const struct manifest *m, const uint8_t *role, const struct balance_config *config) {
-    struct owner *owners = malloc(sizeof *owners * (size_t)(manifest_count(m) + 1));
+    OWNED_MEMORY struct owner *owners = malloc(sizeof *owners * (size_t)(manifest_count(m) + 1));
     int64_t n = 0, total = 0;
     if (!owners)
         return -1;
@@ -35,7 +36,6 @@ int64_t balance_partial(const struct manifest *m, const uint8_t *role, const str
         total += config->per_patient && of_patient > config->per_patient ? config->per_patient : of_patient;
         of_patient = 0;
     }
-    free(owners);
     return total;
 }
 
@@ -91,7 +91,7 @@ static int collect(struct draws *s, const struct manifest *m, int64_t entry, str
     manifest_grid(m, &window, &hop);
     recording_info(manifest_entry(m, entry)->recording, &info);
     int64_t n = window_grid(info.segments, info.n_segments, window, hop, NULL);
-    int64_t *starts = malloc(sizeof *starts * (size_t)(n + 1));
+    OWNED_MEMORY int64_t *starts = malloc(sizeof *starts * (size_t)(n + 1));
     bool fits = starts != NULL;
     if (fits)
         window_grid(info.segments, info.n_segments, window, hop, starts);
@@ -100,7 +100,6 @@ static int collect(struct draws *s, const struct manifest *m, int64_t entry, str
         if (2 * count.valid >= window)
             fits = pool_add(&s->pools[count.class], (struct window_ref){entry, starts[i]}, count);
     }
-    free(starts);
     return fits ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the windows of the training set");
 }
 

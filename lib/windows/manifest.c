@@ -92,7 +92,7 @@ static int count_windows(struct manifest_entry *e, int64_t window, int64_t hop, 
     struct recording_info info;
     recording_info(e->recording, &info);
     int64_t n = window_grid(info.segments, info.n_segments, window, hop, NULL);
-    int64_t *starts = malloc(sizeof *starts * (size_t)(n + 1));
+    OWNED_MEMORY int64_t *starts = malloc(sizeof *starts * (size_t)(n + 1));
     if (!starts)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld windows", (long long)n);
     window_grid(info.segments, info.n_segments, window, hop, starts);
@@ -101,7 +101,6 @@ static int count_windows(struct manifest_entry *e, int64_t window, int64_t hop, 
         if (2 * count.valid >= window)
             e->windows[count.class]++;
     }
-    free(starts);
     return 0;
 }
 
@@ -509,7 +508,7 @@ int64_t manifest_describe_bad(const struct manifest *m, int most, char *buf, uns
     enum { MOST = 8 };
     const struct manifest_entry *first[MOST];
     int64_t count[MOST] = {0}, bad = 0, others = 0;
-    struct str text;
+    OWNED(str_done) struct str text;
     int n = 0;
     most = most < MOST ? most : MOST;
     for (int64_t i = 0; i < m->count; i++) {
@@ -538,6 +537,5 @@ int64_t manifest_describe_bad(const struct manifest *m, int most, char *buf, uns
         str_printf(&text, "; %lld for other reasons", (long long)others);
     if (size)
         str_copy(buf, size, str_cstr(&text));
-    str_done(&text);
     return bad;
 }

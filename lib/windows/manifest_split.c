@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/counted.h"
 #include "base/order.h"
 #include "base/str.h"
@@ -91,12 +92,11 @@ static int assign_list(struct patients *p, const char *const *names, int n, uint
     for (int i = 0; i < n; i++) {
         int64_t at = find_patient(p, names[i]);
         if (at < 0) {
-            struct str known;
+            OWNED(str_done) struct str known;
             str_init(&known, 250);
             list_patients(p, &known);
             int rc = err_set(err, ERR_NOT_FOUND, "data.split: patient %s has no usable recording; the %lld patients found are %s",
                              names[i], (long long)p->count, str_cstr(&known));
-            str_done(&known);
             return rc;
         }
         if (p->items[at].role != ROLE_UNUSED && p->items[at].role != role)
@@ -167,7 +167,7 @@ static int64_t draw_share(struct patient **order, int64_t n, int source, double 
  * one side without a seizure, one patient changes places. */
 static int assign_fraction(const struct manifest *m, struct patients *p, double fraction, uint64_t seed, struct err *err) {
     const struct manifest_source *names;
-    struct patient **order = malloc(sizeof *order * (size_t)(p->count + 1));
+    OWNED_MEMORY struct patient **order = malloc(sizeof *order * (size_t)(p->count + 1));
     if (!order)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld patients", (long long)p->count);
     int64_t n = rank_patients(p, seed, order), left = 0;
@@ -175,7 +175,6 @@ static int assign_fraction(const struct manifest *m, struct patients *p, double 
     for (int s = 0; s < sources && sources > 1; s++)
         left += draw_share(order, n, s, fraction);
     if (!left && !draw_share(order, n, -1, fraction)) {
-        free(order);
         return err_set(
             err, ERR_PRECONDITION,
             "validation of %.3g of %lld patients leaves none to train on; add patients, or set data.validation_fraction to 0",
@@ -188,7 +187,6 @@ static int assign_fraction(const struct manifest *m, struct patients *p, double 
         move_one(order, n, ROLE_VALIDATION, true, ROLE_TRAIN);
         move_one(order, n, ROLE_TRAIN, false, ROLE_VALIDATION);
     }
-    free(order);
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 
 enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD };
@@ -201,13 +202,12 @@ static struct slot *next_ready(struct prefetch *p, int *ret_held) {
 bool prefetch_poll(struct prefetch *p, int wait_ms) {
     int held, timeout = 0;
     struct timespec until = clock_after_ms(wait_ms);
-    pthread_mutex_lock(&p->lock);
+    LOCKED(&p->lock);
     bool ready = next_ready(p, &held) || held == p->config.depth;
     while (!ready && !timeout) {
         timeout = pthread_cond_timedwait(&p->changed, &p->lock, &until);
         ready = next_ready(p, &held) || held == p->config.depth;
     }
-    pthread_mutex_unlock(&p->lock);
     return ready;
 }
 
@@ -248,12 +248,11 @@ int prefetch_next(struct prefetch *p, const struct batch **ret, double *ret_wait
 int64_t prefetch_failed(const struct prefetch *p) { return p->failed; }
 
 void prefetch_release(struct prefetch *p, const struct batch *b) {
-    pthread_mutex_lock(&p->lock);
+    LOCKED(&p->lock);
     for (int i = 0; i < p->config.depth; i++)
         if (&p->slots[i].batch == b && p->slots[i].state == SLOT_HELD)
             p->slots[i].state = SLOT_FREE;
     pthread_cond_broadcast(&p->changed);
-    pthread_mutex_unlock(&p->lock);
 }
 
 void prefetch_stop(struct prefetch *p) {

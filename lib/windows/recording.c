@@ -445,22 +445,19 @@ static int load_locked(struct recording *rec, struct err *err) {
 int recording_load(struct recording *rec, struct err *err) {
     if (atomic_load(&rec->ready))
         return 0;
-    pthread_mutex_lock(&rec->lock);
-    int rc = atomic_load(&rec->ready) ? 0 : load_locked(rec, err);
-    pthread_mutex_unlock(&rec->lock);
-    return rc;
+    LOCKED(&rec->lock);
+    return atomic_load(&rec->ready) ? 0 : load_locked(rec, err);
 }
 
 void recording_unload(struct recording *rec) {
     if (!rec->loader.load)
         return;
-    pthread_mutex_lock(&rec->lock);
+    LOCKED(&rec->lock);
     bool loaded = atomic_exchange(&rec->ready, false);
     fsio_map_close(&rec->map);
     rec->map = (struct fsio_map){0};
     if (loaded)
         release(rec);
-    pthread_mutex_unlock(&rec->lock);
 }
 
 bool recording_ready(const struct recording *rec) { return atomic_load(&rec->ready); }

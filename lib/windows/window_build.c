@@ -184,7 +184,7 @@ static void describe_faults(struct builder *b, int64_t samples) {
     const double length_s = (double)samples / FRONTEND_RATE_HZ, half_s = 0.5 / FRONTEND_RATE_HZ; /* half: what rounding takes */
     bool fits, beside = labels_candidate(b->labels.source, b->request->recording_path, path, sizeof path, &fits) && fits;
     int outside = 0;
-    struct str text;
+    OWNED(str_done) struct str text;
     str_init(&text, BUILDER_FAULTS_BYTES - 1);
     if (*b->assumed)
         add_fault(&text, b->assumed);
@@ -208,7 +208,6 @@ static void describe_faults(struct builder *b, int64_t samples) {
     if (outside > MOST_FAULTS && str_format(line, sizeof line, "and so do %d others", outside - MOST_FAULTS))
         add_fault(&text, line);
     str_copy(b->faults, sizeof b->faults, str_cstr(&text));
-    str_done(&text);
 }
 
 /* Reads header, labels and montage. b->end must be known. */
