@@ -363,7 +363,7 @@ static void draw_training_axes(struct svg *g, const struct plot_training *t, dou
         str_format(text, sizeof text, "%g", i * step_y);
         svg_text(g, LEFT - 8, y + 4, "tick", "end", text);
     }
-    for (int i = 0; t->n_scores && i <= 5; i++) {
+    for (int i = 0; t->n_scores && t->n_losses && i <= 5; i++) {
         str_format(text, sizeof text, "%g", 0.2 * i);
         svg_text(g, right + 8, bottom - TRAINING_HEIGHT * 0.2 * i + 4, "tick", "start", text);
     }
@@ -374,10 +374,22 @@ static void draw_training_axes(struct svg *g, const struct plot_training *t, dou
         svg_text(g, x, bottom + 19, "tick", "middle", text);
     }
     svg_line(g, LEFT, bottom, right, bottom, "axis");
-    svg_text(g, LEFT + TRAINING_WIDTH / 2, bottom + 38, "muted", "middle", "step");
-    svg_text(g, LEFT - 8, TRAINING_TOP - 18, "muted", "end", "loss");
-    if (t->n_scores)
+    svg_text(g, LEFT + TRAINING_WIDTH / 2, bottom + 38, "muted", "middle", t->x_name ? t->x_name : "step");
+    svg_text(g, LEFT - 8, TRAINING_TOP - 18, "muted", "end", t->n_losses ? "loss" : "score");
+    if (t->n_scores && t->n_losses)
         svg_text(g, right + 8, TRAINING_TOP - 18, "muted", "start", "score");
+}
+
+/* A square at each point of a curve, with its numbers as a tooltip. */
+static void draw_marks(struct svg *g, const struct plot_curve *c, double last_x, const struct scale *s, int color) {
+    char class[24], tip[120];
+    str_format(class, sizeof class, "key%d", color % 8);
+    for (int i = 0; i < c->n; i++) {
+        const double x = LEFT + TRAINING_WIDTH * c->points[i].x / last_x, y = place(s, c->points[i].y);
+        str_format(tip, sizeof tip, "%.60s at %g: %.3f", c->name, c->points[i].x, c->points[i].y);
+        if (isfinite(c->points[i].y))
+            svg_rect(g, &(struct svg_box){x - 3, y - 3, 6, 6}, class, tip);
+    }
 }
 
 static bool has_points(const struct plot_curve *c) {
@@ -423,7 +435,7 @@ int plot_training(const char *path, const struct plot_training *t, struct err *e
     int rows = draw_names(NULL, t, 0); /* one is above the axes, more are below */
     struct svg g;
     svg_open(&g, LEFT + TRAINING_WIDTH + 60, bottom + 52 + (rows > 1 ? rows * NAME_ROW : 0),
-             "course of a training: loss and scores over steps");
+             t->x_name ? t->title : "course of a training: loss and scores over steps");
     draw_heading(&g, t->title, t->subtitle);
     draw_training_axes(&g, t, last_x, step_y, top_y);
     draw_names(&g, t, rows > 1 ? bottom + 60 : TRAINING_TOP - 18);
@@ -439,5 +451,7 @@ int plot_training(const char *path, const struct plot_training *t, struct err *e
         draw_curve(&g, &t->losses[i], last_x, &loss, i);
     for (int i = 0; i < t->n_scores; i++)
         draw_curve(&g, &t->scores[i], last_x, &score, t->n_losses + i);
+    for (int i = 0; i < t->n_scores && !t->n_losses; i++)
+        draw_marks(&g, &t->scores[i], last_x, &score, i);
     return svg_save(&g, path, err);
 }

@@ -52,11 +52,13 @@ struct plot_curve {
     const struct plot_point *points; /* ascending x; points with a non-finite y are skipped */
     int n;
 };
-/* Losses over steps (left axis, from 0) and scores between 0 and 1 over steps (right axis). best_step < 0: no mark. */
+/* Losses over steps (left axis, from 0) and scores between 0 and 1 over steps (right axis). best_step < 0: no mark. Without losses
+ * the scores have the left axis, and each of their points is marked. */
 struct plot_training {
     const char *title, *subtitle;
     const struct plot_curve *losses, *scores;
     int n_losses, n_scores;
     double best_step;
+    const char *x_name; /* NULL: "step" */
 };
 int plot_training(const char *path, const struct plot_training *t, struct err *err);

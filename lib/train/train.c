@@ -10,8 +10,10 @@
 #include "evaluate/task_eeg.h"
 #include "nn/ckpt.h"
 #include "store/mirror.h"
+#include "train/train_answers.h"
 #include "train/train_checkpoint.h"
 #include "train/train_course.h"
+#include "train/train_curve.h"
 #include "train/train_estimate.h"
 #include "train/train_hard.h"
 #include "train/train_ranks.h"
@@ -47,7 +49,7 @@ static int open_manifest(struct train *t, struct err *err) {
     if (rc)
         return rc;
     str_copy(t->file.manifest, sizeof t->file.manifest, manifest_hash(t->manifest));
-    return train_roles_assign(t, err);
+    return (rc = train_roles_assign(t, err)) ? rc : train_answers_apply(t, err);
 }
 
 /* Schedule and loss weights that follow from the data: those of the first attempt, so recordings that it left out later count. */
@@ -326,20 +328,33 @@ static int settle_feed(struct train *t, struct err *err) {
     return start_feed(t, err);
 }
 
-static void train_close(void *task) {
-    struct train *t = task;
-    if (!t)
-        return;
-    task_stop_mirrors(&t->env);
+/* Gives back what a training computes with; its record and its manifest stay. */
+static void release_work(struct train *t) {
     feed_close(t->feed);
     loader_stop(t->arrival);
     sampler_free(t->sampler);
-    manifest_close(t->manifest);
     step_free(t->work);
     reduction_free(t->reduction);
     optim_done(&t->optim);
     seizure_free(t->net);
     stream_close(t->stream);
+    t->feed = NULL;
+    t->arrival = NULL;
+    t->sampler = NULL;
+    t->work = NULL;
+    t->reduction = NULL;
+    t->net = NULL;
+    t->stream = NULL;
+}
+
+static void train_close(void *task) {
+    struct train *t = task;
+    if (!t)
+        return;
+    if (!t->job->point.is_one) /* the next point of the curve may need them */
+        task_stop_mirrors(&t->env);
+    release_work(t);
+    manifest_close(t->manifest);
     free(t->split);
     free(t->role);
     free(t->left_out);
@@ -644,6 +659,8 @@ static int finish(struct train *t, struct err *err) {
     return save(t, err);
 }
 
+extern const struct task_work work_train; /* the table below, which the points of a curve use */
+
 static int train_run(void *task, struct err *err) {
     struct train *t = task;
     while (!t->at.finished) {
@@ -651,7 +668,10 @@ static int train_run(void *task, struct err *err) {
         if (rc)
             return rc;
     }
-    return 0;
+    if (!t->job->training.answers_curve || t->job->point.is_one)
+        return 0;
+    release_work(t);
+    return train_curve_draw(t, &work_train, err);
 }
 
 /* A checkpoint stands between optimizer steps and holds the weights themselves, not their average. */
@@ -667,6 +687,8 @@ static int save_whole_step(struct train *t, struct err *err) {
 
 static int train_checkpoint(void *task, struct err *err) {
     struct train *t = task;
+    if (t->drawing && !(t = t->point)) /* the training itself is saved, and so are the points of its curve */
+        return 0;
     bool validating = t->optim.exchanged;
     int rc = save_whole_step(t, err);
     if (validating && !t->optim.exchanged) { /* the validation goes on, whether or not the files could be written */

@@ -12,6 +12,7 @@
 #include "evaluate/estimate_manifest.h"
 #include "store/safetensors.h"
 #include "train/step.h"
+#include "train/train_answers.h"
 #include "train/train_state.h"
 #include "windows/manifest.h"
 #include "windows/sampler.h"
@@ -155,6 +156,7 @@ static int plan_steps(const struct estimate_config *c, struct estimate *e, struc
         return rc;
     uint8_t *role = calloc((size_t)manifest_count(m) + 1, 1);
     rc = role ? train_split(job, m, NULL, role, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the manifest");
+    rc = rc ? rc : train_answers_check(job, m, role, c->data_root, err);
     int64_t seizures = rc ? 0 : count_windows(m, role, &windows), mixed = 0;
     rc = rc ? rc : count_mixed(job, m, role, &mixed, err);
     if (!rc && (windows.partial = balance_partial(m, role, &balance)) < 0)
@@ -305,6 +307,9 @@ int estimate_train(const struct estimate_config *c, struct estimate *ret, struct
         (c->data_root && (rc = plan_steps(c, ret, err))) ||
         (estimate_measures(c) && ret->largest_micro_batch && (rc = measure(c, &job, device.is_async, ret, err))))
         return rc;
-    ret->seconds_total = ret->seconds_per_step * (double)ret->steps;
+    ret->seconds_total = ret->seconds_per_step * (double)ret->steps * (double)(1 + job.training.answers_curve);
+    if (job.training.answers_curve)
+        estimate_fact(c, "curve over answers", "%s, which the time includes",
+                      counted(job.training.answers_curve, "further training").text);
     return 0;
 }

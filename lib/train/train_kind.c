@@ -74,6 +74,10 @@ static const struct option training_rows[] = {
      "weight of the last 5 s of a window, which alarms look at, beside the rest"},
     {"training.early_stopping.metric", OPTION_ENUM, W(stop_metric), "event_f1", 0, 0, METRICS,
      "metric that selects the best checkpoint; subject_f1: event F1 averaged over patients"},
+    {"training.answers_curve", OPTION_I64, C(training.answers_curve), "0", 0, TRAIN_CURVE_MOST, NULL,
+     "draws scores over the answers of readers (brrctl review): so many further trainings, each with more of the answers, scored "
+     "on "
+     "the validation recordings; 0 = none"},
     {"checkpoint.keep_best", OPTION_I64, C(training.keep_best), "1", 1, BEST_MAX, NULL,
      "checkpoints to keep by their score at validation, the best included"},
     {"training.early_stopping.patience", OPTION_I64, C(training.patience), "5", 0, 100000, NULL,
@@ -198,6 +202,9 @@ static int read_training(struct jobfile *job, struct train_config *c, struct are
     else if (!str_to_f64(c->written.pos_weight, &c->training.pos_weight) || c->training.pos_weight <= 0)
         return err_set(err, ERR_INVALID, "%s: training.loss.pos_weight is '%s'; expected auto, none or a positive number",
                        job->file, c->written.pos_weight);
+    if (c->training.answers_curve && !c->init_from)
+        return err_set(err, ERR_INVALID,
+                       "%s: training.answers_curve begins with the model that model.init_from names; set that key too", job->file);
     c->training.loss = c->training.loss ? LOSS_FOCAL : LOSS_BCE;
     c->training.stop_metric = enum_name(METRICS, c->written.stop_metric, arena);
     bool fixed = yaml_path(job->root, "events.on") || yaml_path(job->root, "events.off");

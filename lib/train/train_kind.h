@@ -8,6 +8,7 @@
 #define TRAIN_REDUCTION_NAMES "chain|tree"
 enum train_reduction { TRAIN_REDUCTION_CHAIN, TRAIN_REDUCTION_TREE };
 enum train_schedule { TRAIN_SCHEDULE_COSINE, TRAIN_SCHEDULE_CONSTANT, TRAIN_SCHEDULE_LATE_DECAY };
+enum { TRAIN_CURVE_MOST = 20 };
 enum train_precision { TRAIN_PRECISION_AUTO, TRAIN_PRECISION_FP32, TRAIN_PRECISION_BF16 };
 
 struct train_config {
@@ -30,8 +31,13 @@ struct train_config {
         int64_t patience;       /* validations without a better metric; 0 = never */
         int64_t keep_best;      /* 1 to BEST_MAX (best.h) */
         int64_t validate_every; /* steps; 0 = each epoch */
+        int64_t answers_curve;  /* points (train_curve.h); 0 = none */
     } training;
     struct events_config events;
+    struct {
+        bool is_one;     /* this training is a point of a curve, inside another one */
+        int64_t answers; /* of the readers' that count; 0: all do, and nothing is trained */
+    } point;
     bool auto_threshold;
     double target_fa_per_24h;
     struct { /* as written, turned into the members above */

@@ -21,6 +21,20 @@ static void put_scores(const struct train *t, struct json_writer *w) {
     json_put_str(w, "definition", SCORE_DEFINITION);
 }
 
+void train_curve_put(const struct train *t, struct json_writer *w, const char *key) {
+    json_begin_array(w, key);
+    for (int i = 0; i < t->n_points; i++) {
+        json_begin_object(w, NULL);
+        json_put_i64(w, "answers", t->points[i].answers);
+        json_put_i64(w, "seizures", t->points[i].seizures);
+        json_put_f64(w, "event_f1", t->points[i].event_f1);
+        json_put_f64(w, "auroc", t->points[i].auroc);
+        json_put_f64(w, "false_alarms_per_24h", t->points[i].false_alarms_per_24h);
+        json_end(w, '}');
+    }
+    json_end(w, ']');
+}
+
 void train_report_result(void *task, struct json_writer *w, const char *key) {
     const struct train *t = task;
     json_begin_object(w, key);
@@ -30,6 +44,8 @@ void train_report_result(void *task, struct json_writer *w, const char *key) {
     json_put_i64(w, "nonfinite_steps", t->at.nonfinite);
     if (t->at.validated_step)
         put_scores(t, w);
+    if (t->n_points)
+        train_curve_put(t, w, "answers_curve");
     json_end(w, '}');
 }
 

@@ -40,6 +40,12 @@ struct leaf_loss {
     int64_t count;
 };
 
+/* A point of the curve over answers (train_curve). */
+struct train_curve_point {
+    int64_t answers, seizures;                    /* seizures among the answers */
+    double event_f1, auroc, false_alarms_per_24h; /* NaN: no training is possible */
+};
+
 struct train {
     const struct train_config *job;
     const struct jobfile *jobfile;
@@ -80,7 +86,11 @@ struct train {
     double batch_loss, batch_wait_s, batch_start_s;
     double notified_s; /* of the newest report while a batch was awaited */
     int64_t batch_count;
-    bool course_lost;            /* the newest line of metrics.jsonl could not be written */
+    bool course_lost;    /* the newest line of metrics.jsonl could not be written */
+    bool drawing;        /* the training is finished, and its curve over answers is drawn */
+    struct train *point; /* of the curve, while it trains */
+    struct train_curve_point points[TRAIN_CURVE_MOST + 1];
+    int n_points;
     double started_s, trained_s; /* trained_s: of timed_steps steps since it was opened, all but the first */
     int64_t timed_steps;
     double first_step_s; /* from opening the task to the end of its first step, data decoded for the first time included */

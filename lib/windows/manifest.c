@@ -475,6 +475,13 @@ int64_t manifest_find(const struct manifest *m, const char *relative_path) {
 
 const char *manifest_hash(const struct manifest *m) { return m->hash; }
 
+int manifest_hide(struct manifest *m, int64_t index, const struct window_span *spans, int n, struct err *err) {
+    struct manifest_entry *e = &m->entries[index];
+    int rc = recording_hide(e->recording, spans, n, err);
+    memset(e->windows, 0, sizeof e->windows);
+    return rc ? rc : count_windows(e, m->window, m->hop, err);
+}
+
 void manifest_grid(const struct manifest *m, int64_t *ret_window, int64_t *ret_hop) {
     *ret_window = m->window;
     *ret_hop = m->hop;

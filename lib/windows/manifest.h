@@ -1,8 +1,8 @@
 /* manifest: the recordings of a data source with patients, labels and window classes, and splits by patient. Opening reads headers
  * and labels (in parallel, with progress), or the facts that an earlier opening stored in the cache volume; samples are decoded and
  * filtered into the window cache at first use (recording_load). Errors of single files are kept in their entries and do not stop
- * the job unless fail_on_bad_file; a failed fetch always does. Immutable once open except for the loading of samples; any thread
- * may read it. */
+ * the job unless fail_on_bad_file; a failed fetch always does. Immutable once open except for manifest_hide and the loading of
+ * samples; any thread may read it. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -72,6 +72,8 @@ int64_t manifest_count(const struct manifest *m);
 const struct manifest_entry *manifest_entry(const struct manifest *m, int64_t index);
 /* The entry with this relative path, or −1. */
 int64_t manifest_find(const struct manifest *m, const char *relative_path);
+/* recording_hide for an entry's recording, whose windows are counted anew. Once an entry, before anybody reads its samples. */
+int manifest_hide(struct manifest *m, int64_t index, const struct window_span *spans, int n, struct err *err);
 /* SHA-256 over the sorted cache keys, hex. */
 const char *manifest_hash(const struct manifest *m);
 /* The sources, 1 and *ret NULL without names; valid as long as the manifest. */

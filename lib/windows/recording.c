@@ -185,8 +185,8 @@ int recording_writer_commit(struct recording_writer *w, const struct recording_f
 struct recording {
     struct fsio_map map; /* without data until a planned recording is loaded */
     struct arena arena;
-    void *block; /* what a planned recording's facts live in */
-    struct recording_info info;
+    void *block;                       /* what a planned recording's facts live in */
+    struct recording_info found, info; /* by the labels; without what is hidden */
     const char *key;
     int64_t *first_row; /* (n_segments) rows before each segment */
     struct recording_loader loader;
@@ -266,24 +266,25 @@ static int join_spans(const struct window_span *a, int n_a, const struct window_
 static void adopt(struct recording *rec, const struct recording_facts *f, const struct room *room) {
     int64_t *first_row = room->first_row;
     rec->key = f->key;
-    rec->info = (struct recording_info){.channels = f->channels,
-                                        .columns = f->columns,
-                                        .samples = f->samples,
-                                        .segments = f->segments,
-                                        .n_segments = f->n_segments,
-                                        .seizures = f->seizures,
-                                        .n_seizures = f->n_seizures,
-                                        .held = f->held,
-                                        .n_held = f->n_held,
-                                        .unknown = f->unknown,
-                                        .n_unknown = f->n_unknown,
-                                        .masked = room->masked,
-                                        .n_masked = join_spans(f->held, f->n_held, f->unknown, f->n_unknown, room->masked),
-                                        .labelled = f->labelled,
-                                        .label_source = f->label_source,
-                                        .note = f->note,
-                                        .faults = f->faults,
-                                        .duration_s = f->duration_s};
+    rec->found = (struct recording_info){.channels = f->channels,
+                                         .columns = f->columns,
+                                         .samples = f->samples,
+                                         .segments = f->segments,
+                                         .n_segments = f->n_segments,
+                                         .seizures = f->seizures,
+                                         .n_seizures = f->n_seizures,
+                                         .held = f->held,
+                                         .n_held = f->n_held,
+                                         .unknown = f->unknown,
+                                         .n_unknown = f->n_unknown,
+                                         .masked = room->masked,
+                                         .n_masked = join_spans(f->held, f->n_held, f->unknown, f->n_unknown, room->masked),
+                                         .labelled = f->labelled,
+                                         .label_source = f->label_source,
+                                         .note = f->note,
+                                         .faults = f->faults,
+                                         .duration_s = f->duration_s};
+    rec->info = rec->found;
     int64_t rows = 0;
     for (int s = 0; s < f->n_segments; s++) {
         first_row[s] = rows;
@@ -400,7 +401,7 @@ static bool same_spans(const struct window_span *a, int n_a, const struct window
 
 /* Take the samples of an open cache file that holds what was planned. */
 static int take_samples(struct recording *rec, struct recording *built, const char *path, struct err *err) {
-    const struct recording_info *a = &rec->info, *b = &built->info;
+    const struct recording_info *a = &rec->found, *b = &built->found;
     if (strcmp(rec->key, built->key) != 0)
         return err_set(err, ERR_DATA_LOSS, "its source or labels changed after the data were indexed; submit the job again");
     if (a->channels != b->channels || a->columns != b->columns || a->samples != b->samples ||
@@ -447,6 +448,42 @@ int recording_load(struct recording *rec, struct err *err) {
         return 0;
     LOCKED(&rec->lock);
     return atomic_load(&rec->ready) ? 0 : load_locked(rec, err);
+}
+
+/* The parts of ascending spans that lie in no hidden one; ret has room for all of both. */
+static int cut_spans(const struct window_span *spans, int n, const struct window_span *hidden, int n_hidden,
+                     struct window_span *ret) {
+    int kept = 0;
+    for (int i = 0, h = 0; i < n; i++) {
+        int64_t from = spans[i].first;
+        while (h && hidden[h - 1].end > from)
+            h--;
+        for (; h < n_hidden && hidden[h].first < spans[i].end; h++) {
+            if (hidden[h].first > from)
+                ret[kept++] = (struct window_span){from, hidden[h].first};
+            from = hidden[h].end > from ? hidden[h].end : from;
+        }
+        if (from < spans[i].end)
+            ret[kept++] = (struct window_span){from, spans[i].end};
+    }
+    return kept;
+}
+
+int recording_hide(struct recording *rec, const struct window_span *spans, int n, struct err *err) {
+    const struct recording_info *found = &rec->found;
+    const size_t seizures = (size_t)found->n_seizures + (size_t)n, unknown = (size_t)found->n_unknown + (size_t)n;
+    const size_t all = seizures + 2 * unknown + (size_t)found->n_held;
+    struct window_span *room = arena_alloc(&rec->arena, (all + 1) * sizeof *room);
+    if (!room)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %zu spans of a recording", all);
+    struct recording_info *info = &rec->info;
+    info->seizures = room;
+    info->n_seizures = cut_spans(found->seizures, found->n_seizures, spans, n, room);
+    info->unknown = room + seizures;
+    info->n_unknown = join_spans(found->unknown, found->n_unknown, spans, n, room + seizures);
+    info->masked = room + seizures + unknown;
+    info->n_masked = join_spans(found->held, found->n_held, info->unknown, info->n_unknown, room + seizures + unknown);
+    return 0;
 }
 
 void recording_unload(struct recording *rec) {

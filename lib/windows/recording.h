@@ -65,6 +65,9 @@ int recording_plan(const struct recording_facts *facts, const struct recording_l
  * segments or labels than the facts (the source changed meanwhile, or the facts came from corrupt bytes); the next call tries
  * again. Errors do not name the recording; the caller adds it. */
 int recording_load(struct recording *rec, struct err *err);
+/* From now on nobody knows what these spans (ascending, apart, within the recording) hold, whatever its labels say: they are
+ * unknown, and no seizure reaches into them. Once, before anybody else reads the recording. */
+int recording_hide(struct recording *rec, const struct window_span *spans, int n, struct err *err);
 /* Gives the samples of a planned recording back until they are loaded again. Nobody may read them meanwhile. */
 void recording_unload(struct recording *rec);
 /* True if recording_load would return at once. */

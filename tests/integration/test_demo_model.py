@@ -172,6 +172,37 @@ def train_on_corrections(d, tmp):
     assert f" {full} full" in d.ctl("logs", end["job"])[1], (full, d.ctl("logs", end["job"])[1])
 
 
+def draw_curve(tmp):
+    """Scores over the answers, on the patient that is held back; after a kill between two points those that are missing are made, with the same bytes."""
+    words = [f"data.source=file://{tmp}/mine", f"model.init_from={SOURCE}/models/ward.safetensors", "data.validation_fraction=0.5", "training.max_steps=2",
+             "training.batch_size=4", "training.answers_curve=2"]
+
+    def run():
+        done = subprocess.run([f"{BIN}/brrd", "run", f"{SOURCE}/configs/few.yaml", "--directory", f"{tmp}/curve", *[a for w in words for a in ("--set", w)]],
+                              capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0, done.stderr
+        files = {}
+        for name in ("answers.json", "answers.svg", "report.json"):
+            with open(f"{tmp}/curve/{name}", encoding="utf-8") as f:
+                files[name] = f.read()
+        assert not os.path.exists(f"{tmp}/curve/answers")
+        return files
+    first = run()
+    curve = json.loads(first["answers.json"])
+    trained = {"sub-01": 1, "sub-02": 2}[json.loads(first["report.json"])["split"]["training"][0]]
+    rows = [row for row in events_of(f"{tmp}/mine", trained) if row[3] != "n/a"]
+    assert [p["answers"] for p in curve["points"]] == [0, (len(rows) + 1) // 2, len(rows)] and curve["answers"] == len(rows) > 2, (curve, rows)
+    assert [p["seizures"] for p in curve["points"]][2] == sum(row[2].startswith("sz") for row in rows) and curve["points"][1]["seizures"] > 0, (curve, rows)
+    auroc = [p["auroc"] for p in curve["points"]]
+    assert len(set(auroc)) == 3 and all(0 <= v <= 1 for v in auroc), auroc
+    assert json.loads(first["report.json"])["result"]["answers_curve"] == curve["points"] and "AUROC at 0: " in first["answers.svg"]
+    curve["points"].pop()
+    with open(f"{tmp}/curve/answers.json", "w", encoding="utf-8") as f:
+        json.dump(curve, f)
+    os.makedirs(f"{tmp}/curve/answers/{curve['basis'][:12]}-{len(rows)}")
+    assert run() == first
+
+
 def log_odds(d, tmp, model):
     out = f"{tmp}/probabilities.npy"
     code, _, err = d.ctl("stream", f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf", "--model", model, "--probs", out, "--output", f"{tmp}/x.tsv", "--force")
@@ -231,6 +262,7 @@ def main():
         check_review_without_events(d, tmp)
         correct(d, tmp)
         train_on_corrections(d, tmp)
+        draw_curve(tmp)
         blend_of_ward(d, tmp)
         recording = sorted(glob.glob(f"{tmp}/eeg/**/*.edf", recursive=True))[0]
         name = os.path.basename(recording).replace("_eeg.edf", "")

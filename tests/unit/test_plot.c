@@ -303,7 +303,7 @@ static void a_training_shows_loss_and_scores(void **state) {
     }
     const struct plot_curve losses[] = {{"training loss", loss, STEPS}, {"validation loss", validation, VALIDATIONS}};
     const struct plot_curve scores[] = {{"event F1", f1, VALIDATIONS}, {"AUROC", auroc, VALIDATIONS}};
-    struct plot_training t = {"tiny", "13 h of EEG, 5 patients", losses, scores, 2, 2, 4000};
+    struct plot_training t = {"tiny", "13 h of EEG, 5 patients", losses, scores, 2, 2, 4000, NULL};
     snprintf(f->file, sizeof f->file, "%s/training.svg", f->path);
     assert_int_equal(plot_training(f->file, &t, NULL), 0);
     char *text = read_text(f->file);
@@ -319,6 +319,26 @@ static void a_training_shows_loss_and_scores(void **state) {
     text = read_text(f->file);
     assert_int_equal(count_of(text, ">validation loss<"), 0);
     assert_int_equal(count_of(text, ">training loss<"), 1);
+    free(text);
+}
+
+/* Without losses the scores have the axis alone, and each point a mark with its number. */
+static void scores_alone_have_marks(void **state) {
+    struct folder *f = *state;
+    const struct plot_point f1[] = {{0, 0.25}, {5, NAN}, {10, 0.75}};
+    const struct plot_curve scores[] = {{"event F1", f1, 3}};
+    const struct plot_training t = {"few", "sub", NULL, scores, 0, 1, -1, "answers of readers"};
+    snprintf(f->file, sizeof f->file, "%s/answers.svg", f->path);
+    assert_int_equal(plot_training(f->file, &t, NULL), 0);
+    char *text = read_text(f->file);
+    check_xml(text);
+    assert_int_equal(count_of(text, ">answers of readers<"), 1);
+    assert_int_equal(count_of(text, ">score<"), 1);
+    assert_int_equal(count_of(text, ">loss<") + count_of(text, ">step<"), 0);
+    assert_int_equal(count_of(text, ">0.2<"), 1);
+    assert_int_equal(count_of(text, "event F1 at"), 2);
+    assert_non_null(strstr(text, "event F1 at 10: 0.750"));
+    assert_null(strstr(text, "nan"));
     free(text);
 }
 
@@ -351,7 +371,7 @@ static void the_names_of_many_curves_stay_within_the_picture(void **state) {
     double width = 0, height = 0, x = 0, y = 0;
     for (int i = 0; i < 8; i++)
         curves[i] = (struct plot_curve){names[i], points, 2};
-    const struct plot_training t = {"both", "sub", curves, curves + 4, 4, 4, -1};
+    const struct plot_training t = {"both", "sub", curves, curves + 4, 4, 4, -1, NULL};
     snprintf(f->file, sizeof f->file, "%s/both.svg", f->path);
     assert_int_equal(plot_training(f->file, &t, NULL), 0);
     char *text = read_text(f->file);
@@ -451,6 +471,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_training_shows_loss_and_scores, setup, teardown),
         cmocka_unit_test_setup_teardown(the_names_of_many_curves_stay_within_the_picture, setup, teardown),
         cmocka_unit_test_setup_teardown(hours_are_drawn_in_strips, setup, teardown),
+        cmocka_unit_test_setup_teardown(scores_alone_have_marks, setup, teardown),
         cmocka_unit_test_setup_teardown(two_trainings_share_a_colour_for_each_quantity, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
