@@ -447,9 +447,8 @@ static int keep_eeg(struct live_stream *s, const char *montage, struct err *err)
         return rc;
     if (!(s->rows_of = calloc((size_t)m->n_sources, sizeof *s->rows_of)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
-    for (int row = 0; row < m->n_outputs; row++)
-        for (int c = 0; c < m->n_sources; c++)
-            s->rows_of[c] |= (uint64_t)(m->matrix[row * m->n_sources + c] != 0) << row;
+    for (int c = 0; c < m->n_sources; c++)
+        s->rows_of[c] = montage_rows_of(m, c);
     return 0;
 }
 

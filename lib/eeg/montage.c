@@ -589,6 +589,13 @@ int montage_new_of(const char *spec, const char *const *labels, int n_labels, co
     return rc;
 }
 
+uint64_t montage_rows_of(const struct montage *m, int source) {
+    uint64_t rows = 0;
+    for (int row = 0; row < m->n_outputs; row++)
+        rows |= (uint64_t)(m->matrix[row * m->n_sources + source] != 0) << row;
+    return rows;
+}
+
 void montage_free(struct montage *m) {
     if (!m)
         return;

@@ -43,6 +43,8 @@ int montage_new(const char *spec, const char *const *labels, int n_labels, struc
 enum { MONTAGE_IGNORED_ROOM = 75 };
 int montage_new_of(const char *spec, const char *const *labels, int n_labels, const char *ignored, struct montage **ret,
                    struct err *err);
+/* The outputs, as bits, that this one of the sources is part of. */
+uint64_t montage_rows_of(const struct montage *m, int source);
 void montage_free(struct montage *m);
 OWNABLE(struct montage, montage_free)
 

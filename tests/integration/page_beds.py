@@ -29,9 +29,9 @@ def held(head):
     return at
 
 
-def write_holes(stem):
-    """A BrainVision recording of 20 s that lacks 0.5 s, 2 s and 3.5 s of all channels, 1.4 s of C3 and a sample of O2."""
-    rng, n = numpy.random.default_rng(3), 14 * RATE
+def write_holes(stem, seconds=20):
+    """A BrainVision recording that lacks 0.5 s, 2 s and 3.5 s of all channels, 1.4 s of C3 and a sample of O2."""
+    rng, n = numpy.random.default_rng(3), (seconds - 6) * RATE
     uv = (rng.normal(0, 12, (len(LABELS), n)) + 15 * numpy.sin(2 * numpy.pi * 9.5 * numpy.arange(n) / RATE)).astype("<f4")
     uv[LABELS.index("C3"), 5 * RATE:6 * RATE + 100] = numpy.nan
     uv[LABELS.index("O2"), RATE + 7] = numpy.inf

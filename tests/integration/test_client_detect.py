@@ -13,6 +13,7 @@ import time
 import numpy
 
 from daemon import BIN, PATIENCE
+from page_beds import write_holes
 from stream_fixture import RATE, streaming_daemon, trace
 
 SHIFT_AT, SHIFT_S = 50, 12
@@ -257,6 +258,11 @@ def check_trends(d):
     assert empty == [10.0 * i for i in range(len(lines)) if 10 * i < SHIFT_AT + SHIFT_S and 10 * i + 10 > SHIFT_AT], empty
     with open(f"{d.dir}/trends.svg", encoding="utf-8") as f:
         assert "Suppression ratio" in f.read()
+    holes = write_holes(f"{d.dir}/holes", seconds=40)
+    code, _, err = d.ctl("detect", holes, "--model", "line_length", "--out", f"{d.dir}/trends", "--trends", f"{d.dir}/holes.tsv")
+    with open(f"{d.dir}/holes.tsv", encoding="utf-8") as f:
+        empty = [row["onset"] for row in csv.DictReader(f, delimiter="\t") if row["aeeg_left_low"] == "n/a"]
+    assert code == 0 and empty == ["0", "10"], (err, empty)
 
 
 def with_unit(source, target, channels, unit):

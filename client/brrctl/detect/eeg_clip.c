@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/needed.h"
 #include "base/str.h"
 #include "eeg/channels.h"
 #include "eeg/half.h"
+#include "eeg/montage.h"
 
 enum { WARM_UP_S = 10, CUSTOM_CHANNELS = 24, PIECE = 4096 /* samples that are read at once */ };
 
@@ -18,6 +20,7 @@ struct reading {
     struct eeg_clip *clip;
     int64_t first;  /* sample at 256 Hz of file time at which the clip begins */
     int64_t offset; /* of the piece that is read: its first output in file time */
+    uint64_t *held; /* of each sample of the clip: bits of the channels that are held there, not measured */
 };
 
 static int take_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t first, bool segment_start, bool held, struct err *err) {
@@ -31,14 +34,32 @@ static int take_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t first, 
     return 0;
 }
 
+/* Replaces samples of a channel that are no numbers by its last one, as a stream does, and marks the clip's: those of `rows` from
+ * sample `at` of the piece on. */
+static void hold_missing(struct reading *r, float *uv, int64_t n, int64_t at, uint64_t rows, float *last) {
+    const double per = FRONTEND_RATE_HZ / r->channels.rate_hz;
+    for (int64_t i = 0; i < n; i++) {
+        if (isfinite(uv[i])) {
+            *last = uv[i];
+            continue;
+        }
+        uv[i] = *last;
+        for (int64_t k = (int64_t)ceil((double)(at + i) * per - 1e-9); (double)k < (double)(at + i + 1) * per - 1e-9; k++)
+            if (r->offset + k >= r->first && r->offset + k < r->first + r->clip->n)
+                r->held[r->offset + k - r->first] |= rows;
+    }
+}
+
 /* Pushes samples [from, to) of a segment. */
 static int push_samples(struct reading *r, struct frontend *f, const struct eeg_segment *segment, int64_t from, int64_t to,
                         struct err *err) {
+    OWNED_POINTER(montage_free) struct montage *m = NULL;
     const int *used;
-    int n_used = frontend_sources(f, &used), signals[FRONTEND_MAX_LABELS], rc = 0;
+    int n_used = frontend_sources(f, &used), signals[FRONTEND_MAX_LABELS];
     int64_t spr = r->channels.samples_per_record, most = to - from < PIECE ? to - from : PIECE;
     OWNED_MEMORY float **uv = needed(calloc((size_t)n_used + 1, sizeof *uv));
-    OWNED_MEMORY float *samples = needed(malloc((size_t)(most * n_used + 1) * sizeof *samples));
+    OWNED_MEMORY float *samples = needed(calloc((size_t)((most + 1) * n_used + 1), sizeof *samples));
+    int rc = montage_new(r->config->montage, r->channels.labels, r->channels.n, &m, err);
     for (int c = 0; c < n_used; c++) {
         signals[c] = r->channels.signals[used[c]];
         uv[c] = samples + (int64_t)c * most;
@@ -46,8 +67,10 @@ static int push_samples(struct reading *r, struct frontend *f, const struct eeg_
     for (int64_t at = from, n; !rc && at < to; at += n) {
         n = to - at < most ? to - at : most;
         const struct eeg_range range = {segment->first_record * spr + at, n};
-        if (!(rc = eegfile_read(r->edf, signals, n_used, range, uv, err)))
-            rc = frontend_push(f, (const float *const *)uv, n, err);
+        rc = eegfile_read(r->edf, signals, n_used, range, uv, err);
+        for (int c = 0; !rc && c < n_used; c++)
+            hold_missing(r, uv[c], n, at - from, montage_rows_of(m, c), &samples[most * n_used + c]);
+        rc = rc ? rc : frontend_push(f, (const float *const *)uv, n, err);
     }
     return rc ? rc : frontend_finish(f, err);
 }
@@ -119,9 +142,15 @@ static int read_all(struct reading *r, struct frontend_config *frontend, const s
     int n = eegfile_segments(r->edf, &segments), rc;
     if ((rc = choose(r, frontend, config->montage, err)) || (rc = allocate(r->clip, seconds, err)))
         return rc;
+    const struct eeg_clip *clip = r->clip;
+    OWNED_MEMORY uint64_t *held = r->held = needed(calloc((size_t)clip->n + 1, sizeof *held));
     for (int i = 0; i < n; i++)
         if ((rc = read_segment(r, &segments[i], from_s - WARM_UP_S, from_s + seconds, err)))
             return rc;
+    for (int64_t i = 0; i < clip->n; i++)
+        for (int c = 0; held[i] && c < clip->channels; c++)
+            if (held[i] >> c & 1)
+                clip->uv[i * clip->channels + c] = NAN;
     return 0;
 }
 

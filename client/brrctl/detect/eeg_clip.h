@@ -8,7 +8,7 @@ struct eeg_clip {
     const char *montage; /* that of the configuration, or the one that the recording's channels allow; borrowed */
     const char *const *names;
     int channels;
-    float *uv; /* (n, channels) in µV; NaN where the recording has no samples */
+    float *uv; /* (n, channels) in µV; NaN where the recording has no samples, or samples that are no numbers */
     int64_t n;
     char custom[4096]; /* montage of a recording without the electrodes of the 10-20 system */
 };
