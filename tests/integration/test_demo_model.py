@@ -194,7 +194,7 @@ def draw_curve(tmp):
     assert [p["answers"] for p in curve["points"]] == [0, (len(rows) + 1) // 2, len(rows)] and curve["answers"] == len(rows) > 2, (curve, rows)
     assert [p["seizures"] for p in curve["points"]][2] == sum(row[2].startswith("sz") for row in rows) and curve["points"][1]["seizures"] > 0, (curve, rows)
     auroc = [p["auroc"] for p in curve["points"]]
-    assert len(set(auroc)) == 3 and all(0 <= v <= 1 for v in auroc), auroc
+    assert auroc[0] != auroc[1] and all(0 <= v <= 1 for v in auroc), auroc  # the last answer may be `unsure`, from which nothing is learned
     assert json.loads(first["report.json"])["result"]["answers_curve"] == curve["points"] and "AUROC at 0: " in first["answers.svg"]
     curve["points"].pop()
     with open(f"{tmp}/curve/answers.json", "w", encoding="utf-8") as f:
