@@ -26,7 +26,7 @@ struct db_writer {
     mailbox_wake_fn *wake;
     void *wake_ctx;
     pthread_t thread;
-    uint64_t turned;      /* loop: the newest that was given before the last turn */
+    uint64_t told;        /* loop: the last turn has told the end of all up to this one */
     pthread_mutex_t lock; /* all below */
     pthread_cond_t changed;
     struct db_wait *waits;
@@ -196,7 +196,7 @@ void db_writer_await(struct db_writer *w, struct db_wait *wait, void (*over)(str
     struct err err = {0};
     int rc = 0;
     pthread_mutex_lock(&w->lock);
-    *wait = (struct db_wait){.after = w->turned, .number = w->posted, .until_ms = clock_ms() + DB_WRITER_PATIENCE_MS, .over = over};
+    *wait = (struct db_wait){.after = w->told, .number = w->posted, .until_ms = clock_ms() + DB_WRITER_PATIENCE_MS, .over = over};
     wait->failed = w->failed > wait->after;
     const bool is_over = look(w, wait, &rc, &err);
     if (!is_over) {
@@ -232,6 +232,9 @@ static void end_waits(struct db_writer *w) {
 }
 
 void db_writer_turn(struct db_writer *w) {
+    pthread_mutex_lock(&w->lock);
+    const uint64_t ended = w->done;
+    pthread_mutex_unlock(&w->lock);
     for (struct order *o; (o = (struct order *)mailbox_take(w->ended));) {
         pthread_mutex_lock(&w->lock);
         w->open--;
@@ -241,9 +244,7 @@ void db_writer_turn(struct db_writer *w) {
         free(o);
     }
     end_waits(w);
-    pthread_mutex_lock(&w->lock);
-    w->turned = w->posted;
-    pthread_mutex_unlock(&w->lock);
+    w->told = ended;
 }
 
 void db_writer_settle(struct db_writer *w) {

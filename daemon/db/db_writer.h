@@ -39,8 +39,8 @@ struct db_wait {
     int64_t until_ms;
     void (*over)(struct db_wait *wait, int rc, const struct err *err);
 };
-/* Calls over, at once if nothing has to be waited for. An order of this turn of the loop that could not be written: its error, also
- * when later ones could. UNAVAILABLE after DB_WRITER_PATIENCE_MS: what was ordered may still happen. */
+/* Calls over, at once if nothing has to be waited for. An order that could not be written, and whose end no earlier turn has
+ * told: its error, also when later ones could. UNAVAILABLE after DB_WRITER_PATIENCE_MS: what was ordered may still happen. */
 void db_writer_await(struct db_writer *w, struct db_wait *wait, void (*over)(struct db_wait *wait, int rc, const struct err *err));
 /* Call when woken, and once a second. */
 void db_writer_turn(struct db_writer *w);

@@ -193,6 +193,14 @@ static const struct job *find_request(const struct sched *s, const char *request
     return NULL;
 }
 
+/* The job that the same request has made. An error: it could not be recorded, and is lost if the daemon ends now. */
+static int find_same(const struct sched *s, const struct job *asked, const struct job **ret, struct err *err) {
+    *ret = find_request(s, asked->request_id, asked->owner);
+    if (!*ret || !(*ret)->unsaved)
+        return 0;
+    return err_set(err, s->ledger.why.code, "job %s was submitted, but is not recorded yet: %s", (*ret)->id, s->ledger.why.message);
+}
+
 /* One owner leaves a fifth of the queue to others. */
 static int check_room(const struct sched *s, const char *owner, struct err *err) {
     const int64_t most = (4 * s->config.max_queued + 4) / 5;
@@ -214,9 +222,9 @@ static int check_room(const struct sched *s, const char *owner, struct err *err)
 }
 
 int sched_admit(struct sched *s, struct draft *d, const struct job **ret_same, struct err *err) {
-    int rc;
-    if ((*ret_same = find_request(s, d->job->request_id, d->job->owner)))
-        return 0;
+    int rc = find_same(s, d->job, ret_same, err);
+    if (rc || *ret_same)
+        return rc;
     if ((rc = check_room(s, d->job->owner, err)) || (rc = draft_refer(&s->config.rules, d, err)))
         return rc;
     d->next = &s->next_sequence;
@@ -241,13 +249,13 @@ int sched_draft(struct sched *s, const struct submission *r, struct draft **ret,
 int sched_accept(struct sched *s, struct draft *d, void (*notice)(void *ctx, const char *text), void *ctx, const struct job **ret,
                  struct err *err) {
     struct job *job = d->job;
-    const struct job *same = find_request(s, job->request_id, job->owner);
-    if (same) {
+    const struct job *same;
+    int rc = find_same(s, job, &same, err);
+    if (rc || same) {
         *ret = same;
-        return 0;
+        return rc;
     }
-    int rc = check_room(s, job->owner, err);
-    if (rc || (rc = enter(s, job, err)))
+    if ((rc = check_room(s, job->owner, err)) || (rc = enter(s, job, err)))
         return rc;
     d->job = NULL;
     if (notice)

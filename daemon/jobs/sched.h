@@ -62,7 +62,7 @@ void sched_settle(struct sched *s);
 /* The thread that writes to the database, for other records. */
 struct db_writer *sched_writer(const struct sched *s);
 /* A submission takes three steps: this one, draft_place on any thread, and sched_accept. A repeated non-empty request_id of the
- * same owner gives the existing job instead of a draft. */
+ * same owner gives the existing job instead of a draft, or the error for which it could not be recorded yet. */
 int sched_draft(struct sched *s, const struct submission *submission, struct draft **ret, const struct job **ret_same,
                 struct err *err);
 /* The same of a draft that was parsed on another thread (draft_parse), which stays the caller's. */

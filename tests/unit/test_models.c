@@ -556,6 +556,33 @@ static void who_waits_for_a_failed_order_hears_of_it_when_later_ones_succeed(voi
     assert_int_equal(third.rc, ERR_INTERNAL);
 }
 
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static int write_fails_behind_the_gate(struct db *db, void *what, struct err *err) {
+    pthread_mutex_lock(&gate);
+    pthread_mutex_unlock(&gate);
+    return write_fails(db, what, err);
+}
+
+static void who_waits_for_an_order_of_an_earlier_turn_hears_that_it_failed(void **state) {
+    struct bench *b = *state;
+    const struct db_order slow = {.write = write_fails_behind_the_gate, .what = "", .size = 1};
+    struct waiter first = {0}, second = {0}, third = {0};
+    db_writer_settle(b->writer);
+    pthread_mutex_lock(&gate);
+    assert_int_equal(db_writer_post(b->writer, &slow, NULL), 0);
+    db_writer_turn(b->writer);
+    db_writer_await(b->writer, &first.wait, heard);
+    pthread_mutex_unlock(&gate);
+    db_writer_sync(b->writer);
+    db_writer_await(b->writer, &second.wait, heard);
+    db_writer_settle(b->writer);
+    db_writer_await(b->writer, &third.wait, heard); /* whoever gave the order was told how it ended */
+    assert_int_equal(first.rc, ERR_INTERNAL);
+    assert_int_equal(second.rc, ERR_INTERNAL);
+    assert_int_equal(third.rc, 1);
+}
+
 static void the_file_of_a_model_stays_when_its_record_could_not_be_removed(void **state) {
     struct bench *b = *state;
     const struct db_order other = {.write = write_nothing, .what = "", .size = 1};
@@ -691,6 +718,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_name_keeps_its_file_when_another_that_could_not_be_linked_goes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_sweep_spares_links_however_paths_results_is_written_now, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_waits_for_a_failed_order_hears_of_it_when_later_ones_succeed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_waits_for_an_order_of_an_earlier_turn_hears_that_it_failed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_file_of_a_model_stays_when_its_record_could_not_be_removed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(work_that_waits_begins_when_records_could_not_be_changed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_of_people_in_the_folder_of_links_stays, set_up, tear_down),

@@ -53,6 +53,25 @@ static void a_change_that_could_not_be_written_is_not_acknowledged_and_written_l
     assert_int_equal(sched_get(f->sched, id)->state, JOB_CANCELLED);
 }
 
+static void a_request_that_comes_again_is_acknowledged_only_when_its_job_is_recorded(void **state) {
+    struct fixture *f = *state;
+    const struct submission request = {.yaml = "kind: train\ndata:\n  source: .\n", .file = "t.yaml", .request_id = "once"};
+    const struct job *job, *again = NULL;
+    struct err err = {0};
+    break_database(f, true);
+    assert_int_equal(send(f, &request, &job, NULL), 0);
+    sched_settle(f->sched);
+    assert_int_equal(send(f, &request, &again, &err), ERR_INTERNAL);
+    assert_true(strstr(err.message, job->id) && strstr(err.message, "is not recorded yet"));
+    break_database(f, false);
+    tick(f);
+    assert_int_equal(send(f, &request, &again, NULL), 0);
+    assert_ptr_equal(again, job);
+    die_and_start(f);
+    assert_int_equal(send(f, &request, &again, NULL), 0);
+    assert_int_equal(sched_count(f->sched), 1);
+}
+
 /* In place of a disk whose cache cannot be written back. */
 static void the_loop_waits_for_no_disk_and_callers_hear_what_may_happen(void **state) {
     struct fixture *f = *state;
@@ -195,6 +214,7 @@ static void a_best_checkpoint_that_is_announced_again_is_recorded_again(void **s
 int main(void) {
     const struct CMUnitTest tests[] = {
         rigged(a_change_that_could_not_be_written_is_not_acknowledged_and_written_later),
+        rigged(a_request_that_comes_again_is_acknowledged_only_when_its_job_is_recorded),
         rigged(cancelling_a_run_is_refused_when_it_is_known_that_it_cannot_be_written),
         rigged(the_loop_waits_for_no_disk_and_callers_hear_what_may_happen),
         rigged(nothing_starts_while_the_database_cannot_be_written),
