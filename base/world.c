@@ -69,6 +69,11 @@ int world_barrier(struct world *w, int limit_ms, struct err *err) {
     return world_gather(w, marks, 1, limit_ms, err);
 }
 
+int world_common(struct world *w, size_t bytes, void **ret, struct err *err) {
+    *ret = NULL;
+    return w->transport && w->transport->common ? w->transport->common(w->ctx, bytes, ret, err) : 0;
+}
+
 /* ---- threads ---- */
 
 /* What a rank has for a peer. */
@@ -78,17 +83,25 @@ struct offer {
     bool made;
 };
 
+/* Memory in common, in the order of the calls that asked for it. */
+struct common {
+    struct common *next;
+    int users; /* ranks, and the team */
+    max_align_t data[];
+};
+
 struct team {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* an offer was made or taken, or a rank has left */
     int size, open;
     bool left; /* a rank has left before the others */
+    struct common *common;
     struct offer offers[];
 };
 
 struct seat {
     struct team *team;
-    int rank;
+    int rank, common; /* common: calls so far */
 };
 
 static struct offer *offer_at(struct team *t, int from, int to) { return &t->offers[from * t->size + to]; }
@@ -136,6 +149,32 @@ static int threads_exchange(void *ctx, int peer, const struct world_parts *parts
     return rc;
 }
 
+static int threads_common(void *ctx, size_t bytes, void **ret, struct err *err) {
+    struct seat *s = ctx;
+    pthread_mutex_lock(&s->team->lock);
+    struct common **at = &s->team->common;
+    for (int i = 0; i < s->common && *at; i++)
+        at = &(*at)->next;
+    if (!*at && (*at = calloc(1, sizeof **at + bytes)))
+        (*at)->users = 1;
+    struct common *found = *at;
+    s->common++;
+    pthread_mutex_unlock(&s->team->lock);
+    if (!found)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %zu bytes that ranks have in common", bytes);
+    __atomic_add_fetch(&found->users, 1, __ATOMIC_RELAXED);
+    *ret = found->data;
+    return 0;
+}
+
+void world_common_free(void *common) {
+    if (!common)
+        return;
+    struct common *c = (struct common *)((char *)common - offsetof(struct common, data));
+    if (!__atomic_sub_fetch(&c->users, 1, __ATOMIC_ACQ_REL))
+        free(c);
+}
+
 static void threads_close(void *ctx, bool clean) {
     struct seat *s = ctx;
     struct team *t = s->team;
@@ -147,12 +186,16 @@ static void threads_close(void *ctx, bool clean) {
     free(s);
     if (!last)
         return;
+    for (struct common *c = t->common, *next; c; c = next) {
+        next = c->next;
+        world_common_free(c->data);
+    }
     pthread_cond_destroy(&t->changed);
     pthread_mutex_destroy(&t->lock);
     free(t);
 }
 
-static const struct world_transport threads_transport = {threads_exchange, threads_close};
+static const struct world_transport threads_transport = {threads_exchange, threads_common, threads_close};
 
 int world_threads(struct world *ranks, int n, struct err *err) {
     if (n < 1 || n > WORLD_MAX)
@@ -172,7 +215,7 @@ int world_threads(struct world *ranks, int n, struct err *err) {
     clock_cond_init(&t->changed);
     t->size = t->open = n;
     for (int r = 0; r < n; r++) {
-        *seats[r] = (struct seat){t, r};
+        *seats[r] = (struct seat){.team = t, .rank = r};
         ranks[r] = (struct world){.rank = r, .size = n, .local_rank = r, .transport = &threads_transport, .ctx = seats[r]};
     }
     return 0;

@@ -23,7 +23,8 @@ struct world_parts {
 struct world_transport {
     /* Both ranks call it with matching sizes. UNAVAILABLE: the peer has failed, or did not come within limit_ms. */
     int (*exchange)(void *ctx, int peer, const struct world_parts *parts, int limit_ms, struct err *err);
-    void (*close)(void *ctx, bool clean); /* clean: all ranks have ended their work */
+    int (*common)(void *ctx, size_t bytes, void **ret, struct err *err); /* world_common; NULL: ranks are processes */
+    void (*close)(void *ctx, bool clean);                                /* clean: all ranks have ended their work */
 };
 
 struct world {
@@ -44,6 +45,10 @@ int world_gather(struct world *w, void *all, size_t bytes, int limit_ms, struct 
 int world_broadcast(struct world *w, void *data, size_t bytes, int limit_ms, struct err *err);
 /* Returns when all ranks have called it. */
 int world_barrier(struct world *w, int limit_ms, struct err *err);
+/* Zeroed memory that all ranks have in common: all of them call it, the same call of each gets the same address, and each gives it
+ * back. *ret NULL: the ranks are processes, which have no memory in common. */
+int world_common(struct world *w, size_t bytes, void **ret, struct err *err);
+void world_common_free(void *common); /* NULL is fine; also after world_close */
 
 /* Threads of one process: ranks[0..n) are joined, each to be used by one thread. world_close of each; the last frees what they
  * share. */

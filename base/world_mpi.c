@@ -45,7 +45,7 @@ static void mpi_close(void *ctx, bool clean) {
         mpi->close(); /* would wait for ranks that have failed */
 }
 
-static const struct world_transport mpi_transport = {mpi_exchange, mpi_close};
+static const struct world_transport mpi_transport = {.exchange = mpi_exchange, .close = mpi_close};
 
 /* BRR_MPI_LIBRARY, or libbrr_mpi.so beside the program, in ../lib or ../lib/brrd. */
 static void find_library(char *path, size_t size) {

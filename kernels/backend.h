@@ -69,6 +69,13 @@ struct backend {
     /* As comm_exchange (kernels/comm.h); returns when the data have arrived. */
     int (*comm_exchange)(struct stream *s, void *comm, int peer, const struct world_parts *parts, int limit_ms, struct err *err);
     void (*comm_close)(void *comm); /* takes NULL; waits for no other rank */
+    /* For kernels/peers.h; NULL in a backend that computes in host memory. Kernels of dev can read the memory of other, a device of
+     * this process, from now on; UNSUPPORTED with the reason where they cannot. */
+    int (*reach)(struct device *dev, struct device *other, struct err *err);
+    /* Marks a place in the stream's work, and lets another stream, of any device, wait for the newest place marked before the call.
+     * The signal is made if *signal is NULL; unmark ends it. */
+    int (*signal)(struct stream *s, void **signal, struct err *err);
+    int (*await)(struct stream *s, void *signal, struct err *err);
 };
 
 struct device {

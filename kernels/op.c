@@ -652,3 +652,14 @@ int op_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err 
             "inject_ids or inject_sums is missing");
     RUN(spike_tick);
 }
+
+int op_spike_merge(struct stream *s, const struct spike_merge_args *a, struct err *err) {
+    CHECKER(spike_merge);
+    require(&c, a->n > 0 && a->flags && a->psp && a->after.ids && a->after.psp && a->after.counts, "an array is missing");
+    require(&c, a->n_parts >= 1 && a->n_parts <= SPIKE_MOST_LISTS, "n_parts must lie in 1..16");
+    for (int i = 0; i < a->n_parts; i++) {
+        require(&c, a->parts[i].ids && a->parts[i].psp && a->parts[i].counts, "a part is missing");
+        require(&c, a->parts[i].counts != a->after.counts, "the counts of parts and list must not share memory");
+    }
+    RUN(spike_merge);
+}

@@ -426,6 +426,18 @@ struct spike_tick_args {
     int64_t n_inject;
 };
 int op_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err *err);
+/* The lists that ranks have of one tick, in the order of their neurons, become the list of all of them; its counts are the sums.
+ * Where psp follows the membrane, a neuron's comes from its list and is kept in psp, else it is the one in psp. A part may be the
+ * list itself but for its counts, and lie on another device that this one reaches (kernels/peers.h). n: neurons; flags, psp:
+ * theirs. */
+struct spike_merge_args {
+    struct spike_fired parts[SPIKE_MOST_LISTS], after;
+    int n_parts;
+    int64_t n;
+    const uint8_t *flags;
+    uint8_t *psp;
+};
+int op_spike_merge(struct stream *s, const struct spike_merge_args *a, struct err *err);
 
 /* One row per op: what a backend implements. Same signatures as above, arguments already validated. */
 struct op_table {
@@ -462,7 +474,8 @@ struct op_table {
     X(windows, windows_args)                                                                                                       \
     X(augment, augment_args)                                                                                                       \
     X(noise, noise_args)                                                                                                           \
-    X(spike_tick, spike_tick_args)
+    X(spike_tick, spike_tick_args)                                                                                                 \
+    X(spike_merge, spike_merge_args)
 #define OP_SLOT(op, args) int (*op)(struct stream * s, const struct args *a, struct err *err);
     OP_MAP(OP_SLOT)
 #undef OP_SLOT

@@ -27,6 +27,7 @@ enum {
     SPIKE_UNLIMITED = 65535, /* of fire_limit */
     SPIKE_MOST_DELAY = 255,
     SPIKE_MOST_EVENTS = 64,   /* of Poisson input to a neuron in a tick */
+    SPIKE_MOST_LISTS = 16,    /* that are merged into one */
     SPIKE_EVENT_STREAM = 905, /* RNG_EVENTS of base/rng.h */
 };
 #define SPIKE_MOST_NEURONS (UINT32_MAX - SPIKE_BLOCK)
@@ -76,7 +77,7 @@ struct spike_counts {
     uint32_t fired;  /* in it */
     uint32_t candidates;
 };
-/* Neurons that fired in a tick, ascending, with the p of their synapses. Room for all neurons. */
+/* Neurons that fired in a tick, ascending, with the p of their synapses. Room for all neurons; on CUDA for those that can fire. */
 struct spike_fired {
     uint32_t *ids;
     uint8_t *psp;

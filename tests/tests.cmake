@@ -308,6 +308,11 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
            ENVIRONMENT BRR_TEST_DEVICE=cuda:0 BRR_TEST_FILTER=devices_share_* BRR_CUDA_LIBRARY=${emulated_library})
   brr_test(emulated_test_evaluation COMMAND $<TARGET_FILE:test_evaluation> LABELS emulated # counts of launches and waits
            ENVIRONMENT BRR_TEST_DEVICE=cuda:0 BRR_EMULATED_KERNELS=0 BRR_CUDA_LIBRARY=${emulated_library})
+  # Ranks on eight GPUs that read one another's memory: the small network in the checked library.
+  brr_test(emulated_test_burst_gpus COMMAND $<TARGET_FILE:test_burst_ranks> LABELS emulated seeded
+           ENVIRONMENT BRR_EMULATED_DEVICES=8 BRR_TEST_SPREAD=1 BRR_TEST_FILTER=neurons_* BRR_CUDA_LIBRARY=${checked_library})
+  brr_test(emulated_test_burst_gpus_delays COMMAND $<TARGET_FILE:test_burst_ranks> LABELS emulated seeded
+           ENVIRONMENT BRR_EMULATED_DEVICES=8 BRR_TEST_SPREAD=1 BRR_TEST_FILTER=so_it_does_with* BRR_TEST_MODEL=mini BRR_CUDA_LIBRARY=${emulated_library})
   # libnccl.so.2 is the emulator itself.
   add_custom_command(TARGET brr_cuda_emulated POST_BUILD VERBATIM
     COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/tests/nccl

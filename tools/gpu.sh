@@ -280,6 +280,7 @@ stage_correctness() {
     run training 120 bash -c training
     run devices 60 "$build/tests/test_gpu_devices"
     run exchange 60 "$build/tests/test_gpu_exchange"
+    run burst-gpus 60 env BRR_TEST_SPREAD=1 "$build/tests/test_burst_ranks" # burst_ranks has shards that share one GPU
     run doctor 60 bash -c doctor
     side_by_side 1
     BRR_UP_DIR=$log/up "$root/dev" down # where it ran out of time

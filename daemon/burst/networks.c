@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/principal.h"
 #include "base/str.h"
 #include "daemon/burst/network.h"
@@ -132,6 +133,14 @@ static int build_team(struct networks *n, const struct network *net, struct netw
     return network_build(&config, o, most_bytes, ret, err);
 }
 
+/* Names what keeps GPUs that share a network from reading one another's lists. */
+static void log_way(const struct network *net) {
+    const char *way = burst_way(network_team_burst(net->team));
+    if (*way)
+        log_write(str_starts(way, "host memory:") ? LOG_WARN : LOG_INFO, "devices share a network",
+                  "network=\"%s\" devices=%d exchange=\"%s\"", net->name, net->n_others + 1, way);
+}
+
 static int create(struct networks *n, struct network_order *o, struct err *err) {
     if (!*o->name)
         do
@@ -159,6 +168,7 @@ static int create(struct networks *n, struct network_order *o, struct err *err) 
         return rc;
     }
     n->items[n->count++] = net;
+    log_way(net);
     show(n);
     return describe(n, o, n->count - 1, err);
 }

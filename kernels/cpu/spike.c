@@ -37,6 +37,25 @@ static int team_for(const struct spike_tick_args *a, int threads) {
     return alone ? 1 : threads;
 }
 
+int cpu_spike_merge(struct stream *s, const struct spike_merge_args *a, struct err *err) {
+    struct spike_counts counts = {.tick = a->parts[0].counts->tick};
+    (void)s, (void)err;
+    for (int r = 0; r < a->n_parts; r++) {
+        const struct spike_fired *part = &a->parts[r];
+        for (uint32_t i = 0; i < part->counts->fired; i++, counts.fired++) {
+            const uint32_t id = part->ids[i];
+            if (a->flags[id] & SPIKE_MP_DRIVEN)
+                a->psp[id] = part->psp[i];
+            a->after.ids[counts.fired] = id;
+            a->after.psp[counts.fired] = a->psp[id];
+        }
+        counts.candidates += part->counts->candidates;
+        counts.events += part->counts->events;
+    }
+    *a->after.counts = counts;
+    return 0;
+}
+
 int cpu_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err *err) {
     const struct spike_kernels *kernels = kernels_here();
     struct spike_part parts[MOST_PARTS];

@@ -77,6 +77,10 @@ int cuda_comm_offer(struct device *dev, bool first, struct comm_offer *ret, stru
 int cuda_comm_open(struct device *dev, const struct comm_place *place, void **ret, struct err *err);
 int cuda_comm_exchange(struct stream *s, void *comm, int peer, const struct world_parts *parts, int limit_ms, struct err *err);
 void cuda_comm_close(void *comm);
+/* peers.cu: likewise. */
+int cuda_reach(struct device *dev, struct device *other, struct err *err);
+int cuda_signal(struct stream *s, void **signal, struct err *err);
+int cuda_await(struct stream *s, void *signal, struct err *err);
 /* Whether the driver serves this build's runtime; UNSUPPORTED with the fix where it does not, NOT_FOUND without a driver. */
 int cuda_check_driver(struct err *err);
 

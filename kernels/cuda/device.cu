@@ -413,6 +413,9 @@ extern "C" __attribute__((visibility("default"))) const struct backend *brr_cuda
         .comm_open = cuda_comm_open,
         .comm_exchange = cuda_comm_exchange,
         .comm_close = cuda_comm_close,
+        .reach = cuda_reach,
+        .signal = cuda_signal,
+        .await = cuda_await,
     };
     return &backend;
 }

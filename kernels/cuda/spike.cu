@@ -10,6 +10,9 @@
  * List: a thread per 8 neurons writes their ids to their places. Each block adds up what fired before it, and one more block counts
  * all; above LIST_BLOCKS blocks of advance a kernel of one block, place, does both first. The list is ascending, as on the CPU.
  *
+ * Merge: ranks that share a network list their own neurons; the lists of all of them, of which others' lie on other GPUs, become
+ * one.
+ *
  * Compiled without contraction of products (kernels.cmake), as the CPU kernels are. */
 #include "kernels/cuda/cuda.cuh"
 
@@ -31,7 +34,9 @@ enum {
     LIST_PARTS = LIST_EACH,          /* blocks of advance in one of list, a warp each */
     LIST_WORDS = LIST_PARTS * WARPS, /* of bits */
     UNROLL = 4,
-    WAYS = 128
+    WAYS = 128,
+    MERGE_EACH = 8, /* neurons that a thread merges where a whole part has fired, */
+    MERGE_GRID = 64 /* or more: blocks for a part at most */
 };
 
 struct spike_job {
@@ -457,5 +462,44 @@ extern "C" int cuda_spike_tick(struct stream *s, const struct spike_tick_args *a
     }
     CUDA_LAUNCH(place_kernel, 1, PLACE_THREADS, stream, j);
     CUDA_LAUNCH(list_kernel<true>, list_blocks, THREADS, stream, j);
+    return 0;
+}
+
+/* ---- the lists of several ranks -------------------------------------------------------------------------------- */
+
+/* A row of blocks for each part. A part of another GPU is read once, and its counts by every block. */
+static __global__ void merge_kernel(struct spike_merge_args a) {
+    __shared__ struct spike_counts counts[SPIKE_MOST_LISTS];
+    uint32_t at = 0, n = blockIdx.y;
+    if (threadIdx.x < (unsigned)a.n_parts)
+        counts[threadIdx.x] = *a.parts[threadIdx.x].counts;
+    __syncthreads();
+    for (uint32_t r = 0; r < n; r++)
+        at += counts[r].fired;
+    const struct spike_fired part = a.parts[n];
+    for (uint32_t i = (uint32_t)cuda_index(); i < counts[n].fired; i += (uint32_t)cuda_stride()) {
+        uint32_t id = part.ids[i];
+        bool driven = a.flags[id] & SPIKE_MP_DRIVEN;
+        uint8_t psp = driven ? part.psp[i] : a.psp[id];
+        if (driven)
+            a.psp[id] = psp;
+        a.after.ids[at + i] = id;
+        a.after.psp[at + i] = psp;
+    }
+    if (blockIdx.x || n || threadIdx.x)
+        return;
+    struct spike_counts all = counts[0];
+    for (int r = 1; r < a.n_parts; r++) {
+        all.events += counts[r].events;
+        all.fired += counts[r].fired;
+        all.candidates += counts[r].candidates;
+    }
+    *a.after.counts = all;
+}
+
+extern "C" int cuda_spike_merge(struct stream *s, const struct spike_merge_args *a, struct err *err) {
+    (void)err;
+    unsigned blocks = (unsigned)cuda_min(cuda_ceil(a->n, (int64_t)MERGE_EACH * THREADS * a->n_parts), MERGE_GRID);
+    CUDA_LAUNCH(merge_kernel, dim3(blocks, (unsigned)a->n_parts), THREADS, cuda_stream(s)->stream, *a);
     return 0;
 }

@@ -38,7 +38,7 @@ int burst_new(struct stream *s, struct connectome *c, const struct burst_options
         b->options.max_pending = BURST_MOST_PENDING;
     c->net.features |= b->options.every_tick ? SPIKE_EVERY_TICK : 0U;
     int rc;
-    if ((rc = burst_ranks_agree(b, err)) || (rc = reserve_host(b, err)) ||
+    if ((rc = burst_ranks_agree(b, err)) || (rc = reserve_host(b, err)) || (rc = burst_ranks_open(b, err)) ||
         (!(b->power = calloc((size_t)c->n_areas, sizeof *b->power)) &&
          (rc = err_set(err, ERR_EXHAUSTED, "out of memory for %d areas", c->n_areas))) ||
         (rc = burst_device_fired(b, b->ids, 0, err))) {
@@ -53,6 +53,7 @@ int burst_new(struct stream *s, struct connectome *c, const struct burst_options
 void burst_free(struct burst *b) {
     if (!b)
         return;
+    peers_close(b->peers);
     burst_device_close(b);
     connectome_free(b->c);
     device_free_host(b->device, b->ids);
@@ -89,7 +90,7 @@ int64_t burst_bytes_with(const struct burst *b, int64_t more) {
     int64_t tick = room_for(b->inject_room, waiting + (b->n_lists - 1) * (int64_t)b->n_power); /* all of them may be for one tick */
     own += room_for(b->pending_room, waiting) * (int64_t)sizeof *b->pending;
     own += tick * (int64_t)(sizeof *b->inject_ids + sizeof *b->inject_sums) * (b->remote ? 2 : 1);
-    return b->c->bytes * (b->remote ? 2 : 1) + own;
+    return b->c->bytes * (b->remote ? 2 : 1) + own + 2 * (int64_t)b->peers_bytes;
 }
 
 int64_t burst_bytes(const struct burst *b) { return burst_bytes_with(b, 0); }
@@ -304,7 +305,7 @@ static int queue_ticks(struct burst *b, int n, const int64_t *offsets, struct er
             a.inject_ids = (b->remote ? b->device_ids : b->inject_ids) + offsets[i];
             a.inject_sums = (b->remote ? b->device_sums : b->inject_sums) + offsets[i];
         }
-        if ((rc = op_spike_tick(b->stream, &a, err)))
+        if ((rc = burst_ranks_tick(b, &a, err)))
             return rc;
     }
     return 0;
@@ -357,7 +358,7 @@ int burst_step_within(struct burst *b, int64_t ticks, double seconds, burst_sink
     double end = clock_s() + seconds;
     int rc = burst_settle(b, err);
     for (bool late = false; !rc && ticks > 0 && !late; late = clock_s() >= end) {
-        int most = burst_is_shared(b) ? 1 : b->n_lists - 1, n = ticks < most ? (int)ticks : most;
+        int most = burst_is_shared(b) && !b->peers ? 1 : b->n_lists - 1, n = ticks < most ? (int)ticks : most;
         int64_t offsets[BURST_AHEAD + 2] = {0};
         if ((rc = reserve_sums(b, waiting_for(b, n) + (int64_t)n * b->n_power, err)))
             break;
@@ -374,7 +375,7 @@ int burst_step_within(struct burst *b, int64_t ticks, double seconds, burst_sink
         b->newest = (b->newest + n) % b->n_lists;
         ticks -= n;
     }
-    return rc;
+    return burst_ranks_settle(b, rc);
 }
 
 int burst_membranes(struct burst *b, float *ret, struct err *err) {

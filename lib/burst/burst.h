@@ -27,8 +27,11 @@ int burst_new(struct stream *s, struct connectome *c, const struct burst_options
 void burst_free(struct burst *b); /* NULL is fine */
 
 const struct connectome *burst_connectome(const struct burst *b); /* its parameters; the state is on the device */
-uint64_t burst_tick(const struct burst *b);                       /* the newest that has run; 0 before the first */
-bool burst_every_tick(const struct burst *b);                     /* of its options, or of a state that it took */
+/* How the ranks exchange who fired: "peer access", where GPUs read it in one another's memory; "host memory", of GPUs with what
+ * keeps them from the former: "host memory: cuda:1 cannot access the memory of cuda:0". "" of a network on one device. */
+const char *burst_way(const struct burst *b);
+uint64_t burst_tick(const struct burst *b);   /* the newest that has run; 0 before the first */
+bool burst_every_tick(const struct burst *b); /* of its options, or of a state that it took */
 /* Host and device memory of network and state, and what the ticks of the injections that wait may yet take; burst_bytes_with: once
  * n more injections wait. */
 int64_t burst_bytes(const struct burst *b);

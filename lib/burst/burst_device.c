@@ -188,7 +188,7 @@ int burst_device_fired_get(struct burst *b, uint32_t *ret_ids, uint32_t *ret_n, 
 static int open_lists(struct burst *b, struct err *err) {
     size_t n = (size_t)burst_padded(b);
     b->n_lists = b->remote ? BURST_AHEAD + 1 : 2;
-    int rc = device_alloc(b->device, (size_t)b->n_lists * sizeof *b->counts, (void **)&b->counts, err);
+    int rc = device_alloc(b->device, (size_t)(b->n_lists + 1) * sizeof *b->counts, (void **)&b->counts, err);
     if (rc)
         return rc;
     for (int i = 0; i < b->n_lists; i++) {

@@ -3,6 +3,7 @@
 #pragma once
 #include "burst/burst.h"
 #include "kernels/op.h"
+#include "kernels/peers.h"
 
 enum { BURST_AHEAD = 8 }; /* ticks that are queued before the host waits for a device that runs beside it */
 
@@ -14,7 +15,7 @@ struct burst {
     struct spike_net net; /* as the device sees it: the connectome's arrays where the device computes in host memory */
     bool remote;          /* it has memory of its own */
     int threads;
-    struct spike_counts *counts; /* device; one of each list */
+    struct spike_counts *counts; /* device; one of each list, and one that lists are merged from */
     struct spike_fired lists[BURST_AHEAD + 1];
     int n_lists, newest;
     struct spike_counts *seen; /* host copies of the counts, BURST_AHEAD + 1 */
@@ -34,6 +35,9 @@ struct burst {
 
     char *shares; /* of the ranks in an exchange */
     size_t shares_room;
+    struct peers *peers; /* GPUs that read one another's lists; NULL: the ranks exchange them through host memory */
+    size_t peers_bytes;  /* of a buffer */
+    char way[32 + PEERS_WHY];
 };
 
 /* burst_device.c. Arrays of the device: made, freed, and brought up to date after the connectome has changed. */
@@ -63,10 +67,17 @@ static inline size_t burst_ring_size(const struct burst *b) { return (size_t)(b-
 int burst_ring_get(struct burst *b, int64_t *ret, struct err *err);
 int burst_ring_put(struct burst *b, const int64_t *sums, struct err *err); /* NULL: nothing */
 
-/* burst_ranks.c. Ranks that share the network: the fraction bits that fit all shards; the list of a tick becomes that of all of
- * them; a host array of all neurons becomes what the owners have. Nothing happens where there is one rank. */
+/* burst_ranks.c. Ranks that share the network: the fraction bits that fit all shards, and the way lists travel; the list of a tick
+ * becomes that of all of them; a host array of all neurons becomes what the owners have. Nothing happens where there is one rank.
+ */
 int burst_ranks_agree(struct burst *b, struct err *err);
+int burst_ranks_open(struct burst *b, struct err *err);
+/* Queues the tick, and where GPUs read one another's lists its exchange. */
+int burst_ranks_tick(struct burst *b, struct spike_tick_args *a, struct err *err);
+/* Elsewhere, once the tick has run. */
 int burst_ranks_exchange(struct burst *b, int list, struct err *err);
+/* The ticks of a step have run, or failed with rc, which is returned. */
+int burst_ranks_settle(struct burst *b, int rc);
 int burst_ranks_gather(struct burst *b, void *array, size_t each, struct err *err);
 static inline bool burst_is_shared(const struct burst *b) { return b->options.world && b->options.world->size > 1; }
 

@@ -223,6 +223,10 @@ static void describe(const struct burst_task *t, const struct burst_network *net
         task_log(&t->env, TASK_INFO, "%d channels of %s give %lld injections", network->channels, t->config->recording,
                  (long long)network->n_encoded);
     note_late(t, network);
+    const char *way = burst_way(t->burst);
+    if (*way)
+        task_log(&t->env, str_starts(way, "host memory:") ? TASK_WARN : TASK_INFO, "%d devices exchange who fired by way of %s",
+                 t->world->size, way);
     task_log(&t->env, TASK_INFO, "%u neurons, %lld synapses, %d area%s, %lld MiB, from %s", net->net.n, (long long)net->whole,
              net->n_areas, net->n_areas == 1 ? "" : "s", (long long)(burst_bytes(t->burst) >> 20),
              t->config->file ? t->config->file : "the generator");
@@ -361,6 +365,8 @@ static void task_result(void *task, struct json_writer *w, const char *key) {
     json_put_i64(w, "neurons", net->net.n);
     json_put_i64(w, "synapses", net->whole);
     json_put_i64(w, "tick", (int64_t)burst_tick(t->burst));
+    if (*burst_way(t->burst))
+        json_put_str(w, "exchange", burst_way(t->burst));
     burst_output_result(&t->output, w);
     json_put_f64(w, "ticks_per_s", (double)t->output.ticks / fmax(t->tick_s, 1e-9));
     json_put_f64(w, "wall_s", t->wall_s);

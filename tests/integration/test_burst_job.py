@@ -112,6 +112,7 @@ def check_devices(tmp, whole, sets):
         code, end, err = d.submit(*short, f"devices={n}", file=CONFIG)
         assert code == 0, (end, err)
         assert content(os.path.dirname(end["result"]["files"]["fired"])) == content(f"{tmp}/short")
+        assert end["result"]["exchange"] == "host memory" and f"{n} devices exchange who fired by way of host memory" in d.ctl("logs", end["job"])[1], end
     code, end, err = d.submit(*sets, "devices=3", watch=False, file=CONFIG)
     assert code == 0, err
     deadline = time.time() + 60

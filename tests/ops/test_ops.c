@@ -28,8 +28,8 @@ static const struct family families[] = {
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
-/* Ops that other programs cover: spike_tick in tests/unit/test_burst.c and test_burst_bits.c, augment and noise in
- * tests/unit/test_augment*.c. */
+/* Ops that other programs cover: spike_tick in tests/unit/test_burst.c and test_burst_bits.c, spike_merge in test_burst_ranks.c,
+ * augment and noise in tests/unit/test_augment*.c. */
 static const char *const elsewhere[] = {"augment",
                                         "noise",
                                         "conv1d_depthwise",
@@ -45,7 +45,8 @@ static const char *const elsewhere[] = {"augment",
                                         "mlp",
                                         "mlp_backward",
                                         "geodesic",
-                                        "spike_tick"};
+                                        "spike_tick",
+                                        "spike_merge"};
 
 static void every_op_of_the_table_is_tested(void **state) {
     (void)state;

@@ -14,6 +14,7 @@ struct rank {
     struct world world;
     pthread_t thread;
     int gathered[RANKS], received, limit_ms, rc;
+    int *common[2];
     struct err err;
 };
 static struct rank ranks[RANKS];
@@ -55,6 +56,42 @@ static void every_rank_gets_what_all_have_and_what_rank_0_says(void **state) {
                 assert_int_equal(ranks[i].gathered[k], 100 + k);
         }
     }
+}
+
+/* Two pieces; the second one is still there when the world is closed. */
+static void *have_in_common(void *arg) {
+    struct rank *r = arg;
+    for (int i = 0; i < 2; i++) {
+        void *common = NULL;
+        if ((r->rc = world_common(&r->world, sizeof ranks[0].gathered, &common, &r->err)))
+            return NULL;
+        r->common[i] = common;
+        r->common[i][r->world.rank] = 10 * i + r->world.rank;
+    }
+    r->rc = world_barrier(&r->world, LIMIT_MS, &r->err);
+    for (int k = 0; k < RANKS; k++)
+        r->gathered[k] = r->common[0][k];
+    world_common_free(r->common[0]);
+    return NULL;
+}
+
+static void ranks_that_are_threads_have_memory_in_common(void **state) {
+    struct world alone;
+    void *none = ranks;
+    (void)state;
+    run(RANKS, 0, have_in_common);
+    for (int i = 0; i < RANKS; i++) {
+        assert_int_equal(ranks[i].rc, 0);
+        assert_ptr_equal(ranks[i].common[1], ranks[0].common[1]);
+        assert_int_equal(ranks[i].common[1][i], 10 + i);
+        for (int k = 0; k < RANKS; k++)
+            assert_int_equal(ranks[i].gathered[k], k);
+    }
+    for (int i = 0; i < RANKS; i++)
+        world_common_free(ranks[i].common[1]);
+    world_alone(&alone);
+    assert_int_equal(world_common(&alone, 1, &none, &ranks[0].err), 0);
+    assert_null(none);
 }
 
 static void *wait_for_rank_0(void *arg) {
@@ -148,6 +185,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rank_gets_what_all_have_and_what_rank_0_says),
         cmocka_unit_test(a_rank_that_does_not_come_ends_the_exchange_of_all),
+        cmocka_unit_test(ranks_that_are_threads_have_memory_in_common),
         cmocka_unit_test(data_may_go_in_one_direction),
         cmocka_unit_test(other_sizes_than_expected_are_an_error),
         cmocka_unit_test(nothing_is_exchanged_after_a_failure),

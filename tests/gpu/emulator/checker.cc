@@ -2,8 +2,8 @@
  * sanitizer's own library. Of each word of device and shared memory it is known who wrote and who read last: `when` counts
  * barriers, blocks and launches, which run one after another, so a number tells whether that was since the last barrier, in this
  * block, in this launch.
- *   - A kernel goes to memory of its own device that is allocated, to the variables of its block, to its stack; else it is an
- * illegal address.
+ *   - A kernel goes to memory that is allocated, of its own device or one that it was given access to, to the variables of its
+ * block, to its stack; else it is an illegal address.
  *   - Two threads at one place, one of them writing, with no barrier between them; or two blocks of one launch. Atomic operations
  *     may meet one another, but no plain access.
  *   - Shared memory read before anything was written there in this block. */
@@ -190,7 +190,7 @@ static inline void touch(const void *p, size_t n, enum way way) {
     if (at - memory_base < memory_bytes) {
         size_t offset = at - memory_base;
         bool there = at % n == 0 && offset % MEMORY_UNIT + n <= memory_valid[offset / MEMORY_UNIT];
-        if (there && memory_owner[offset / MEMORY_UNIT] == seen.device) {
+        if (there && emulator_reaches(seen.device, memory_owner[offset / MEMORY_UNIT])) {
             check_words(seen.global, offset, at, n, way, true);
             return;
         }

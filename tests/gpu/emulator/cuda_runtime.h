@@ -110,11 +110,13 @@ enum cudaError_t {
     cudaErrorMemoryAllocation = 2,
     cudaErrorInvalidDevice = 101,
     cudaErrorECCUncorrectable = 214,
+    cudaErrorPeerAccessUnsupported = 217,
     cudaErrorNvlinkUncorrectable = 220,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
     cudaErrorLaunchTimeout = 702,
+    cudaErrorPeerAccessAlreadyEnabled = 704,
     cudaErrorContextIsDestroyed = 709,
     cudaErrorAssert = 710,
     cudaErrorHardwareStackError = 714,
@@ -158,6 +160,8 @@ cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaGetDevice(int *ordinal);
 cudaError_t cudaSetDevice(int ordinal);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal);
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer);
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
 cudaError_t cudaDeviceGetPCIBusId(char *ret, int size, int ordinal);
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *ret, unsigned flags, int priority);

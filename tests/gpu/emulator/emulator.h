@@ -20,6 +20,8 @@ extern cudaError_t emulator_fault; /* stays once it has happened */
 /* BRR_EMULATED_DEVICES devices, one without; each thread has a current one. */
 int emulator_devices(void);
 int emulator_current(void);
+/* Kernels of the device may go to memory of the other one: it is the same, or access was enabled. */
+bool emulator_reaches(int device, int other);
 /* A call for which CUDA makes a context on the thread's current device (cudaSetDevice, memory, streams). */
 void emulator_use_device(void);
 /* What cudaGetLastError of this thread returns next: a launch that was refused. */

@@ -80,6 +80,27 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal) {
     p->major = old && atoi(old) == ordinal ? 7 : 8;
     return cudaSuccess;
 }
+/* BRR_EMULATED_APART: the ordinal of a device that reaches no other one, and that none reaches. */
+static unsigned long reached[64]; /* bit i of a device: it may go to memory of device i */
+bool emulator_reaches(int device, int other) {
+    return device == other || __atomic_load_n(&reached[device], __ATOMIC_RELAXED) >> other & 1;
+}
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
+    const char *apart = getenv("BRR_EMULATED_APART");
+    if (device < 0 || device >= emulator_devices() || peer < 0 || peer >= emulator_devices())
+        return cudaErrorInvalidDevice;
+    *can = device != peer && !(apart && (atoi(apart) == device || atoi(apart) == peer));
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+    int can = 0;
+    if (cudaDeviceCanAccessPeer(&can, current, peer) != cudaSuccess || !can)
+        return refused = cudaErrorPeerAccessUnsupported;
+    emulator_use_device();
+    if (__atomic_fetch_or(&reached[current], 1UL << peer, __ATOMIC_RELAXED) >> peer & 1)
+        return refused = cudaErrorPeerAccessAlreadyEnabled;
+    return emulator_fault;
+}
 cudaError_t cudaDeviceGetPCIBusId(char *ret, int size, int ordinal) {
     return snprintf(ret, (size_t)size, "0000:%02X:00.0", 0x3b + ordinal), cudaSuccess;
 }

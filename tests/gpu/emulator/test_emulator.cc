@@ -340,6 +340,16 @@ static void reads_neighbour(cudaStream_t, float *y) {
     CUDA_LAUNCH(read_kernel, 1, THREADS, own, y, (const void *)y, 0);
     cudaStreamSynchronize(own);
 }
+static void reads_after_access(cudaStream_t s, float *y) {
+    must(cudaSetDevice(1), "another device");
+    must(cudaDeviceEnablePeerAccess(0, 0), "access");
+    if (cudaDeviceEnablePeerAccess(0, 0) != cudaErrorPeerAccessAlreadyEnabled || cudaGetLastError() == cudaSuccess)
+        _exit(9); /* access is enabled once */
+    must(cudaStreamSynchronize(s), "the memory is filled");
+    cudaStream_t own = new_stream();
+    CUDA_LAUNCH(read_kernel, 1, THREADS, own, new_memory(THREADS), (const void *)y, 0);
+    must(cudaStreamSynchronize(own), "reading it");
+}
 static void reads_own(cudaStream_t s, float *y) { CUDA_LAUNCH(read_kernel, 1, THREADS, s, y, (const void *)new_memory(100), 0); }
 
 static void check_devices(void) {
@@ -355,6 +365,7 @@ static void check_devices(void) {
     must(cudaSetDevice(0), "the first device");
     check_fault("a kernel on memory of its own device", false, reads_own);
     check_fault("a kernel on memory of another device", true, reads_neighbour);
+    check_fault("a kernel on memory of another device that it may access", false, reads_after_access);
 }
 
 static void check_atomics(void) {
