@@ -29,7 +29,9 @@ FROM nvidia/cuda:13.0.1-cudnn-devel-ubuntu24.04 AS build-cuda
 ARG DEBIAN_FRONTEND=noninteractive
 WORKDIR /src
 COPY . .
-RUN ./dev build && DESTDIR=/stage cmake --install build --prefix /usr --strip
+# brrctl reads SONATA networks and compressed connectomes with these two. A missing part ends the build.
+RUN apt-get update && apt-get install -y --no-install-recommends libhdf5-dev liblz4-dev
+RUN ./dev configure -DBRR_CUDA=ON -DBRR_HDF5=ON -DBRR_LZ4=ON && ./dev build && DESTDIR=/stage cmake --install build --prefix /usr --strip
 
 FROM nvidia/cuda:13.0.1-cudnn-runtime-ubuntu24.04 AS runtime-cuda
 ARG DEBIAN_FRONTEND=noninteractive
