@@ -83,7 +83,7 @@ class Viewer:
         while not self.over.wait(0.25):
             if not path:
                 c.request("GET", "/streams", headers={"Accept": "text/html"})
-                ids = re.findall(r'id="s-(\w+)"', c.getresponse().read().decode())
+                ids = re.findall(r'id="s-(\w+)" data-mood="(?!ended|standby|absent)', c.getresponse().read().decode())
                 path = ids and f"/streams/{ids[self.number % len(ids)]}/eeg"
                 continue
             c.request("GET", f"{path}?from={at}&n=3840")
