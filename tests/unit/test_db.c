@@ -154,6 +154,28 @@ static void errors_name_the_file_and_what_was_tried(void **state) {
     db_close(db);
 }
 
+/* Its error reaches whoever looks at the end of the statement alone. */
+static void a_query_that_failed_takes_parameters_and_runs_nothing(void **state) {
+    struct db *db = open_in(state);
+    struct db_query q;
+    struct err first = {0}, err = {0};
+    bool row = true;
+    make_table(db, 3);
+    assert_int_equal(db_query(db, "INSERT INTO other VALUES(?,?,?,?)", "put a row", &q, &first), ERR_INTERNAL);
+    assert_int_equal(db_query(db, "INSERT INTO other VALUES(?,?,?,?)", "put a row", &q, &err), ERR_INTERNAL);
+    db_put_text(&q, "a");
+    db_put_int(&q, 1);
+    db_put_real(&q, 0.5);
+    db_put_null(&q);
+    assert_int_equal(put(db, "b", 2, NULL), 0);
+    assert_int_equal(db_next(&q, &row, &err), ERR_INTERNAL);
+    assert_int_equal(db_run(&q, &err), ERR_INTERNAL);
+    assert_true(row && strstr(err.message, "cannot put a row: no such table"));
+    assert_string_equal(err.message, first.message);
+    assert_int_equal(count(db), 1);
+    db_close(db);
+}
+
 static void set_schema(struct db *db, int schema) {
     char sql[60];
     struct db_query q;
@@ -224,6 +246,7 @@ int main(int argc, char **argv) {
         in_temp_dir(a_file_on_a_full_volume_can_be_read_and_later_written),
         in_temp_dir(a_transaction_is_kept_whole_or_not_at_all),
         in_temp_dir(errors_name_the_file_and_what_was_tried),
+        in_temp_dir(a_query_that_failed_takes_parameters_and_runs_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
