@@ -14,7 +14,7 @@ struct arena_block {
     _Alignas(ALIGN) unsigned char data[];
 };
 
-void arena_init(struct arena *arena, size_t limit_bytes) { *arena = (struct arena){.limit_bytes = limit_bytes}; }
+void arena_init(struct arena *arena, size_t limit_bytes) { *arena = arena_of(limit_bytes); }
 
 void arena_done(struct arena *arena) {
     while (arena->head) {

@@ -10,7 +10,8 @@ struct arena {
     size_t limit_bytes; /* maximum; arena_alloc returns NULL beyond it */
 };
 
-/* Makes an empty arena of at most limit_bytes. Allocates nothing. */
+/* An empty arena of at most limit_bytes, which has allocated nothing; arena_init makes it in place. */
+static inline struct arena arena_of(size_t limit_bytes) { return (struct arena){.limit_bytes = limit_bytes}; }
 void arena_init(struct arena *arena, size_t limit_bytes);
 /* Frees every allocation; the arena is then empty and may be used again. */
 void arena_done(struct arena *arena);

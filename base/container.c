@@ -137,8 +137,7 @@ int container_processors(const struct container_limits *limits, int processors) 
 }
 
 const char *container_text(const struct container_limits *l, char *buf, size_t size) {
-    OWNED(str_done) struct str s;
-    str_init(&s, size - 1);
+    OWNED(str_done) struct str s = str_of(size - 1);
     if (l->memory_bytes >= 0)
         str_printf(&s, ", memory %.0f MiB", (double)l->memory_bytes / 0x1p20);
     if (l->memory_bytes >= 0 && l->memory_used >= 0)

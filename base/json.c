@@ -127,7 +127,7 @@ int64_t json_i64(const struct json *j, int64_t fallback) {
 
 bool json_bool(const struct json *j, bool fallback) { return json_kind(j) == JSON_KIND_BOOL ? json_is_true(tree(j)) : fallback; }
 
-void json_writer_init(struct json_writer *w, struct str *out) { *w = (struct json_writer){.out = out}; }
+void json_writer_init(struct json_writer *w, struct str *out) { *w = json_to(out); }
 
 /* One byte that cannot stand in a JSON string as it is. */
 static void put_escaped(struct str *out, unsigned char c) {

@@ -52,6 +52,8 @@ struct json_writer {
     uint64_t has_item; /* one bit per depth */
     int depth;
 };
+/* A writer of JSON to the end of `out`; json_writer_init makes it in place. */
+static inline struct json_writer json_to(struct str *out) { return (struct json_writer){.out = out}; }
 void json_writer_init(struct json_writer *w, struct str *out);
 void json_begin_object(struct json_writer *w, const char *key);
 void json_begin_array(struct json_writer *w, const char *key);

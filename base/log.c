@@ -191,8 +191,7 @@ static void text_line(struct str *line, const char *stamp, enum log_level level,
 }
 
 static void json_line(struct str *line, const char *stamp, enum log_level level, const char *message, char *fields) {
-    struct json_writer w;
-    json_writer_init(&w, line);
+    struct json_writer w = json_to(line);
     json_begin_object(&w, NULL);
     json_put_str(&w, "time", stamp);
     json_put_str(&w, "level", level_names[level]);
@@ -259,8 +258,7 @@ void log_write(enum log_level level, const char *message, const char *fields, ..
     size_t len = strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
     str_format(stamp + len, sizeof stamp - len, ".%03ldZ", now.tv_nsec / 1000000);
 
-    OWNED(str_done) struct str line;
-    str_init(&line, LINE_BYTES);
+    OWNED(str_done) struct str line = str_of(LINE_BYTES);
     if (atomic_load(&sink_json))
         json_line(&line, stamp, level, what, text);
     else

@@ -90,8 +90,7 @@ void metrics_free(struct metrics *m) {
 }
 
 static char *format_labels(const struct metric_family *family, const char *values) {
-    struct str s;
-    str_init(&s, 4096);
+    struct str s = str_of(4096);
     const char *name = family->labels;
     while (*name) {
         size_t n = strcspn(name, ","), v = strcspn(values, "\x1f");

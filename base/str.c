@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-void str_init(struct str *s, size_t max) { *s = (struct str){.max = max}; }
+void str_init(struct str *s, size_t max) { *s = str_of(max); }
 
 void str_done(struct str *s) {
     free(s->data);

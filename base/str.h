@@ -14,6 +14,8 @@ struct str {
     bool overflow;
 };
 
+/* An empty string of at most max bytes; str_init makes it in place. */
+static inline struct str str_of(size_t max) { return (struct str){.max = max}; }
 void str_init(struct str *s, size_t max);
 void str_done(struct str *s);
 void str_clear(struct str *s);

@@ -262,8 +262,7 @@ void devices_fill_rules(struct services *s, struct submission_rules *rules) {
 }
 
 const char *devices_jobs(const struct services *s, int device, char buf[DEVICES_JOBS_TEXT]) {
-    struct str text;
-    str_init(&text, DEVICES_JOBS_TEXT - 1);
+    struct str text = str_of(DEVICES_JOBS_TEXT - 1);
     for (int i = 0; i < s->n_workers; i++)
         if (s->devices_of[i] == device && sched_on(s->sched, i))
             str_printf(&text, "%s%s", text.len ? "," : "", sched_on(s->sched, i)->id);

@@ -128,10 +128,9 @@ static int check_or_serve(struct arguments *a, struct arena *arena, struct err *
 }
 
 static int run(struct arguments *a) {
-    OWNED(arena_done) struct arena arena;
+    OWNED(arena_done) struct arena arena = arena_of(8u << 20);
     struct err err = {0};
     char text[800];
-    arena_init(&arena, 8u << 20);
     int rc = check_or_serve(a, &arena, &err);
     if (rc < 0)
         fprintf(stderr, "brrd: %s\n", err_text(&err, text, sizeof text));

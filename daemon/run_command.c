@@ -118,8 +118,7 @@ static void clear_line(const struct run *r) {
 }
 
 static void print_line(const struct task_report *report, const struct report_frame *frame) {
-    OWNED(str_done) struct str line;
-    str_init(&line, LINE_BYTES);
+    OWNED(str_done) struct str line = str_of(LINE_BYTES);
     report_write(&line, report, frame);
     printf("%s\n", str_cstr(&line));
     fflush(stdout);

@@ -27,11 +27,10 @@ static void on_drain(struct services *s) {
 }
 
 static void use_configuration(struct daemon *d, const struct reload_report *report) {
-    OWNED(arena_done) struct arena arena;
+    OWNED(arena_done) struct arena arena = arena_of(8u << 20);
     struct config config;
     struct err err = report->err;
     char text[800];
-    arena_init(&arena, 8u << 20);
     int rc = report->rc ? report->rc : config_parse(d->source, report->texts[0], report->lengths[0], &arena, &config, &err);
     metric_add(metrics_series(d->meters.metrics, "brrd_config_reloads_total", rc ? "failed" : "done"), 1);
     if (rc) {

@@ -47,8 +47,7 @@ static int write_config(const char *path, struct err *err) {
     int rc;
     if ((rc = user_path(USER_CACHE, NULL, cache, err)) || (rc = user_path(USER_STATE, NULL, state, err)))
         return rc;
-    OWNED(str_done) struct str text;
-    str_init(&text, CONFIG_BYTES);
+    OWNED(str_done) struct str text = str_of(CONFIG_BYTES);
     str_puts(
         &text,
         "# The configuration of `brrd --user`, which wrote this file and reads it at each start. `brrd --help-config` lists all\n"

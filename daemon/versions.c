@@ -40,8 +40,7 @@ size_t versions_list(struct service_library *rows, size_t max) {
 }
 
 void versions_describe(const struct service_library *rows, size_t n, char *ret, size_t size) {
-    struct str text;
-    str_init(&text, size - 1);
+    struct str text = str_of(size - 1);
     str_printf(&text, "brrd %s (%s)", versions_own(), versions_revision());
     for (size_t i = 0; i < n; i++)
         if (strcmp(rows[i].version, "absent") != 0)

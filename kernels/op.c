@@ -16,8 +16,7 @@ struct checker {
 };
 
 static void shape_text(const struct tensor *t, char *buf, size_t size) {
-    struct str s;
-    str_init(&s, size - 1);
+    struct str s = str_of(size - 1);
     for (int i = 0; i < t->rank && i < TENSOR_MAX_RANK; i++)
         str_printf(&s, "%s%lld", i ? "," : "", (long long)t->dim[i]);
     str_copy(buf, size, str_cstr(&s));

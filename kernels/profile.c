@@ -140,8 +140,7 @@ static int slowest_first(const void *a, const void *b) {
 }
 
 static void profile_shapes(const struct shape shapes[2], char *ret, size_t size) {
-    struct str s;
-    str_init(&s, size - 1);
+    struct str s = str_of(size - 1);
     for (int k = 0; k < 2 && shapes[k].rank; k++) {
         str_printf(&s, k ? " (" : "(");
         for (int i = 0; i < shapes[k].rank; i++)

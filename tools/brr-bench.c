@@ -135,10 +135,9 @@ static int run_ops(const struct bench_case *c, const struct bench_context *x, co
                    struct err *err) {
     static double samples[MAX_SAMPLES];
     struct profile *profile = profile_new();
-    struct str table;
+    struct str table = str_of(1 << 20);
     void *state = NULL;
     int n = 0, rc = profile ? c->open(c, x, &state, err) : err_set(err, ERR_EXHAUSTED, "bench: out of memory");
-    str_init(&table, 1 << 20);
     stream_profile(x->stream, profile);
     if (!rc)
         rc = (n = measure(c, state, x->stream, &(struct options){0}, samples, err)) < 0 ? n : 0; /* warm */

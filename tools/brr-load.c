@@ -209,11 +209,9 @@ static void join(struct outcome *to, struct outcome *from) {
 /* ---- the report ---- */
 
 static void print_json(const struct plan *p, struct outcome *o, const struct watch *w, double seconds) {
-    OWNED(str_done) struct str text;
-    struct json_writer j;
+    OWNED(str_done) struct str text = str_of(1 << 20);
+    struct json_writer j = json_to(&text);
     struct rusage own;
-    str_init(&text, 1 << 20);
-    json_writer_init(&j, &text);
     json_begin_object(&j, NULL);
     json_put_i64(&j, "sessions", p->sessions);
     json_put_i64(&j, "opened", o->opened);

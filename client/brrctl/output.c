@@ -164,8 +164,7 @@ const char *output_bytes(double bytes, char *buf, size_t size) {
 }
 
 const char *output_names(char *const *names, size_t n, const char *none, char *buf, size_t size) {
-    OWNED(str_done) struct str text;
-    str_init(&text, size - 1);
+    OWNED(str_done) struct str text = str_of(size - 1);
     for (size_t i = 0; i < n; i++)
         str_printf(&text, "%s%s", i ? ", " : "", names[i]);
     str_copy(buf, size, n ? str_cstr(&text) : none);

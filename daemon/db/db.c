@@ -185,8 +185,7 @@ static int add_column(struct db *db, const char *table, const struct db_column *
 }
 
 int db_table(struct db *db, const char *table, const struct db_column *columns, size_t n, const char *key, struct err *err) {
-    OWNED(str_done) struct str sql;
-    str_init(&sql, MAX_SQL);
+    OWNED(str_done) struct str sql = str_of(MAX_SQL);
     str_printf(&sql, "CREATE TABLE IF NOT EXISTS %s(", table);
     for (size_t i = 0; i < n; i++)
         str_printf(&sql, "%s %s, ", columns[i].name, columns[i].type);

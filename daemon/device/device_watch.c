@@ -59,8 +59,7 @@ static void add_figure(struct str *s, const char *name, double value, int digits
 }
 
 void device_watch_describe(const struct device_health *h, char *ret, size_t size) {
-    OWNED(str_done) struct str s;
-    str_init(&s, 4096);
+    OWNED(str_done) struct str s = str_of(4096);
     if (h->unreachable)
         str_puts(&s, "unreachable");
     add_figure(&s, "", h->temperature_c, 0, " °C");

@@ -69,10 +69,8 @@ static void put_entry(struct json_writer *w, const struct journal_entry *e) {
 
 /* The format of brrd; url: the page about it, or NULL. */
 static char *own_body(const struct hook *h, const struct hook_message *m, const char *url) {
-    struct str text;
-    struct json_writer w;
-    str_init(&text, BODY_MAX);
-    json_writer_init(&w, &text);
+    struct str text = str_of(BODY_MAX);
+    struct json_writer w = json_to(&text);
     json_begin_object(&w, NULL);
     json_put_str(&w, "id", m->id);
     json_put_str(&w, "hook", h->name);

@@ -39,8 +39,7 @@ static void put_slack(struct str *out, const char *text) {
 }
 
 static void slack(struct json_writer *w, const struct hook_message *m, const char *url) {
-    struct str text;
-    str_init(&text, BODY_MAX);
+    struct str text = str_of(BODY_MAX);
     str_puts(&text, m->test ? "*Test* " : "");
     put_slack(&text, m->text);
     if (url)
@@ -82,9 +81,8 @@ static void teams(struct json_writer *w, const struct hook_message *m, const cha
 }
 
 char *hook_format_body(enum hook_format format, const struct hook_message *m, const char *url) {
-    struct str out;
-    struct json_writer w;
-    str_init(&out, BODY_MAX);
+    struct str out = str_of(BODY_MAX);
+    struct json_writer w = json_to(&out);
     if (format == HOOK_EMAIL) { /* its first line becomes the subject */
         str_printf(&out, "%s%s\r\n\r\n%s%s%s\r\n", m->test ? "Test: " : "", m->text, url ? url : "", url ? "\r\n\r\n" : "",
                    HOOK_NOTICE);
@@ -94,7 +92,6 @@ char *hook_format_body(enum hook_format format, const struct hook_message *m, co
         str_printf(&out, "%s%s\n%s%s%s", m->test ? "Test: " : "", m->text, url ? url : "", url ? "\n" : "", HOOK_NOTICE);
         return str_take(&out);
     }
-    json_writer_init(&w, &out);
     json_begin_object(&w, NULL);
     if (format == HOOK_SLACK)
         slack(&w, m, url);

@@ -86,7 +86,7 @@ void device_set_hold(struct device_set *set, int device) { set->places[device].h
 bool device_set_is_held(const struct device_set *set, int device) { return set->places[device].held; }
 
 int device_set_find(const struct device_set *set, const char *name, int *ret, struct err *err) {
-    struct str names;
+    struct str names = str_of(1024);
     *ret = DEVICE_ANY;
     if (!*name)
         return 0;
@@ -95,7 +95,6 @@ int device_set_find(const struct device_set *set, const char *name, int *ret, st
             *ret = i;
             return 0;
         }
-    str_init(&names, 1024);
     for (int i = 0; i < set->n; i++)
         str_printf(&names, "%s%s", i ? ", " : "", set->places[i].info.name);
     int rc = err_set(err, ERR_NOT_FOUND, "device: this daemon has no device '%.40s'; expected %s", name, str_cstr(&names));

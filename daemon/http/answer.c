@@ -203,10 +203,9 @@ static int read_query(const struct http_request *r, struct traces_query *ret, st
 
 /* EEG for the viewer's script, or why there is none. */
 static enum MHD_Result answer_samples(const struct http_request *r, int rc, const struct str *body, const struct err *err) {
-    struct str why;
+    struct str why = str_of(LINE_BYTES);
     if (rc == 0)
         return answer_text(r, MHD_HTTP_OK, "application/octet-stream", body);
-    str_init(&why, LINE_BYTES);
     str_printf(&why, "%s\n", err->message);
     enum MHD_Result result = answer_text(r,
                                          rc == ERR_INVALID     ? MHD_HTTP_BAD_REQUEST
@@ -263,8 +262,7 @@ static enum MHD_Result answer_reading(const struct http_request *r, const struct
 
 /* Jobs side by side; false: the address names none. */
 static bool answer_jobs(const struct http_request *r, const struct page_view *v, enum MHD_Result *ret) {
-    OWNED(str_done) struct str ids;
-    str_init(&ids, READING_PATH - 1);
+    OWNED(str_done) struct str ids = str_of(READING_PATH - 1);
     MHD_get_connection_values(r->connection, MHD_GET_ARGUMENT_KIND, add_job, &ids);
     if (!ids.len)
         return false;
@@ -280,8 +278,7 @@ static const struct {
 
 /* The overview for those who do not ask for HTML, such as curl. */
 static enum MHD_Result answer_line(const struct http_request *r, const struct page_view *v) {
-    OWNED(str_done) struct str body;
-    str_init(&body, LINE_BYTES);
+    OWNED(str_done) struct str body = str_of(LINE_BYTES);
     str_printf(&body, "brrd %s (%s): %s\n%s%s\n/metrics /healthz /readyz, and pages for browsers\n", v->status->version,
                v->status->revision, atomic_load(r->server->http->state.serving) ? "serving" : "not serving", v->readiness,
                v->status->notice);
@@ -292,11 +289,10 @@ static enum MHD_Result answer_line(const struct http_request *r, const struct pa
 static enum MHD_Result answer_traces(const struct http_request *r, const struct page_view *v) {
     char id[64];
     struct traces_query query;
-    OWNED(str_done) struct str body;
+    OWNED(str_done) struct str body = str_of(TRACES_BYTES);
     struct err err;
     str_format(id, sizeof id, "%.*s", (int)(strlen(r->url) - strlen("/streams/") - strlen("/eeg")), r->url + strlen("/streams/"));
     const struct status_stream *s = page_find_stream(v, id);
-    str_init(&body, TRACES_BYTES);
     int rc = s ? read_query(r, &query, &err) : err_set(&err, ERR_NOT_FOUND, "there is no stream of this id");
     const bool held = s && s->eeg && eegring_hold(s->eeg);
     if (s && !held)
@@ -374,8 +370,7 @@ static enum MHD_Result refuse(const struct http_request *r, const struct auth_re
 }
 
 static enum MHD_Result answer_metrics(const struct http_request *r) {
-    OWNED(str_done) struct str body;
-    str_init(&body, METRICS_BYTES);
+    OWNED(str_done) struct str body = str_of(METRICS_BYTES);
     metrics_print(r->server->http->state.metrics, &body);
     enum MHD_Result result = answer_text(r, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", &body);
     return result;
@@ -383,9 +378,8 @@ static enum MHD_Result answer_metrics(const struct http_request *r) {
 
 /* For everybody: is the process alive, does it take new work. */
 static enum MHD_Result answer_probe(const struct http_request *r) {
-    OWNED(str_done) struct str body;
+    OWNED(str_done) struct str body = str_of(LINE_BYTES);
     unsigned status = MHD_HTTP_OK;
-    str_init(&body, LINE_BYTES);
     if (!strcmp(r->url, "/healthz"))
         str_puts(&body, "ok\n");
     else
@@ -396,8 +390,7 @@ static enum MHD_Result answer_probe(const struct http_request *r) {
 /* A page, or the answer to the form of a recording, for an admitted caller. */
 static enum MHD_Result answer_viewed(const struct http_request *r, const struct http_form *form) {
     struct page_view view;
-    OWNED(str_done) struct str line;
-    str_init(&line, LINE_BYTES);
+    OWNED(str_done) struct str line = str_of(LINE_BYTES);
     const bool begun = http_view(r, &line, &view);
     enum MHD_Result result =
         !begun ? answer_error(r, NULL, MHD_HTTP_SERVICE_UNAVAILABLE, "Not yet", "The daemon is starting; try again in a second.")

@@ -21,8 +21,7 @@ static enum MHD_Result answer_with(const struct http_request *r, unsigned status
 }
 
 static enum MHD_Result refuse_reader(const struct http_request *r, unsigned status, const char *why) {
-    struct str text;
-    str_init(&text, MESSAGE_BYTES);
+    struct str text = str_of(MESSAGE_BYTES);
     str_printf(&text, "%s\n", why);
     enum MHD_Result result = answer_with(r, status, "text/plain; charset=utf-8", &text);
     str_done(&text);

@@ -103,10 +103,9 @@ static bool assigned(const char *assignment, const char *const *more, int n) {
 char *job_overrides(const char *array, const char *const *more, int n) {
     struct json *old = NULL;
     struct json_writer w;
-    struct str s;
+    struct str s = str_of(OVERRIDES_BYTES);
     if (array && json_parse(array, strlen(array), "overrides", &old, NULL))
         return NULL;
-    str_init(&s, OVERRIDES_BYTES);
     json_writer_init(&w, &s);
     json_begin_array(&w, NULL);
     for (size_t i = 0; i < json_count(old); i++)

@@ -26,13 +26,11 @@ static const struct {
 enum { TEXTS = sizeof texts / sizeof *texts, NUMBERS = sizeof numbers / sizeof *numbers };
 
 int job_order_write(const struct job_order *o, char path[4096], struct err *err) {
-    OWNED(str_done) struct str text;
-    struct json_writer w;
-    str_init(&text, ORDER_BYTES);
+    OWNED(str_done) struct str text = str_of(ORDER_BYTES);
+    struct json_writer w = json_to(&text);
     int rc = fsio_join(path, 4096, o->job.directory, "order.json", err);
     if (rc)
         return rc;
-    json_writer_init(&w, &text);
     json_begin_object(&w, NULL);
     for (int i = 0; i < TEXTS; i++)
         json_put_str(&w, texts[i].name, *(const char *const *)((const char *)o + texts[i].offset));

@@ -134,9 +134,8 @@ static bool take_field(const struct db_query *q, int column, const struct field 
 }
 
 int jobdb_save(struct db *db, const struct job *job, struct err *err) {
-    struct str sql;
+    struct str sql = str_of(8192);
     struct db_query q;
-    str_init(&sql, 8192);
     str_puts(&sql, "INSERT INTO jobs(");
     for (int i = 0; i < FIELDS; i++)
         str_printf(&sql, "%s%s", i ? "," : "", fields[i].name);
@@ -174,11 +173,10 @@ static struct job *read_job(const struct db_query *q) {
 
 int jobdb_load(struct db *db, int64_t max, int (*visit)(void *ctx, struct job *job, struct err *err), void *ctx, int64_t *ret_left,
                struct err *err) {
-    struct str sql;
+    struct str sql = str_of(4096);
     OWNED(db_done) struct db_query q;
     bool row = true;
     int64_t all = 0, read = 0;
-    str_init(&sql, 4096);
     for (int i = 0; i < FIELDS; i++)
         str_printf(&sql, "%s%s", i ? "," : "SELECT ", fields[i].name);
     str_puts(&sql, ",(SELECT count(*) FROM jobs) FROM jobs WHERE id IN (SELECT id FROM jobs ORDER BY state IN "
@@ -202,10 +200,9 @@ int jobdb_load(struct db *db, int64_t max, int (*visit)(void *ctx, struct job *j
 }
 
 int jobdb_get(struct db *db, const char *id, struct job **ret, struct err *err) {
-    OWNED(str_done) struct str sql;
+    OWNED(str_done) struct str sql = str_of(4096);
     OWNED(db_done) struct db_query q;
     bool row = false;
-    str_init(&sql, 4096);
     for (int i = 0; i < FIELDS; i++)
         str_printf(&sql, "%s%s", i ? "," : "SELECT ", fields[i].name);
     str_puts(&sql, " FROM jobs WHERE id=?");

@@ -163,7 +163,7 @@ void process_run(const struct process_config *config, const struct runner_config
                  const struct runner_owner *owner, struct runner_wish *wish) {
     struct child c = {.owner = owner, .wish = wish, .in = -1, .out = -1, .end = {.energy_j = NAN}};
     struct task_end none = {.energy_j = NAN};
-    OWNED(arena_done) struct arena arena;
+    OWNED(arena_done) struct arena arena = arena_of(32 << 20);
     struct jobfile file = {0};
     const struct job_order order = {.job = *job,
                                     .config = config->config,
@@ -177,7 +177,6 @@ void process_run(const struct process_config *config, const struct runner_config
                                     .memory_limit_bytes = runner->memory_limit_bytes,
                                     .default_wall_clock_ms = runner->default_wall_clock_ms,
                                     .price_micros = (int64_t)(1e6 * runner->price_per_hour)};
-    arena_init(&arena, 32 << 20);
     str_init(&c.line, LINE_BYTES);
     if (!(none.rc = job_parse(job->yaml, job->file, job->overrides, &arena, &file, &none.err)))
         none.rc = run(&c, &order, &none.err);

@@ -231,10 +231,8 @@ static void close_task(struct runner *r) {
 
 /* The result object. */
 static int take_result(struct runner *r, char **ret, struct err *err) {
-    OWNED(str_done) struct str text;
-    struct json_writer json;
-    str_init(&text, MAX_RESULT);
-    json_writer_init(&json, &text);
+    OWNED(str_done) struct str text = str_of(MAX_RESULT);
+    struct json_writer json = json_to(&text);
     r->work->result(r->task, &json, NULL);
     *ret = str_ok(&text) && text.len ? str_take(&text) : NULL;
     return *ret ? 0 : err_set(err, ERR_EXHAUSTED, "the result of job %s is larger than 1 MiB, or memory is short", r->order->id);
@@ -244,8 +242,7 @@ static int take_result(struct runner *r, char **ret, struct err *err) {
 static int tell_profile(struct runner *r, struct err *err) {
     struct stream *stream = NULL;
     struct rates rates;
-    OWNED(str_done) struct str table;
-    str_init(&table, 1 << 20);
+    OWNED(str_done) struct str table = str_of(1 << 20);
     int rc = stream_open(r->config->device, STREAM_NORMAL, &stream, err);
     rc = rc ? rc : rates_measure(stream, &rates, err);
     rc = rc ? rc : profile_table(r->env.profile, &rates, &table, err);
@@ -300,7 +297,7 @@ static double spent(const struct runner *r, const struct device_health *before) 
 void runner_run(const struct runner_config *config, const struct runner_job *job, const struct runner_owner *owner,
                 struct runner_wish *wish) {
     struct device_health before;
-    OWNED(arena_done) struct arena arena;
+    OWNED(arena_done) struct arena arena = arena_of(ARENA_BYTES);
     struct task_end end = {.energy_j = NAN};
     struct runner r = {.config = config, .order = job, .owner = owner, .wish = wish, .start_ms = clock_ms()};
     r.env = (struct task_env){.device = config->device,
@@ -320,7 +317,6 @@ void runner_run(const struct runner_config *config, const struct runner_job *job
                               .model = on_model};
     const char *profile = getenv("BRR_PROFILE");
     r.env.profile = profile && !strcmp(profile, "1") ? profile_new() : NULL;
-    arena_init(&arena, ARENA_BYTES);
     device_health(config->device, &before);
     end.rc = job_parse(job->yaml, job->file, job->overrides, &arena, &r.job, &end.err);
     if (end.rc == 0)

@@ -324,7 +324,7 @@ int sched_cancel(struct sched *s, const char *id, enum stop_reason how, const st
 
 /* Joins the job's overrides with further ones of limits.*; the job file must be valid with all of them. */
 static int join_limits(const struct job *job, const char *const *overrides, int n, char **ret, struct err *err) {
-    struct arena arena;
+    struct arena arena = arena_of(SCHED_JOB_FILE_BYTES);
     struct jobfile file;
     for (int i = 0; i < n; i++)
         if (!str_starts(overrides[i], "limits."))
@@ -332,7 +332,6 @@ static int join_limits(const struct job *job, const char *const *overrides, int 
     char *joined = job_overrides(job->overrides, overrides, n);
     if (!joined)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
-    arena_init(&arena, SCHED_JOB_FILE_BYTES);
     int rc = job_parse(job->yaml, job->file, joined, &arena, &file, err);
     arena_done(&arena);
     if (rc)

@@ -49,9 +49,8 @@ void sched_take_demands(struct job *job, const struct jobfile *file) {
 }
 
 struct jobfile_limits sched_read_demands(struct job *job) {
-    OWNED(arena_done) struct arena arena;
+    OWNED(arena_done) struct arena arena = arena_of(SCHED_JOB_FILE_BYTES);
     struct jobfile file = {0};
-    arena_init(&arena, SCHED_JOB_FILE_BYTES);
     if (job_parse(job->yaml, job->file, job->overrides, &arena, &file, NULL))
         return (struct jobfile_limits){0};
     sched_take_demands(job, &file);

@@ -251,9 +251,8 @@ static bool is_passing(const char *text) {
 
 /* UNAVAILABLE: the controller is away; the job may have been submitted all the same. */
 static int submit_words(struct remote *r, const char *const *words, struct err *err) {
-    OWNED(str_done) struct str out;
+    OWNED(str_done) struct str out = str_of(1);
     int status = 0, rc;
-    str_init(&out, 1);
     if (!words)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the words of sbatch");
     rc = call(r, words, &out, &status, err);
@@ -269,8 +268,7 @@ static int submit_words(struct remote *r, const char *const *words, struct err *
 
 /* All tasks that Slurm does not have. The caller has the array's lock. */
 static int submit_array(struct remote *r, struct err *err) {
-    OWNED(str_done) struct str tasks;
-    str_init(&tasks, TASKS_BYTES);
+    OWNED(str_done) struct str tasks = str_of(TASKS_BYTES);
     for (int i = 0; i < r->job->array->n; i++)
         if (list_task(r, i))
             str_printf(&tasks, "%s%d", tasks.len ? "," : "", i);

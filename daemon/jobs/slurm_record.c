@@ -95,12 +95,10 @@ int slurm_record_exit(const char *directory) {
 
 /* The overrides hold no line ends (jobfile_parse). */
 static int write_sets(const char *directory, const char *overrides, struct err *err) {
-    OWNED(arena_done) struct arena arena;
-    OWNED(str_done) struct str text;
+    OWNED(arena_done) struct arena arena = arena_of(SETS_BYTES);
+    OWNED(str_done) struct str text = str_of(SETS_BYTES);
     char path[PATH_SIZE], **sets = NULL;
     int n = 0, rc;
-    arena_init(&arena, SETS_BYTES);
-    str_init(&text, SETS_BYTES);
     if ((rc = job_override_items(overrides, &arena, &sets, &n, err)) || (rc = fsio_join(path, sizeof path, directory, "sets", err)))
         return rc;
     for (int i = 0; i < n; i++)

@@ -480,8 +480,7 @@ int live_stream_begin(struct live_stream *s, struct live_model *m, int64_t devic
 
 void live_stream_save(struct live_stream *s, struct live_order *o) {
     struct live_report *r = live_order_answer(o);
-    struct str state;
-    str_init(&state, STATE_MAX);
+    struct str state = str_of(STATE_MAX);
     if (!s->timeline || s->failed)
         err_set(&r->err, ERR_PRECONDITION, "the stream has ended");
     else if (!save_state(s, &state, &r->err)) {

@@ -93,8 +93,7 @@ static void name_flaws(const struct session *s, const struct quality_report *q, 
         const char *name;
     } flaws[] = {{QUALITY_FLAT, "flat"}, {QUALITY_CLIPPED, "clipped"}, {QUALITY_MISSING, "missing"}, {QUALITY_NOISY, "noisy"}};
     const struct live_open *open = live_stream_open(s->stream);
-    struct str text;
-    str_init(&text, 1 << 16);
+    struct str text = str_of(1 << 16);
     for (int i = 0; i < q->n; i++) {
         int c = q->channels[i].channel;
         str_printf(&text, "%s%s", text.len ? ", " : "", c < open->n_labels ? open->labels[c] : "?");

@@ -107,8 +107,7 @@ static int write_with(int (*commit)(struct fsio_writer *w, struct err *err), con
 static int write_framed(int (*commit)(struct fsio_writer *w, struct err *err), const char *dir, const char *id,
                         const struct parts *state, struct err *err) {
     char hex[DIGEST_HEX_SIZE];
-    OWNED(str_done) struct str head;
-    str_init(&head, HEAD);
+    OWNED(str_done) struct str head = str_of(HEAD);
     int rc = frame(state->state, state->state_len, &head, hex, err);
     const struct parts all = {head.data, state->state, hex, head.len, state->state_len};
     return rc ? rc : write_with(commit, dir, id, &all, err);

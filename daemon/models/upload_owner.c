@@ -37,8 +37,7 @@ int upload_owner_claim(const char *path, const char *principal, bool any, struct
         return err_set(err, ERR_DENIED, "the upload %s belongs to %s; choose another name", fsio_basename(path), owner);
     if (there || !file_of(path, file))
         return 0;
-    OWNED(str_done) struct str text;
-    str_init(&text, OWNER_BYTES);
+    OWNED(str_done) struct str text = str_of(OWNER_BYTES);
     str_puts(&text, principal);
     return fsio_write_text(file, &text, err);
 }

@@ -51,13 +51,12 @@ static void put_streams(struct json_writer *w, const struct page_view *before, c
 }
 
 void page_event(struct str *out, const struct page_view *before, const struct page_view *v, const char *path) {
-    struct json_writer w;
+    struct json_writer w = json_to(out);
     struct words t;
     struct banner banner;
     char order[24];
     const bool one = str_starts(path, "/streams/");
     str_puts(out, "data: ");
-    json_writer_init(&w, out);
     json_begin_object(&w, NULL);
     json_put_str(&w, "time", words_time(&t, v->status->taken_ms));
     str_format(order, sizeof order, "%" PRId64, (int64_t)(strcmp(path, "/alarms") ? page_order(v) : page_alarms_order(v)));

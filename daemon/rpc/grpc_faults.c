@@ -25,8 +25,7 @@ void grpc_faults(const char *version, char *ret, size_t size) {
             return;
     }
     const long have = (part[0] * 1000 + part[1]) * 1000 + part[2];
-    struct str text;
-    str_init(&text, size - 1);
+    struct str text = str_of(size - 1);
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         if (have < (faults[i].major * 1000 + faults[i].minor) * 1000 + faults[i].patch)
             str_printf(&text, "%s%s", text.len ? ", " : "", faults[i].name);

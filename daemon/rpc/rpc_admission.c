@@ -21,7 +21,7 @@ bool call_admit(struct rpc_call *c) {
     char address[AUTH_PEER_SIZE];
     struct auth_request request = {.connection = &c->listener->who, .peer = address};
     struct auth_refusal refusal;
-    struct str chain;
+    struct str chain = str_of(MAX_CHAIN_BYTES);
     peer_address(c->call, address, sizeof address);
     for (size_t i = 0; i < c->metadata.count; i++) {
         const grpc_metadata *m = &c->metadata.metadata[i];
@@ -30,7 +30,6 @@ bool call_admit(struct rpc_call *c) {
             request.authorization_len = GRPC_SLICE_LENGTH(m->value);
         }
     }
-    str_init(&chain, MAX_CHAIN_BYTES);
     if (c->listener->who.certificate)
         peer_chain(c->call, &chain);
     request.chain = str_cstr(&chain);

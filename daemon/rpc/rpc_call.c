@@ -166,9 +166,8 @@ void rpc_handle(struct rpc_call *c, rpc_handler *handler, const void *request) {
 static void take_message(struct rpc_call *c, const uint8_t *data, size_t len) {
     const struct rpc_method *m = c->method;
     const size_t most = m->max_message ? m->max_message : RPC_CONTROL_BYTES;
-    OWNED(arena_done) struct arena arena;
+    OWNED(arena_done) struct arena arena = arena_of(2 * most);
     struct err err;
-    arena_init(&arena, 2 * most);
     const void *message = NULL;
     if (len > most)
         err_set(&err, ERR_EXHAUSTED, "a message of %zu bytes; at most %zu are accepted", len, most);

@@ -190,8 +190,7 @@ static const Brr__V1__Open *kept_open(struct stream_call *c, struct arena *arena
 
 /* Opens with the model file that is here now; the model does not serve. */
 static void open_kept(struct stream_call *c, const char *path, const char *name) {
-    OWNED(arena_done) struct arena arena;
-    arena_init(&arena, 2 * RPC_DATA_BYTES);
+    OWNED(arena_done) struct arena arena = arena_of(2 * RPC_DATA_BYTES);
     const Brr__V1__Open *in = kept_open(c, &arena);
     if (in)
         open_session(c, in, path, name, false);
@@ -210,8 +209,7 @@ static bool keep_open(struct stream_call *c, const Brr__V1__Open *in) {
 }
 
 static void open_again(struct stream_call *c) {
-    OWNED(arena_done) struct arena arena;
-    arena_init(&arena, 2 * RPC_DATA_BYTES);
+    OWNED(arena_done) struct arena arena = arena_of(2 * RPC_DATA_BYTES);
     const Brr__V1__Open *in = kept_open(c, &arena);
     services_enter(services_of(c->call), rpc_caller(c->call));
     if (in)

@@ -256,9 +256,8 @@ static int list(struct rpc_call *call, const void *message, struct err *err) {
 
 /* Each update is packed from an arena of its own: a watch may last for days. */
 static void send_update(struct watch *w, const struct job *job) {
-    OWNED(arena_done) struct arena arena;
+    OWNED(arena_done) struct arena arena = arena_of(1u << 20);
     struct err err = {0};
-    arena_init(&arena, 1u << 20);
     Brr__V1__JobUpdate out = BRR__V1__JOB_UPDATE__INIT;
     out.job = convert_job(&arena, job, sched_position(services_of(w->call)->sched, job));
     out.final = job_is_over(job->state);

@@ -32,8 +32,7 @@ static void add_sample(void *ctx, const char *name, const char *labels, double v
 
 /* The samples whose names begin with prefix, sent; what convert_send says. */
 static bool send_samples(struct rpc_call *call, const char *prefix) {
-    struct arena arena;
-    arena_init(&arena, SAMPLES_BYTES);
+    struct arena arena = arena_of(SAMPLES_BYTES);
     struct collect c = {.arena = &arena, .prefix = prefix, .max = MAX_SAMPLES};
     c.items = arena_alloc(&arena, c.max * sizeof *c.items);
     Brr__V1__MetricsResponse out = BRR__V1__METRICS_RESPONSE__INIT;

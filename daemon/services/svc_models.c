@@ -81,11 +81,9 @@ static void put_test(const struct job *job, struct json_writer *w) {
 static char *tests_of(struct rpc_call *call, const char *sha256) {
     enum { MOST = 10, BYTES = 64 << 10 };
     const struct sched *sched = services_of(call)->sched;
-    OWNED(str_done) struct str text;
-    struct json_writer w;
+    OWNED(str_done) struct str text = str_of(BYTES);
+    struct json_writer w = json_to(&text);
     int n = 0;
-    str_init(&text, BYTES);
-    json_writer_init(&w, &text);
     json_begin_array(&w, NULL);
     for (int i = sched_count(sched) - 1; i >= 0 && n < MOST; i--) {
         const struct job *job = sched_at(sched, i);

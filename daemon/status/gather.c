@@ -44,7 +44,7 @@ static void put_device(const struct gather *g, int i, struct status *to) {
     struct status_device *d = &to->devices[to->n_devices++];
     struct device_info info;
     struct device_health health = {0};
-    OWNED(str_done) struct str slow;
+    OWNED(str_done) struct str slow = str_of(256);
     const struct device_fault *bad = device_watch_fault(g->source.watches[i]);
     device_hosts_describe(device_set_at(g->source.devices, i), &info);
     device_watch_latest(g->source.watches[i], &health);
@@ -60,7 +60,6 @@ static void put_device(const struct gather *g, int i, struct status *to) {
                                 .slowed = ""};
     if (info.is_async && !health.reported)
         d->memory_used = d->memory_total = -1;
-    str_init(&slow, 256);
     for (int k = 1; health.reported && k < DEVICE_SLOWDOWN_COUNT; k++) /* 0: idle */
         if (health.slowed & 1 << k)
             str_printf(&slow, "%s%s", slow.len ? ", " : "", device_slowdown_name((enum device_slowdown)k));

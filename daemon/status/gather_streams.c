@@ -22,8 +22,7 @@ static const struct {
 
 /* "F3 flat, O2 clipped noisy", of the channels that the model uses. */
 static const char *name_flaws(struct status *to, const struct status_stream *s) {
-    struct str text;
-    str_init(&text, QUALITY_TEXT);
+    struct str text = str_of(QUALITY_TEXT);
     for (int i = 0; i < s->n_channels; i++) {
         const struct status_channel *c = &s->channels[i];
         if (!c->used || !c->flaws)

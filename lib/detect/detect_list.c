@@ -21,8 +21,7 @@ struct detect_list {
 };
 
 static void put_row(const struct detect_row *row, struct str *out) {
-    struct json_writer w;
-    json_writer_init(&w, out);
+    struct json_writer w = json_to(out);
     json_begin_object(&w, NULL);
     json_put_str(&w, "recording", row->recording);
     if (*row->error) {
@@ -159,8 +158,7 @@ int detect_list_add_line(struct detect_list *list, const struct str *line, struc
 }
 
 int detect_list_add(struct detect_list *list, const struct detect_row *row, struct err *err) {
-    OWNED(str_done) struct str text;
-    str_init(&text, DETECT_LIST_LINE);
+    OWNED(str_done) struct str text = str_of(DETECT_LIST_LINE);
     put_row(row, &text);
     return detect_list_add_line(list, &text, err);
 }
@@ -175,14 +173,13 @@ void detect_list_end(struct detect_list *list) {
 
 int detect_list_write(const char *path, int64_t n, detect_list_row_fn *row, void *ctx, struct err *err) {
     struct fsio_writer writer;
-    struct str text;
+    struct str text = str_of(2 * FLUSH_BYTES);
     struct detect_row *one = malloc(sizeof *one);
     int rc = one ? fsio_writer_open(&writer, path, err) : err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
     if (rc) {
         free(one);
         return rc;
     }
-    str_init(&text, 2 * FLUSH_BYTES);
     for (int64_t i = 0; i < n && !rc; i++) {
         row(ctx, i, one);
         put_row(one, &text);

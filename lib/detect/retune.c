@@ -35,7 +35,7 @@ static int other_events(const struct safetensors *st, const char *path, const st
                         struct err *err) {
     const char *text = safetensors_metadata(st, EVENTS_KEY);
     struct events_config events;
-    struct json_writer w;
+    struct json_writer w = json_to(ret);
     OWNED_POINTER(json_free) struct json *json = NULL;
     if (!text)
         return err_set(err, ERR_INVALID, "%s has no metadata '%s'; expected a seizure model", path, EVENTS_KEY);
@@ -48,7 +48,6 @@ static int other_events(const struct safetensors *st, const char *path, const st
     events.lookback_s = retune->lookback_s;
     if (rejecter_is_set(retune->rejecter))
         events_config_reject(&events, retune->rejecter);
-    json_writer_init(&w, ret);
     events_config_to_json(&events, &w, NULL);
     return 0;
 }
@@ -56,8 +55,8 @@ static int other_events(const struct safetensors *st, const char *path, const st
 static int write_copy(const struct safetensors *st, const char *to, const struct retune *retune, const char *events,
                       char ret_sha256[DIGEST_HEX_SIZE], struct err *err) {
     struct pairs pairs = {.other_alarms = retune->alarms != NULL};
-    struct str alarms;
-    struct json_writer w;
+    struct str alarms = str_of(EVENTS_BYTES);
+    struct json_writer w = json_to(&alarms);
     size_t n = safetensors_count(st);
     safetensors_each_metadata(st, keep_pair, &pairs);
     if (pairs.full)
@@ -69,8 +68,6 @@ static int write_copy(const struct safetensors *st, const char *to, const struct
         entries[i] = *safetensors_at(st, i);
     pairs.items[pairs.n++] = (struct safetensors_pair){EVENTS_KEY, events};
     pairs.items[pairs.n++] = (struct safetensors_pair){TUNED_KEY, retune->origin};
-    str_init(&alarms, EVENTS_BYTES);
-    json_writer_init(&w, &alarms);
     if (retune->alarms && retune->alarms->n) {
         alarm_sets_to_json(retune->alarms, &w, NULL);
         pairs.items[pairs.n++] = (struct safetensors_pair){MODELFILE_ALARMS, str_cstr(&alarms)};
@@ -88,8 +85,7 @@ int retune_model(const char *from, const char *to, const struct retune *retune, 
         rc = safetensors_check_finite(safetensors_at(st, i), from, err);
     if (rc)
         return rc;
-    OWNED(str_done) struct str events;
-    str_init(&events, EVENTS_BYTES);
+    OWNED(str_done) struct str events = str_of(EVENTS_BYTES);
     if ((rc = other_events(st, from, retune, &events, err)))
         return rc;
     return write_copy(st, to, retune, str_cstr(&events), ret_sha256, err);

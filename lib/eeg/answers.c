@@ -268,11 +268,10 @@ static void put_rows(struct str *out, const struct answers *rows, const struct a
 }
 
 int answers_write(const struct answers *a, const struct answers_file *file, struct err *err) {
-    OWNED(str_done) struct str text;
+    OWNED(str_done) struct str text = str_of(MAX_TEXT);
     OWNED(answers_done) struct answers rows = {0};
     char sha256[DIGEST_HEX_SIZE];
     int rc = outputs_check(file->path, file->force, err);
-    str_init(&text, MAX_TEXT);
     if (rc || (rc = make_rows(a, file->labels, &rows, err)))
         return rc;
     put_rows(&text, &rows, file);

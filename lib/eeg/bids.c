@@ -78,8 +78,7 @@ static void put_entity(struct str *out, const char *key, const char *value) {
 }
 
 int bids_path(const struct bids_name *name, const char *suffix, char *buf, size_t size, struct err *err) {
-    OWNED(str_done) struct str path;
-    str_init(&path, PATH_SIZE);
+    OWNED(str_done) struct str path = str_of(PATH_SIZE);
     str_printf(&path, "sub-%s/", name->subject);
     put_entity(&path, "ses-", name->session);
     str_printf(&path, "%seeg/sub-%s", *name->session ? "/" : "", name->subject);
@@ -181,13 +180,12 @@ static double rate_of(const struct eeg_info *info) {
 }
 
 static void put_eeg(const struct bids_name *name, const struct eeg_info *info, double mains_hz, struct str *out) {
-    struct json_writer w;
+    struct json_writer w = json_to(out);
     char reference[32];
     int counts[TYPES] = {0};
     for (int i = 0; i < info->n_signals; i++)
         counts[type_of(&info->signals[i])] += !info->signals[i].annotation;
     reference_of(info, reference);
-    json_writer_init(&w, out);
     json_begin_object(&w, NULL);
     json_put_str(&w, "TaskName", name->task);
     json_put_str(&w, "EEGReference", reference);
@@ -230,8 +228,7 @@ static void put_events(struct str *out) {
         {"recordingDuration", "length of the recording", "s"},
     };
     static const char *const types[] = {"eventType", "trial_type"};
-    struct json_writer w;
-    json_writer_init(&w, out);
+    struct json_writer w = json_to(out);
     json_begin_object(&w, NULL);
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         put_column(&w, plain[i][0], plain[i][1], plain[i][2]);
@@ -269,9 +266,8 @@ static int write_side_file(const char *root, const struct bids_name *name, const
 
 int bids_write_recording(const char *root, const struct bids_name *name, const struct eeg_info *info, double mains_hz,
                          struct err *err) {
-    OWNED(str_done) struct str text;
+    OWNED(str_done) struct str text = str_of(TEXT_MAX);
     int rc;
-    str_init(&text, TEXT_MAX);
     put_eeg(name, info, mains_hz, &text);
     if ((rc = write_side_file(root, name, "_eeg.json", &text, err)))
         return rc;
@@ -289,11 +285,9 @@ static int write_new(const char *root, const char *name, const struct str *text,
 }
 
 int bids_write_dataset(const char *root, const char *about, struct err *err) {
-    OWNED(str_done) struct str text;
-    struct json_writer w;
+    OWNED(str_done) struct str text = str_of(TEXT_MAX);
+    struct json_writer w = json_to(&text);
     int rc;
-    str_init(&text, TEXT_MAX);
-    json_writer_init(&w, &text);
     json_begin_object(&w, NULL);
     json_put_str(&w, "Name", "EEG recordings with seizure events");
     json_put_str(&w, "BIDSVersion", "1.9.0");

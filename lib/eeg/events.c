@@ -118,8 +118,7 @@ int events_path(const struct events_format *format, const char *recording_path, 
 
 int events_write(const struct events_format *format, const char *path, const struct label_run *runs, size_t n_runs,
                  const struct events_header *header, struct err *err) {
-    OWNED(str_done) struct str text;
-    str_init(&text, MAX_TEXT);
+    OWNED(str_done) struct str text = str_of(MAX_TEXT);
     format->put(runs, n_runs, header, &text);
     return fsio_write_text(path, &text, err);
 }

@@ -9,8 +9,7 @@
 static const size_t MAX_BYTES = (size_t)256 << 20;
 
 void events_put_json(const struct label_run *runs, size_t n_runs, const struct events_header *header, struct str *out) {
-    struct json_writer w;
-    json_writer_init(&w, out);
+    struct json_writer w = json_to(out);
     json_begin_object(&w, NULL);
     json_put_str(&w, "recording", header->record_name);
     json_put_str(&w, "start", header->start_text);

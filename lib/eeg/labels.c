@@ -121,8 +121,7 @@ static int separate(struct request *q, struct err *err) {
 
 /* Remember what was looked for in vain. */
 static void note_tried(struct request *q, const char *name) {
-    OWNED(str_done) struct str text;
-    str_init(&text, sizeof q->out->tried - 1);
+    OWNED(str_done) struct str text = str_of(sizeof q->out->tried - 1);
     str_printf(&text, "%s%s%s", q->out->tried, *q->out->tried ? ", " : "", name);
     str_copy(q->out->tried, sizeof q->out->tried, str_cstr(&text));
 }
@@ -142,8 +141,7 @@ __attribute__((format(printf, 3, 4))) static void append(char *to, size_t size, 
 
 const char *labels_tried(const struct labels *labels, char buf[LABELS_TRIED_SIZE]) {
     enum { ROOM = 110 };
-    OWNED(str_done) struct str text;
-    str_init(&text, LABELS_TRIED_SIZE - 1);
+    OWNED(str_done) struct str text = str_of(LABELS_TRIED_SIZE - 1);
     str_printf(&text, "%s%slooked for ", labels->without, *labels->without ? "; " : "");
     str_put_list(&text, labels->tried, ", ", ROOM);
     str_copy(buf, LABELS_TRIED_SIZE, str_cstr(&text));

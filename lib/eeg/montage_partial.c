@@ -127,10 +127,9 @@ static bool can_make(const char *name, const char *const *labels, int n_labels) 
 
 int montage_rest_of(const char *whole, const char *const *labels, int n_labels, int least, struct montage_rest *ret,
                     struct err *err) {
-    OWNED(str_done) struct str text;
+    OWNED(str_done) struct str text = str_of(MONTAGE_PARTIAL_SIZE);
     const char *const *names = NULL;
     int n = 0, rc;
-    str_init(&text, MONTAGE_PARTIAL_SIZE);
     if ((rc = montage_channels(whole, &names, &n, err)))
         return rc;
     *ret = (struct montage_rest){.channels = 0};

@@ -202,8 +202,7 @@ int table_require(const struct table *t, const char *names, int *ret, struct err
     if (other)
         return err_set(err, ERR_INVALID, "%s:%d: its columns are separated by %s; expected %s: save it with them", t->path, t->line,
                        separator_name(other), separator_name(t->separator));
-    struct str found;
-    str_init(&found, 200);
+    struct str found = str_of(200);
     for (int i = 0; i < t->n_names; i++)
         str_printf(&found, "%s%s", i ? ", " : "", t->names[i]);
     int rc = err_set(err, ERR_INVALID, "%s:%d: no column '%s'; the header row has: %s", t->path, t->line, names, str_cstr(&found));

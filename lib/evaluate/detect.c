@@ -248,8 +248,7 @@ static int write_events(const struct detect *d, const struct seat *seat, const s
 /* How the montage was met, what was repaired, and mislabelled channels. */
 static void describe_source(const struct recording_info *info, struct detect_row *row) {
     const char *const parts[] = {info->note, info->faults, row->mislabelled};
-    OWNED(str_done) struct str text;
-    str_init(&text, sizeof row->note - 1);
+    OWNED(str_done) struct str text = str_of(sizeof row->note - 1);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (*parts[i])
             str_printf(&text, "%s%s", text.len ? "; " : "", parts[i]);

@@ -103,10 +103,8 @@ static int leave_out(void *ctx, int64_t entry, const struct err *why, struct err
 
 /* A line of recordings.jsonl; what the trace was computed from. */
 static int list_recording(struct evaluate *e, const struct manifest_entry *entry, struct err *err) {
-    OWNED(str_done) struct str text;
-    struct json_writer w;
-    str_init(&text, DETECT_LIST_LINE);
-    json_writer_init(&w, &text);
+    OWNED(str_done) struct str text = str_of(DETECT_LIST_LINE);
+    struct json_writer w = json_to(&text);
     json_begin_object(&w, NULL);
     json_put_str(&w, "recording", entry->relative_path);
     json_put_str(&w, "key", recording_key(entry->recording));

@@ -21,8 +21,7 @@ static int mark(struct seen_patients *s, const struct manifest *m, const struct 
 }
 
 static int64_t count(const struct seen_patients *s, const struct manifest *m, enum patient_role role) {
-    struct str names;
-    str_init(&names, 1024);
+    struct str names = str_of(1024);
     int64_t n = patients_list(m, s->role, role, 0, &names);
     str_done(&names);
     return n;

@@ -277,9 +277,8 @@ static int open_eeglab(struct format_source *source, struct eegfile **ret, struc
 }
 
 static int list_eeglab(const struct filebytes *bytes, struct eegfile_companions *ret, struct err *err) {
-    OWNED(arena_done) struct arena arena;
     struct eeglab e = {0};
-    arena_init(&arena, (size_t)1 << 30);
+    OWNED(arena_done) struct arena arena = arena_of((size_t)1 << 30);
     int rc = read_dataset(&e, bytes, &arena, err);
     if (!rc) {
         samples_name(&e, ret->names[0]);

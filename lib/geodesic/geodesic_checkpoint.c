@@ -27,8 +27,7 @@ static void put_identity(const struct geodesic_task *t, struct json_writer *w) {
 }
 
 static void counters_text(const struct geodesic_task *t, struct str *out) {
-    struct json_writer w;
-    json_writer_init(&w, out);
+    struct json_writer w = json_to(out);
     json_begin_object(&w, NULL);
     json_put_i64(&w, "phase", t->phase);
     json_put_i64(&w, "step", geodesic_fit_at(t->fit));
@@ -64,9 +63,8 @@ void geodesic_task_file(const struct geodesic_task *t, struct geodesic_file *ret
 static int write_file(void *task, const char *path, char sha256[DIGEST_HEX_SIZE], struct err *err) {
     struct geodesic_task *t = task;
     struct geodesic_file file;
-    struct str counters;
+    struct str counters = str_of(MAX_COUNTERS);
     geodesic_task_file(t, &file);
-    str_init(&counters, MAX_COUNTERS);
     counters_text(t, &counters);
     const struct geodesic_file_state state = {&t->state, t->figures, t->n_figures, str_cstr(&counters)};
     int rc = geodesic_file_write(path, &file, &state, sha256, err);

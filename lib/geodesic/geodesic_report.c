@@ -138,11 +138,9 @@ static void put_convergence(const struct geodesic_task *t, struct json_writer *w
 
 static int write_json(const struct geodesic_task *t, const struct spectrum_score *baselines, struct err *err) {
     char path[PATH_SIZE];
-    OWNED(str_done) struct str out;
-    struct json_writer w;
+    OWNED(str_done) struct str out = str_of(MAX_REPORT);
+    struct json_writer w = json_to(&out);
     int rc = fsio_join(path, sizeof path, t->env.directory, "report.json", err);
-    str_init(&out, MAX_REPORT);
-    json_writer_init(&w, &out);
     json_begin_object(&w, NULL);
     json_put_f64(&w, "mean_rmse", MEAN_RMSE(t, all));
     json_put_f64(&w, "mean_rmse_near", MEAN_RMSE(t, near));
@@ -171,9 +169,8 @@ static int write_json(const struct geodesic_task *t, const struct spectrum_score
 static int write_csv(const struct geodesic_task *t, struct err *err) {
     const struct spectra *s = &t->spectra;
     char path[PATH_SIZE];
-    OWNED(str_done) struct str out;
+    OWNED(str_done) struct str out = str_of(MAX_REPORT);
     int rc = fsio_join(path, sizeof path, t->env.directory, "predictions.csv", err);
-    str_init(&out, MAX_REPORT);
     str_puts(&out, "wavelength");
     for (int k = 0; k < s->n; k++)
         str_printf(&out, ",%g measured,%g predicted,%g spread", s->concentrations[k], s->concentrations[k], s->concentrations[k]);

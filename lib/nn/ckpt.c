@@ -56,8 +56,7 @@ int ckpt_save_model(const struct ckpt_file *file, const struct param_set *set, c
 }
 
 static void shape_text(const int64_t *dim, int rank, char *buf, size_t size) {
-    OWNED(str_done) struct str s;
-    str_init(&s, size - 1);
+    OWNED(str_done) struct str s = str_of(size - 1);
     for (int i = 0; i < rank; i++)
         str_printf(&s, "%s%lld", i ? "," : "", (long long)dim[i]);
     str_copy(buf, size, str_cstr(&s));

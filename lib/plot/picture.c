@@ -129,8 +129,7 @@ static int make_png(const char *path, void *handle, const struct rsvg_rectangle 
 int picture_write(const char *path, const char *svg, size_t len, struct err *err) {
     struct rsvg_rectangle pixels = {0};
     struct g_error *error = NULL;
-    OWNED(str_done) struct str out;
-    str_init(&out, PICTURE_BYTES);
+    OWNED(str_done) struct str out = str_of(PICTURE_BYTES);
     pthread_once(&opened, open_library);
     if (*missing)
         return err_set(err, ERR_UNSUPPORTED,

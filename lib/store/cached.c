@@ -4,10 +4,9 @@
 #include "base/str.h"
 
 int cached_object_init(struct cached_object *o, const struct store *store, const struct store_item *item, struct err *err) {
-    struct str id;
+    struct str id = str_of(8192);
     *o = (struct cached_object){.key = item->key, .bytes = item->size_bytes};
     str_copy(o->tag, sizeof o->tag, item->tag);
-    str_init(&id, 8192);
     str_printf(&id, "%s\n%s\n%s\n%lld", store_identity(store), item->key, item->tag, (long long)item->size_bytes);
     if (!*item->tag) /* a server without ETags: the time must do */
         str_printf(&id, "\n%lld", (long long)item->mtime_ns);

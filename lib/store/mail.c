@@ -168,11 +168,10 @@ static int transfer(const struct mail *m, struct curl_slist *to, struct reading 
 
 int mail_send(const struct mail *m, char ret_refused[MAIL_REFUSED_SIZE], struct err *err) {
     struct curl_slist *to = NULL;
-    struct str message;
+    struct str message = str_of(MAIL_BYTES);
     char address[260];
     int rc = 0;
     ret_refused[0] = '\0';
-    str_init(&message, MAIL_BYTES);
     put_message(&message, m);
     for (int i = 0; m->to[i] && !rc; i++) {
         str_format(address, sizeof address, "<%s>", m->to[i]);

@@ -81,9 +81,8 @@ static void put_map(const struct json *json, const char *map, const char *name, 
 /* beside: a digest that is listed stays, in front of this one. */
 static int enter(const char *path, const char *sha256, bool copy, bool beside, struct err *err) {
     char folder[PATH_SIZE], list[PATH_SIZE];
-    OWNED(str_done) struct str text;
-    struct json_writer w;
-    str_init(&text, LIST_BYTES);
+    OWNED(str_done) struct str text = str_of(LIST_BYTES);
+    struct json_writer w = json_to(&text);
     if (!places(path, folder, list))
         return err_set(err, ERR_RANGE, "%.200s…: the path is too long", path);
     OWNED_FD int lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -95,7 +94,6 @@ static int enter(const char *path, const char *sha256, bool copy, bool beside, s
     if (beside && is_regular(path) && !digest_file(path, now, NULL) && strstr(digests_of(json, copies, path), now) &&
         str_format(both, sizeof both, "%s %s", now, sha256))
         sha256 = both;
-    json_writer_init(&w, &text);
     json_begin_object(&w, NULL);
     put_map(json, own_files, name, copy ? NULL : sha256, &w);
     put_map(json, copies, name, copy ? sha256 : NULL, &w);

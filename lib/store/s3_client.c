@@ -304,8 +304,7 @@ static int sign(struct s3_client *c, struct plan *p, struct err *err) {
 }
 
 static int make_url(struct s3_client *c, struct plan *p, struct err *err) {
-    OWNED(str_done) struct str url;
-    str_init(&url, 64 << 10);
+    OWNED(str_done) struct str url = str_of(64 << 10);
     str_printf(&url, "%s://%s", c->tls ? "https" : "http", p->host);
     sigv4_encode(p->path, true, &url);
     if (p->call->n_query)

@@ -130,10 +130,9 @@ static bool stands(struct upload *u) {
 
 static int complete(struct upload *u, char *answer, struct err *err) {
     struct s3_call *call = &u->calls[0];
-    struct str body;
+    struct str body = str_of(4u << 20);
     char code[64], said[160];
     size_t len = 0;
-    str_init(&body, 4u << 20);
     str_puts(&body, "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
     for (int64_t i = 0; i < u->parts; i++) {
         str_printf(&body, "<Part><PartNumber>%lld</PartNumber><ETag>", (long long)i + 1);

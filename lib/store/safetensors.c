@@ -320,9 +320,8 @@ static void put_metadata(struct json_writer *w, const struct safetensors_content
 
 static int make_header(const char *path, const struct safetensors_content *content, const size_t *order, struct str *out,
                        struct err *err) {
-    struct json_writer w;
+    struct json_writer w = json_to(out);
     size_t offset = 0;
-    json_writer_init(&w, out);
     json_begin_object(&w, NULL);
     put_metadata(&w, content);
     for (size_t i = 0; i < content->n_entries; i++) {
@@ -386,8 +385,7 @@ int safetensors_write(const char *path, const struct safetensors_content *conten
     OWNED_MEMORY size_t *order = write_order(content);
     if (!order)
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
-    OWNED(str_done) struct str header;
-    str_init(&header, SAFETENSORS_MAX_HEADER);
+    OWNED(str_done) struct str header = str_of(SAFETENSORS_MAX_HEADER);
     rc = make_header(path, content, order, &header, err);
     return rc ? rc : write_file(path, content, order, &header, ret_sha256, err);
 }

@@ -67,11 +67,10 @@ static int judge(const struct signed_post *p, CURLcode code, long status, const 
 
 static int perform(const struct signed_post *p, struct curl_slist *headers, struct err *err) {
     CURL *curl = curl_easy_init();
-    struct str answer;
+    struct str answer = str_of(ANSWER_BYTES);
     long status = 0;
     if (!curl)
         return err_set(err, ERR_UNAVAILABLE, "out of memory for a request to %.200s", name_of(p));
-    str_init(&answer, ANSWER_BYTES);
     set_up(curl, p, headers, &answer);
     CURLcode code = curl_easy_perform(curl);
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);

@@ -39,8 +39,7 @@ int sigv4_query(const struct sigv4_pair *query, int n, struct str *out, struct e
         return too_many(err);
     int made = 0;
     for (; made < n; made++) { /* '\1' sorts before every encoded byte, so that a name precedes the names it begins */
-        struct str s;
-        str_init(&s, TEXT_MAX);
+        struct str s = str_of(TEXT_MAX);
         sigv4_encode(query[made].name, false, &s);
         str_puts(&s, "\1");
         sigv4_encode(query[made].value, false, &s);
@@ -110,9 +109,8 @@ static bool hmac(const void *key, size_t key_len, const char *text, unsigned cha
 
 /* The signature of `text` under the key derived for its day, region and service. */
 static bool signature(const struct sigv4_key *key, const char *day, const char *text, unsigned char ret[HASH_BYTES]) {
-    OWNED(str_done) struct str first;
+    OWNED(str_done) struct str first = str_of(4096);
     unsigned char a[HASH_BYTES], b[HASH_BYTES];
-    str_init(&first, 4096);
     str_printf(&first, "AWS4%s", key->secret);
     bool ok = str_ok(&first) && hmac(str_cstr(&first), first.len, day, a) && hmac(a, sizeof a, key->region, b) &&
               hmac(b, sizeof b, "s3", a) && hmac(a, sizeof a, "aws4_request", b) && hmac(b, sizeof b, text, ret);
@@ -124,13 +122,11 @@ static bool signature(const struct sigv4_key *key, const char *day, const char *
 }
 
 int sigv4_sign(const struct sigv4_request *request, const struct sigv4_key *key, struct str *ret, struct err *err) {
-    OWNED(str_done) struct str text;
-    OWNED(str_done) struct str names;
+    OWNED(str_done) struct str text = str_of(TEXT_MAX);
+    OWNED(str_done) struct str names = str_of(TEXT_MAX);
     char day[9], hex[DIGEST_HEX_SIZE], scope[128];
     unsigned char sum[HASH_BYTES];
     str_copy(day, sizeof day, key->date);
-    str_init(&text, TEXT_MAX);
-    str_init(&names, TEXT_MAX);
     int rc = canonical(request, &text, &names, err);
     if (rc)
         return rc;

@@ -181,8 +181,7 @@ static bool issue(X509 *x, X509 *ca, EVP_PKEY *ca_key, const char *names) {
 
 int certificate_issue(const struct certificate_pair *authority, const struct certificate_request *r, struct certificate_pair *ret,
                       struct err *err) {
-    OWNED(str_done) struct str names;
-    str_init(&names, 32 * 1024);
+    OWNED(str_done) struct str names = str_of(32 * 1024);
     OWNED_POINTER(X509_free) X509 *ca = read_certificate(authority->certificate);
     OWNED_POINTER(X509_free) X509 *x = X509_new();
     OWNED_POINTER(EVP_PKEY_free) EVP_PKEY *ca_key = read_key(authority->key);

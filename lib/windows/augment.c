@@ -37,8 +37,7 @@ static int find_name(const char *const *names, int n, const char *name) {
 
 /* The channel opposite names[i], or −1. */
 static int find_opposite(const char *const *names, int n, int i) {
-    struct str text;
-    str_init(&text, 2 * MONTAGE_LABEL_SIZE);
+    struct str text = str_of(2 * MONTAGE_LABEL_SIZE);
     const char *rest = opposite(names[i], &text);
     if (*rest == '-') {
         str_puts(&text, "-");

@@ -515,7 +515,7 @@ int64_t manifest_describe_bad(const struct manifest *m, int most, char *buf, uns
     enum { MOST = 8 };
     const struct manifest_entry *first[MOST];
     int64_t count[MOST] = {0}, bad = 0, others = 0;
-    OWNED(str_done) struct str text;
+    OWNED(str_done) struct str text = str_of(size ? size - 1 : 0);
     int n = 0;
     most = most < MOST ? most : MOST;
     for (int64_t i = 0; i < m->count; i++) {
@@ -532,7 +532,6 @@ int64_t manifest_describe_bad(const struct manifest *m, int most, char *buf, uns
         if (k < n)
             count[k]++;
     }
-    str_init(&text, size ? size - 1 : 0);
     if (bad)
         str_printf(&text, "%lld of %lld recordings cannot be used", (long long)bad, (long long)m->count);
     for (int k = 0; k < n; k++) {

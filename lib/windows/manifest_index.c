@@ -30,12 +30,10 @@ struct manifest_index {
 /* Where the index of this source and these settings is. */
 static int index_path(const struct manifest_config *c, char *ret, size_t size, struct err *err) {
     char digest[DIGEST_HEX_SIZE], *root = realpath(c->root, NULL);
-    struct str text;
-    struct json_writer json;
+    struct str text = str_of(1 << 20);
+    struct json_writer json = json_to(&text);
     if (!root)
         return err_errno(err, errno, "cannot open %s", c->root);
-    str_init(&text, 1 << 20);
-    json_writer_init(&json, &text);
     json_begin_object(&json, NULL);
     json_put_i64(&json, "index", INDEX_VERSION);
     json_put_i64(&json, "recording", RECORDING_VERSION);
@@ -159,8 +157,7 @@ const struct recording_facts *manifest_index_find(const struct manifest_index *i
 }
 
 static void put_line(const struct manifest_entry *e, const struct manifest_identity *identity, struct str *out) {
-    struct json_writer json;
-    json_writer_init(&json, out);
+    struct json_writer json = json_to(out);
     json_begin_object(&json, NULL);
     json_put_str(&json, "path", e->relative_path);
     json_put_i64(&json, "size", identity->size_bytes);
@@ -178,8 +175,7 @@ static void put_line(const struct manifest_entry *e, const struct manifest_ident
 }
 
 static int put_lines(struct fsio_writer *writer, const struct manifest_index_content *content, struct err *err) {
-    OWNED(str_done) struct str text;
-    str_init(&text, INDEX_MAX_BYTES);
+    OWNED(str_done) struct str text = str_of(INDEX_MAX_BYTES);
     for (int64_t i = 0; i < content->n; i++) {
         const struct manifest_entry *e = &content->entries[i];
         if (e->recording || e->skipped)

@@ -92,8 +92,7 @@ static int assign_list(struct patients *p, const char *const *names, int n, uint
     for (int i = 0; i < n; i++) {
         int64_t at = find_patient(p, names[i]);
         if (at < 0) {
-            OWNED(str_done) struct str known;
-            str_init(&known, 250);
+            OWNED(str_done) struct str known = str_of(250);
             list_patients(p, &known);
             int rc = err_set(err, ERR_NOT_FOUND, "data.split: patient %s has no usable recording; the %lld patients found are %s",
                              names[i], (long long)p->count, str_cstr(&known));

@@ -125,7 +125,7 @@ void recording_put_facts(struct json_writer *json, const struct recording_facts 
 }
 
 static void put_index(const struct recording_writer *w, const struct recording_facts *facts, struct str *out) {
-    struct json_writer json;
+    struct json_writer json = json_to(out);
     struct recording_facts all = *facts;
     all.channels = w->channels;
     all.columns = w->columns;
@@ -133,7 +133,6 @@ static void put_index(const struct recording_writer *w, const struct recording_f
     all.n_segments = w->segments.count;
     all.held = w->held.items;
     all.n_held = w->held.count;
-    json_writer_init(&json, out);
     json_begin_object(&json, NULL);
     recording_put_facts(&json, &all);
     json_end(&json, '}');
@@ -153,10 +152,9 @@ static uint64_t get_u64(const uint8_t *from) {
 
 /* Index and trailer behind the samples. */
 static int write_end(struct recording_writer *w, const struct recording_facts *facts, struct err *err) {
-    OWNED(str_done) struct str index;
+    OWNED(str_done) struct str index = str_of(INDEX_MAX_BYTES);
     uint8_t trailer[TRAILER_SIZE] = {0};
     int rc;
-    str_init(&index, INDEX_MAX_BYTES);
     put_index(w, facts, &index);
     if (!str_ok(&index))
         return err_set(err, ERR_EXHAUSTED, "the index of %s is larger than %d bytes", w->file.path, INDEX_MAX_BYTES);

@@ -65,11 +65,9 @@ static void put_runs(struct json_writer *json, const char *name, const struct la
 /* The text whose SHA-256 is the key: everything that decides the bytes of the cache file. */
 static int make_key(struct builder *b, struct err *err) {
     const struct window_build *r = b->request;
-    OWNED(str_done) struct str text;
-    struct json_writer json;
+    OWNED(str_done) struct str text = str_of(64 << 20);
+    struct json_writer json = json_to(&text);
     int rc;
-    str_init(&text, 64 << 20);
-    json_writer_init(&json, &text);
     json_begin_object(&json, NULL);
     json_put_i64(&json, "version", RECORDING_VERSION);
     if ((rc = put_source(b, &json, err)))
@@ -184,8 +182,7 @@ static void describe_faults(struct builder *b, int64_t samples) {
     const double length_s = (double)samples / FRONTEND_RATE_HZ, half_s = 0.5 / FRONTEND_RATE_HZ; /* half: what rounding takes */
     bool fits, beside = labels_candidate(b->labels.source, b->request->recording_path, path, sizeof path, &fits) && fits;
     int outside = 0;
-    OWNED(str_done) struct str text;
-    str_init(&text, BUILDER_FAULTS_BYTES - 1);
+    OWNED(str_done) struct str text = str_of(BUILDER_FAULTS_BYTES - 1);
     if (*b->assumed)
         add_fault(&text, b->assumed);
     for (int i = 0; i < b->info->n_repairs && i < MOST_FAULTS; i++)

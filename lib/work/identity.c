@@ -67,8 +67,7 @@ static void each_key(const struct jobfile *job, row_fn *visit, void *ctx) {
     for (int t = 0; t < n; t++)
         for (size_t i = 0; i < tables[t]->count; i++) {
             const struct option *row = &tables[t]->rows[i];
-            OWNED(str_done) struct str value;
-            str_init(&value, IDENTITY_BYTES);
+            OWNED(str_done) struct str value = str_of(IDENTITY_BYTES);
             if (!changes_results(row))
                 continue;
             put_value(job, row, &value);
@@ -79,10 +78,8 @@ static void each_key(const struct jobfile *job, row_fn *visit, void *ctx) {
 static void put_row(void *ctx, const struct option *row, const char *value) { json_put_str(ctx, row->name, value); }
 
 static int write_identity(const struct jobfile *job, const char *path, struct err *err) {
-    OWNED(str_done) struct str text;
-    struct json_writer w;
-    str_init(&text, IDENTITY_BYTES);
-    json_writer_init(&w, &text);
+    OWNED(str_done) struct str text = str_of(IDENTITY_BYTES);
+    struct json_writer w = json_to(&text);
     json_begin_object(&w, NULL);
     json_put_str(&w, "kind", job->kind->name);
     json_begin_object(&w, "keys");

@@ -216,8 +216,7 @@ static int check_split(const struct jobfile *job, const struct job_data *data, s
 
 static int read_rename(const struct jobfile *job, struct job_data *data, struct arena *arena, struct err *err) {
     const struct yaml_node *node = data->written.rename;
-    OWNED(str_done) struct str rules;
-    str_init(&rules, 64 << 10);
+    OWNED(str_done) struct str rules = str_of(64 << 10);
     if (!node || yaml_is_null(node))
         return 0;
     if (node->type != YAML_MAPPING)

@@ -104,8 +104,7 @@ static const char *event_of(const struct task_report *r) {
 }
 
 void report_write(struct str *out, const struct task_report *r, const struct report_frame *frame) {
-    struct json_writer w;
-    json_writer_init(&w, out);
+    struct json_writer w = json_to(out);
     json_begin_object(&w, NULL);
     json_put_str(&w, "event", event_of(r));
     if (r->kind == TASK_PROGRESS)

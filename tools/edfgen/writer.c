@@ -12,7 +12,7 @@ enum { ANNOTATION_SAMPLES = 16, HEADER_MAX = 256 * (WRITER_MAX_SIGNALS + 2) };
 int writer_open(struct edf_writer *w, const struct writer_config *config, struct err *err) {
     struct edf_write_signal signals[WRITER_MAX_SIGNALS + 1];
     char patient[96], recording[96], date[16], time[16];
-    OWNED(str_done) struct str header;
+    OWNED(str_done) struct str header = str_of(HEADER_MAX);
     const int n = config->n_signals;
     for (int s = 0; s < n; s++)
         signals[s] = (struct edf_write_signal){config->labels[s], "synthetic", "uV", "-3276.8", "3276.7", RATE_HZ};
@@ -29,7 +29,6 @@ int writer_open(struct edf_writer *w, const struct writer_config *config, struct
                                         .record_s = 1,
                                         .signals = signals,
                                         .n_signals = n + 1};
-    str_init(&header, HEADER_MAX);
     edf_write_header(&header, &file);
     *w = (struct edf_writer){.n_signals = n};
     int rc = fsio_writer_open(&w->file, config->path, err);

@@ -61,9 +61,8 @@ static void put_answers(struct str *text, const Brr__V1__BedAlarm *a) {
 
 static void list_alarm(struct listing *l, const Brr__V1__BedAlarm *a) {
     char on[32], length[32];
-    OWNED(str_done) struct str answers;
+    OWNED(str_done) struct str answers = str_of(4096);
     const int64_t end = a->off_ms ? a->off_ms : clock_wall_ms();
-    str_init(&answers, 4096);
     put_answers(&answers, a);
     listing_row(l, "%s|%s|%s|%s|%s|%s|%s", a->id, a->bed, a->kind, state_of(a), output_time(a->on_ms, on, sizeof on),
                 output_duration((double)(end - a->on_ms) / 1000, length, sizeof length), str_cstr(&answers));

@@ -228,8 +228,7 @@ static void put_lines(struct str *out, const struct top *t, const struct snapsho
 /* On a terminal: no line wraps, and none is beyond the last row. */
 static void print_text(const struct top *t, const struct snapshot *now, const Brr__V1__DevicesResponse *devices,
                        const Brr__V1__ListJobsResponse *jobs) {
-    struct str out;
-    str_init(&out, PICTURE_BYTES);
+    struct str out = str_of(PICTURE_BYTES);
     put_lines(&out, t, now, devices, jobs);
     if (t->terminal)
         output_picture(stdout, str_cstr(&out), "q quits");

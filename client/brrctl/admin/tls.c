@@ -91,9 +91,8 @@ static int get_authority(const char *dir, struct certificate_pair *ret, struct e
 
 static int append_text(int fd, const char *path, const char *line, struct err *err) {
     char last = '\n';
-    OWNED(str_done) struct str text;
+    OWNED(str_done) struct str text = str_of(TEXT_MAX);
     struct stat st;
-    str_init(&text, TEXT_MAX);
     if (fstat(fd, &st) < 0 || (st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) != 1))
         return err_errno(err, errno, "cannot read %s", path);
     str_printf(&text, "%s%s", last == '\n' ? "" : "\n", line);
@@ -307,8 +306,7 @@ static int add_bed(const struct arguments *o, const char *bed, struct str *lines
         return err_wrap(err, "%s", own(o)->from);
     str_puts(lines, line);
     if (o->json) {
-        struct json_writer w;
-        json_writer_init(&w, shown);
+        struct json_writer w = json_to(shown);
         json_begin_object(&w, NULL);
         json_put_str(&w, "name", bed);
         json_put_str(&w, "role", own(o)->role);
@@ -325,12 +323,10 @@ static int add_bed(const struct arguments *o, const char *bed, struct str *lines
 /* All beds get their tokens, or none does. */
 static int run_tokens(const struct arguments *o, struct err *err) {
     OWNED_MEMORY char *text = NULL;
-    OWNED(str_done) struct str lines;
-    OWNED(str_done) struct str shown;
+    OWNED(str_done) struct str lines = str_of(TEXT_MAX);
+    OWNED(str_done) struct str shown = str_of(TEXT_MAX);
     char *rest = NULL;
     size_t len;
-    str_init(&lines, TEXT_MAX);
-    str_init(&shown, TEXT_MAX);
     int rc = fsio_read(own(o)->from, TEXT_MAX, &text, &len, err), n = 0;
     if (rc)
         return rc;
@@ -388,8 +384,7 @@ static int replace_tokens(const char *dir, const char *text, struct err *err) {
 /* The file without the tokens of --name; returns their number in *ret. */
 static int revoke_tokens(const struct arguments *o, int *ret, struct err *err) {
     OWNED_MEMORY char *text = NULL;
-    OWNED(str_done) struct str changed;
-    str_init(&changed, 2 * TEXT_MAX);
+    OWNED(str_done) struct str changed = str_of(2 * TEXT_MAX);
     int rc = get(o->args[1], "tokens", &text, err);
     if (rc)
         return rc;

@@ -560,8 +560,7 @@ static int cmd_dataset(const struct arguments *o) {
         brrctl_fail(&err);
         return EXIT_USAGE;
     }
-    OWNED(str_done) struct str rename;
-    str_init(&rename, 64 << 10);
+    OWNED(str_done) struct str rename = str_of(64 << 10);
     if (source_rename(&own(o)->rename, &rename, &err)) {
         brrctl_fail(&err);
         return EXIT_USAGE;

@@ -429,8 +429,7 @@ int detect_local(const struct arguments *o) {
         fputs("brrctl: the events of a BIDS dataset are TSV; remove --format or --bids\n", stderr);
         return EXIT_USAGE;
     }
-    OWNED(str_done) struct str rename;
-    str_init(&rename, 64 << 10);
+    OWNED(str_done) struct str rename = str_of(64 << 10);
     if (source_rename(&detect_options_of(o)->rename, &rename, &err)) {
         brrctl_fail(&err);
         return EXIT_USAGE;

@@ -73,8 +73,7 @@ static int check_arguments(const struct arguments *o, bool job) {
 /* A job file; what JSON writes is YAML. */
 static void write_job(const struct arguments *o, const char *source, struct str *text) {
     char model[PATH_SIZE];
-    struct json_writer w;
-    json_writer_init(&w, text);
+    struct json_writer w = json_to(text);
     json_begin_object(&w, NULL);
     json_put_str(&w, "kind", "detect");
     json_begin_object(&w, "data");
@@ -97,8 +96,7 @@ static void write_job(const struct arguments *o, const char *source, struct str 
 
 static int submit(const struct arguments *o, char *id, size_t id_size) {
     Brr__V1__JobFile file = BRR__V1__JOB_FILE__INIT;
-    struct str text;
-    str_init(&text, JOB_TEXT_BYTES);
+    struct str text = str_of(JOB_TEXT_BYTES);
     write_job(o, o->args[0], &text);
     file.yaml = (char *)(uintptr_t)str_cstr(&text);
     file.name = "detect";

@@ -239,8 +239,7 @@ void detection_done(struct detection *d) {
 
 char *detection_note(const struct detection *d) {
     const struct eeg_info *info = playback_source(d->playback)->info;
-    OWNED(str_done) struct str text;
-    str_init(&text, 1 << 20);
+    OWNED(str_done) struct str text = str_of(1 << 20);
     str_puts(&text, d->note);
     for (int i = 0; i < info->n_repairs; i++)
         str_printf(&text, "%s%s", text.len ? "; " : "", info->repairs[i]);
@@ -274,10 +273,9 @@ static int alarms_path(const struct events_format *format, const char *events, c
  */
 static int write_listed(const struct detection *d, const char *path, const struct label_run *runs, int n,
                         const struct events_header *header, struct err *err) {
-    OWNED(str_done) struct str text;
+    OWNED(str_done) struct str text = str_of(MAX_EVENTS_BYTES);
     char sha256[DIGEST_HEX_SIZE];
     int rc;
-    str_init(&text, MAX_EVENTS_BYTES);
     d->config->format->put(runs, (size_t)n, header, &text);
     digest_bytes(str_cstr(&text), text.len, sha256);
     return (rc = outputs_announce(path, sha256, err)) ? rc : fsio_write_text(path, &text, err);
@@ -325,9 +323,8 @@ static int write_npy(struct fsio_writer *w, const float *p, int64_t n, struct er
 }
 
 static int write_tsv(struct fsio_writer *w, const float *p, int64_t n, struct err *err) {
-    OWNED(str_done) struct str text;
+    OWNED(str_done) struct str text = str_of(WRITE_BUFFER);
     int rc;
-    str_init(&text, WRITE_BUFFER);
     str_puts(&text, "time_s\tprobability\n");
     for (int64_t i = 0; i < n; i++) {
         if (isnan(p[i]))

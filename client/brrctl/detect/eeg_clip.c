@@ -96,9 +96,8 @@ static int read_segment(struct reading *r, const struct eeg_segment *segment, do
 
 /* "custom:A,B,…" of the file's first voltages. */
 static bool own_montage(const struct eeg_info *info, char *ret, size_t size) {
-    struct str text;
+    struct str text = str_of(size - 1);
     int n = 0;
-    str_init(&text, size - 1);
     for (int i = 0; i < info->n_signals && n < CUSTOM_CHANNELS; i++)
         if (info->signals[i].usable && info->signals[i].volt && !info->signals[i].annotation &&
             !strchr(info->signals[i].label, ',') && *info->signals[i].label && info->signals[i].rate_hz >= 64)

@@ -75,8 +75,7 @@ static void add_flaw(struct str *text, const Brr__V1__SessionInfo *s, const stru
 static const char *quality_text(const Brr__V1__SessionInfo *s, char *buf, size_t size) {
     const Brr__V1__Quality *q = s->quality;
     struct flaw flaws[FLAWS];
-    OWNED(str_done) struct str text;
-    str_init(&text, size - 1);
+    OWNED(str_done) struct str text = str_of(size - 1);
     if (q)
         list_flaws(q, flaws);
     for (int k = 0; q && k < FLAWS; k++)

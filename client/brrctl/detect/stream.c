@@ -504,8 +504,7 @@ int stream_play(const struct arguments *o, const struct stream_input *input) {
 static int open_input(const struct arguments *o, struct source **ret, struct err *err) {
     bool input = !strcmp(o->args[0], "-");
     double idle_s = isnan(own(o)->idle_s) ? (input ? 0 : FOLLOW_IDLE_S) : own(o)->idle_s;
-    OWNED(str_done) struct str rename;
-    str_init(&rename, 64 << 10);
+    OWNED(str_done) struct str rename = str_of(64 << 10);
     int rc = source_rename(&own(o)->rename, &rename, err);
     if (rc)
         return rc;

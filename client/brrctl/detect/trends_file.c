@@ -31,8 +31,7 @@ static void put_trends_row(struct str *out, double onset_s, const double values[
 }
 
 static int write_trends_table(const char *path, const double *values, int64_t epochs, struct err *err) {
-    OWNED(str_done) struct str text;
-    str_init(&text, MOST_TEXT_BYTES);
+    OWNED(str_done) struct str text = str_of(MOST_TEXT_BYTES);
     put_trends_head(&text);
     for (int64_t i = 0; i < epochs; i++)
         put_trends_row(&text, (double)i * TRENDS_EPOCH_S, values + i * TRENDS_COLUMNS);

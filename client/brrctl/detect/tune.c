@@ -77,7 +77,7 @@ struct tuned {
 static int write_job(const struct arguments *o, const char *model, struct str *text, struct err *err) {
     char path[PATH_SIZE], source[PATH_SIZE + 8];
     bool url = strstr(o->args[1], "://") != NULL;
-    struct json_writer w;
+    struct json_writer w = json_to(text);
     int rc = url ? 0 : fsio_absolute(path, sizeof path, o->args[1], err);
     if (rc)
         return rc;
@@ -85,7 +85,6 @@ static int write_job(const struct arguments *o, const char *model, struct str *t
         return err_set(err, ERR_NOT_FOUND, "there is no folder %s; expected a folder of labelled recordings or store://NAME/prefix",
                        o->args[1]);
     str_format(source, sizeof source, "%s%s", url ? "" : "file://", url ? o->args[1] : path);
-    json_writer_init(&w, text);
     json_begin_object(&w, NULL);
     json_put_str(&w, "kind", "evaluate");
     json_begin_object(&w, "data");
@@ -120,11 +119,10 @@ static int write_job(const struct arguments *o, const char *model, struct str *t
 
 static int evaluate(const struct arguments *o, const char *model, struct brrctl_end *end) {
     Brr__V1__JobFile file = BRR__V1__JOB_FILE__INIT;
-    struct str text;
+    struct str text = str_of(JOB_BYTES);
     static const char key[] = "data.unlabeled";
     struct err err;
     char id[64];
-    str_init(&text, JOB_BYTES);
     int code = write_job(o, model, &text, &err) ? brrctl_fail(&err) : 0;
     file.yaml = (char *)(uintptr_t)str_cstr(&text);
     file.name = "tune";
@@ -218,8 +216,7 @@ static void put_row(struct json_writer *w, const char *key, const struct tuned_r
 
 /* The thresholds recorded in the model file. */
 static void write_origin(const struct tuned *t, struct str *text) {
-    struct json_writer w;
-    json_writer_init(&w, text);
+    struct json_writer w = json_to(text);
     json_begin_object(&w, NULL);
     json_put_str(&w, "from_sha256", t->model_sha256);
     json_put_i64(&w, "recordings", t->recordings);
@@ -236,7 +233,7 @@ static void write_origin(const struct tuned *t, struct str *text) {
 
 static int write_model(const struct arguments *o, const char *model, const struct tuned *t, char sha256[DIGEST_HEX_SIZE]) {
     char part[PATH_SIZE];
-    struct str origin;
+    struct str origin = str_of(ORIGIN_BYTES);
     struct err err;
     if (!str_format(part, sizeof part, "%s.part", own(o)->output)) {
         err_set(&err, ERR_RANGE, "the path of --out is too long");
@@ -245,7 +242,6 @@ static int write_model(const struct arguments *o, const char *model, const struc
     int code = fetch(o, model, t, part, &err);
     if (code)
         return code;
-    str_init(&origin, ORIGIN_BYTES);
     write_origin(t, &origin);
     const struct tuned_rejecter *r = &t->rejecter;
     const struct retune retune = {.on = r->used ? r->usual.on : t->on,

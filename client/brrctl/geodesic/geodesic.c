@@ -144,8 +144,7 @@ static int open_model(const struct arguments *o, const char *ref, struct geodesi
 }
 
 static int write_table(const struct arguments *o, const struct geodesic_file *file, bool predicts, struct err *err) {
-    OWNED(str_done) struct str out;
-    str_init(&out, MAX_CSV);
+    OWNED(str_done) struct str out = str_of(MAX_CSV);
     int rc = predicts ? predict(o, file, &out, err) : metric(file, &out, err);
     return rc ? rc : fsio_write_text(own(o)->csv, &out, err);
 }

@@ -86,9 +86,8 @@ static void put_keys(struct table *t, const struct yaml_node *node, const char *
 
 static int read_configuration(struct table *t, const Brr__V1__Job *job, int side, struct err *err) {
     struct yaml_node *root;
-    OWNED(arena_done) struct arena arena;
+    OWNED(arena_done) struct arena arena = arena_of(COMPARE_ARENA);
     int rc = 0;
-    arena_init(&arena, COMPARE_ARENA);
     if (job->file && !(rc = yaml_parse(&arena, job->file->yaml, strlen(job->file->yaml), job->file->name, &root, err))) {
         for (size_t i = 0; !rc && i < job->file->n_overrides; i++)
             rc = yaml_set(&arena, root, job->file->overrides[i], err);

@@ -88,8 +88,7 @@ static void print_csv_text(FILE *out, const char *text) {
 }
 
 static void print_csv_value(FILE *out, const struct json *value) {
-    struct str text;
-    str_init(&text, 64);
+    struct str text = str_of(64);
     if (json_kind(value) == JSON_KIND_STRING)
         print_csv_text(out, json_str(value, ""));
     else if (json_kind(value) == JSON_KIND_BOOL)

@@ -71,10 +71,9 @@ static int model_of_export(const struct arguments *o, const char *onnx, char *re
 static int write_onnx(const struct export_options *own, const char *package, const char *model, struct err *err) {
     const char *words[10] = {getenv("VIRTUAL_ENV") ? "python3" : "/usr/bin/python3", "-m", "brr.onnx", model, own->onnx},
                *old = getenv("PYTHONPATH");
-    OWNED(str_done) struct str path;
+    OWNED(str_done) struct str path = str_of(1 << 20);
     int n = 5, status = 0;
     pid_t pid;
-    str_init(&path, 1 << 20);
     str_printf(&path, "%s%s%s", package, old ? ":" : "", old ? old : "");
     if (own->int8) {
         words[n++] = "--int8";

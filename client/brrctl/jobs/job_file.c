@@ -70,12 +70,10 @@ static bool put_source(const struct yaml_node *item, const char *dir, struct jso
 
 /* The same for a list of sources. */
 static char *assignment_of_list(const struct option *row, const struct yaml_node *list, const char *dir) {
-    OWNED(str_done) struct str text;
-    struct json_writer w;
+    OWNED(str_done) struct str text = str_of(JOB_FILE_MAX);
+    struct json_writer w = json_to(&text);
     bool changed = false, known = true;
-    str_init(&text, JOB_FILE_MAX);
     str_printf(&text, "%s=", row->name);
-    json_writer_init(&w, &text);
     json_begin_array(&w, NULL);
     for (const struct yaml_node *item = list->child; item && known; item = item->next)
         known = put_source(item, dir, &w, &changed);
@@ -85,9 +83,8 @@ static char *assignment_of_list(const struct option *row, const struct yaml_node
 
 /* The same of an override, which holds the list as text. */
 static char *assignment_of_text(const struct option *row, const char *assignment) {
-    OWNED(arena_done) struct arena arena;
+    OWNED(arena_done) struct arena arena = arena_of(ARENA_MAX);
     struct yaml_node *root = NULL;
-    arena_init(&arena, ARENA_MAX);
     const struct yaml_node *list = yaml_parse(&arena, "{}", 2, "", &root, NULL) || yaml_set(&arena, root, assignment, NULL)
                                        ? NULL
                                        : yaml_path(root, row->name);
@@ -144,9 +141,8 @@ static const struct task_kind *kind_of(struct arena *arena, struct yaml_node *ro
 }
 
 static void add_overrides(struct brrctl_job_file *f, size_t len, const struct arguments *o) {
-    OWNED(arena_done) struct arena arena;
+    OWNED(arena_done) struct arena arena = arena_of(ARENA_MAX);
     struct yaml_node *root = NULL;
-    arena_init(&arena, ARENA_MAX);
     const struct task_kind *kind = yaml_parse(&arena, f->text, len, o->args[0], &root, NULL) ? NULL : kind_of(&arena, root, o);
     if (kind)
         complete_file_paths(f, kind, root, o->args[0]);

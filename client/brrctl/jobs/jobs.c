@@ -266,10 +266,9 @@ static void draw(struct watching *w, const Brr__V1__Job *job) {
     int64_t at = steps ? p->step : p->done, of = steps ? p->steps : p->total;
     double share = of ? (double)at / (double)of : 0;
     char bar[OUTPUT_BAR_SIZE];
-    struct str line;
+    struct str line = str_of(255);
     if (strcmp(w->phase, p->phase) != 0)
         end_phase(w);
-    str_init(&line, 255);
     output_bar(share, bar);
     str_printf(&line, "%-8s %s %lld/%lld", *p->phase ? p->phase : brr_job_state_name((int)job->state), bar, (long long)at,
                (long long)of);

@@ -206,9 +206,8 @@ static bool add_array(struct sweep *s, int i, int n) {
 
 static int queue_training(struct sweep *s, int index, int n) {
     struct member *m = &s->members[index];
-    OWNED(str_done) struct str test;
+    OWNED(str_done) struct str test = str_of(SWEEP_TABLE_BYTES);
     bool fine = add_array(s, index, n);
-    str_init(&test, SWEEP_TABLE_BYTES);
     for (int i = 0; i < s->n_axes; i++)
         fine = fine && add(s, s->axes[i].key, sweep_value(s, m->point, i));
     if (m->fold >= 0) {
@@ -275,10 +274,9 @@ static int put_data(struct sweep *s, int point, struct json_writer *w, struct er
 /* The file of an evaluation of the training's model on the patients that it has not seen; what JSON writes is YAML. */
 static int put_evaluation(struct sweep *s, int point, const char *training, struct str *text, struct err *err) {
     char model[80];
-    struct json_writer w;
+    struct json_writer w = json_to(text);
     int rc;
     str_format(model, sizeof model, "job:%s", training);
-    json_writer_init(&w, text);
     json_begin_object(&w, NULL);
     json_put_str(&w, "kind", "evaluate");
     if (own(s->o)->job.name)
@@ -298,10 +296,9 @@ static int put_evaluation(struct sweep *s, int point, const char *training, stru
 }
 
 static int queue_evaluation(struct sweep *s, struct member *m) {
-    OWNED(str_done) struct str text;
+    OWNED(str_done) struct str text = str_of(SWEEP_TABLE_BYTES);
     struct err err;
     Brr__V1__JobFile file = BRR__V1__JOB_FILE__INIT;
-    str_init(&text, SWEEP_TABLE_BYTES);
     if (put_evaluation(s, m->point, m->job, &text, &err))
         return brrctl_fail(&err);
     file.yaml = (char *)(uintptr_t)str_cstr(&text);
@@ -312,12 +309,10 @@ static int queue_evaluation(struct sweep *s, struct member *m) {
 /* The evaluations come after hours of training: their files are read before the first one. */
 static int check_evaluations(struct sweep *s) {
     for (int point = 0; s->n_folds && point < s->n_points; point++) {
-        OWNED(str_done) struct str text;
-        OWNED(arena_done) struct arena arena;
+        OWNED(str_done) struct str text = str_of(SWEEP_TABLE_BYTES);
+        OWNED(arena_done) struct arena arena = arena_of(ARENA_BYTES);
         struct jobfile job;
         struct err err;
-        str_init(&text, SWEEP_TABLE_BYTES);
-        arena_init(&arena, ARENA_BYTES);
         if (put_evaluation(s, point, "training", &text, &err) ||
             jobfile_parse(str_cstr(&text), "the evaluation of a fold", NULL, 0, &arena, &job, &err))
             return brrctl_fail(&err);
@@ -431,10 +426,9 @@ static int await_all(struct sweep *s) {
 }
 
 static int show(const struct sweep *s) {
-    OWNED(str_done) struct str table;
+    OWNED(str_done) struct str table = str_of(SWEEP_TABLE_BYTES);
     struct err err;
     bool whole = true;
-    str_init(&table, SWEEP_TABLE_BYTES);
     sweep_table(s, &table);
     for (int i = 0; i < s->n_members; i++)
         whole &= s->members[i].state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED;

@@ -29,8 +29,7 @@ static uint64_t identity(const struct sweep *s) {
 }
 
 int sweep_record_write(const struct sweep *s, const char *path, struct err *err) {
-    OWNED(str_done) struct str text;
-    str_init(&text, MAX_RECORD_BYTES);
+    OWNED(str_done) struct str text = str_of(MAX_RECORD_BYTES);
     str_printf(&text, HEADING "%016llx\ntraining\tevaluation\n", (unsigned long long)identity(s));
     for (int i = 0; i < s->n_members; i++)
         str_printf(&text, "%s\t%s\n", *s->members[i].job ? s->members[i].job : "-",

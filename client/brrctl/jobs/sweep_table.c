@@ -158,8 +158,7 @@ void sweep_table(const struct sweep *s, struct str *out) {
 
 static void json_member_of(const struct sweep *s, const struct member *m) {
     struct json_writer *w = output_begin();
-    OWNED(str_done) struct str left;
-    str_init(&left, SWEEP_TABLE_BYTES);
+    OWNED(str_done) struct str left = str_of(SWEEP_TABLE_BYTES);
     json_put_str(w, "job", m->job);
     json_put_str(w, "evaluation", *m->evaluation ? m->evaluation : NULL);
     json_begin_object(w, "values");

@@ -580,8 +580,7 @@ static const char *lsl_remark(struct source *base) {
     struct source_lsl *s = (struct source_lsl *)base;
     const struct lsl_timeline *t = &s->timeline;
     double rate_hz = lsl_timeline_rate(t);
-    OWNED(str_done) struct str text;
-    str_init(&text, sizeof s->remark - 1);
+    OWNED(str_done) struct str text = str_of(sizeof s->remark - 1);
     if (base->rate_hz < s->declared_hz || base->rate_hz > s->declared_hz)
         str_printf(&text, "the stream declares %g Hz and sends %.4g Hz, which was used; ", s->declared_hz, base->rate_hz);
     str_printf(&text, "%lld gap%s, %.2f s", (long long)t->gaps, t->gaps == 1 ? "" : "s", (double)t->gap_samples / base->rate_hz);

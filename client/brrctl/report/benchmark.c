@@ -156,8 +156,7 @@ static int draw(const struct benchmark *b, const char *path, struct err *err) {
 }
 
 static int write_table(const struct benchmark *b, bool latex, const char *path, struct err *err) {
-    OWNED(str_done) struct str text;
-    str_init(&text, TABLE_BYTES);
+    OWNED(str_done) struct str text = str_of(TABLE_BYTES);
     put_table(b, latex, &text);
     return fsio_write_text(path, &text, err);
 }
@@ -234,8 +233,7 @@ static void print_plain(const struct benchmark *b) {
 }
 
 static void print_result(const struct benchmark *b) {
-    OWNED(str_done) struct str text;
-    str_init(&text, TABLE_BYTES);
+    OWNED(str_done) struct str text = str_of(TABLE_BYTES);
     if (b->o->json) {
         print_lines(b);
     } else if (own(b->o)->table) {

@@ -77,7 +77,7 @@ static int take_labels(const char *path, const struct eegfile *edf, struct label
 
 static int draw(const struct arguments *o, const struct eegfile *edf, const struct eeg_clip *clip, const struct labels *labels,
                 const struct plot_span *spans, const char *path, struct err *err) {
-    OWNED(str_done) struct str svg;
+    OWNED(str_done) struct str svg = str_of(PICTURE_BYTES);
     const struct eeg_start *start = &eegfile_info(edf)->start;
     char subtitle[512];
     struct eeg_page page = {.title = fsio_basename(o->args[0]),
@@ -97,7 +97,6 @@ static int draw(const struct arguments *o, const struct eegfile *edf, const stru
     str_format(subtitle, sizeof subtitle, "%g to %g Hz, notch %s; montage %.40s; %g µV between channels, negative up",
                given(own(o)->low_hz, 0.5), given(own(o)->high_hz, 70), own(o)->notch ? own(o)->notch : "50 and 60 Hz",
                str_starts(clip->montage, "custom:") ? "of the recording" : clip->montage, eeg_page_spacing_uv(&page));
-    str_init(&svg, PICTURE_BYTES);
     int rc = eeg_page_draw(&page, &svg, err);
     return rc ? rc : write_picture(path, &svg, err);
 }

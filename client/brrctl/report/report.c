@@ -69,8 +69,7 @@ static int make_temporary(struct report_input *in, struct err *err) {
 }
 
 static int keep_job_file(struct report_input *in, const Brr__V1__JobFile *file, struct err *err) {
-    struct str text;
-    str_init(&text, CONFIG_BYTES);
+    struct str text = str_of(CONFIG_BYTES);
     str_puts(&text, file->yaml);
     for (size_t i = 0; i < file->n_overrides; i++)
         str_printf(&text, "%s--set %s\n", i ? "" : "\n", file->overrides[i]);
@@ -219,7 +218,7 @@ static const char *output_of(const struct arguments *o) { return own(o)->output 
 
 static int write_report(const struct arguments *o, const struct report_input *in, struct err *err) {
     const char *path = output_of(o);
-    struct str html;
+    struct str html = str_of(REPORT_BYTES);
     int pages = 0;
     const struct eeg_clip_config clip = {.montage = own(o)->montage,
                                          .bandpass_hz = {given(own(o)->low_hz, 0.5), given(own(o)->high_hz, 70)},
@@ -234,7 +233,6 @@ static int write_report(const struct arguments *o, const struct report_input *in
                                            .clip = &clip,
                                            .page_s = given(own(o)->seconds, 15),
                                            .most_pages = own(o)->most >= 0 ? own(o)->most : MOST_PAGES};
-    str_init(&html, REPORT_BYTES);
     int rc = report_html(&content, &html, &pages, err);
     size_t bytes = html.len;
     rc = rc ? rc : fsio_write_text(path, &html, err);

@@ -44,8 +44,7 @@ static const char *share(double value, char buf[16]) {
 
 static void print_table(const struct arguments *o, const struct score_report *r) {
     const bool latex = !strcmp(own(o)->table, "latex");
-    OWNED(str_done) struct str text;
-    str_init(&text, 16u << 20);
+    OWNED(str_done) struct str text = str_of(16u << 20);
     score_table_begin(&text, latex, "patient");
     for (int i = 0; own(o)->by && i < r->n_subjects; i++)
         score_table_row(&text, latex, r->subjects[i].subject, &r->subjects[i].scores[SCORE_EVENT]);
@@ -113,10 +112,8 @@ static int score(const struct arguments *o, struct score_pairs *p, struct err *e
     if (own(o)->table) {
         print_table(o, &report);
     } else if (o->json) {
-        struct str s;
-        struct json_writer w;
-        str_init(&s, 16u << 20);
-        json_writer_init(&w, &s);
+        struct str s = str_of(16u << 20);
+        struct json_writer w = json_to(&s);
         score_report_json(&report, &w);
         puts(str_cstr(&s));
         str_done(&s);

@@ -104,8 +104,7 @@ static int in_order(const void *a, const void *b) {
 }
 
 static int write_source_spikes(const struct source_spikes *s, const char *path, int64_t *ret_written, struct err *err) {
-    OWNED(str_done) struct str text;
-    str_init(&text, (size_t)s->n * 48 + 64);
+    OWNED(str_done) struct str text = str_of((size_t)s->n * 48 + 64);
     str_puts(&text, "tick\tid\tpotential\n");
     for (int64_t i = 0; i < s->n; i++) {
         if (i && !in_order(&s->list[i - 1], &s->list[i]))
@@ -187,8 +186,7 @@ static void take_frame(void *ctx, const struct burst_frame *frame) {
 }
 
 static int write_csv(const struct fired_lists *f, const char *path, struct err *err) {
-    OWNED(str_done) struct str text;
-    str_init(&text, SIZE_MAX / 4);
+    OWNED(str_done) struct str text = str_of(SIZE_MAX / 4);
     str_puts(&text, "timestamps population node_ids\n");
     for (int p = 0; p < f->net->n_populations; p++)
         for (int64_t i = 0; i < f->n[p]; i++) {
