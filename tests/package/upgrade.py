@@ -38,41 +38,52 @@ def train(d, steps, seed):
     return job["job"]
 
 
+def upgrade(d, tmp):
+    make_corpus(f"{tmp}/eeg", 7)
+    recording = sorted(glob.glob(f"{tmp}/eeg/**/*.edf", recursive=True))[0]
+    d.start()
+    first = train(d, 20, 1)
+    calm_job = train(d, 400, 5)
+    ended = d.wait(first, lambda job: job["state"] == "succeeded")
+    calm_end = d.wait(calm_job, lambda job: job["state"] == "succeeded")
+    assert d.ctl("load", "best", f"job:{first}")[0] == 0
+    finished(stream(d, recording, f"{tmp}/calm.npy"))
+    job = train(d, 400, 5)
+    d.wait(job, lambda j: j["step"] > 20)
+    live = stream(d, recording, f"{tmp}/live.npy", "--realtime", "6")
+    deadline = time.time() + PATIENCE
+    while not json.loads(d.ctl("sessions", "--json")[1] or "{}").get("received_through", 0):
+        assert live.poll() is None and time.time() < deadline, live.stderr.read()
+        time.sleep(0.1)
+    assert d.stop() == 0, d.read_log()
+    run_with(NEW)
+    d.start()
+    finished(live)
+    with open(f"{tmp}/calm.npy", "rb") as a, open(f"{tmp}/live.npy", "rb") as b:
+        assert a.read() == b.read(), "the upgrade changed the results of a running stream"
+    end = d.wait(job, lambda j: j["state"] == "succeeded")
+    for key, value in ended.items():
+        assert d.job(first).get(key) == value, (key, value, d.job(first).get(key))
+    assert tensors(end["checkpoint"]) == tensors(calm_end["checkpoint"]), "the upgrade changed the model of a running training"
+    models = d.ctl("models", "--json")[1]
+    assert '"best"' in models, models
+    assert d.stop() == 0
+    print("upgrade: stream, training, served model and records went on")
+
+
 def main():
     old, daemon.SOURCE = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])  # an upgrade leaves daemon.yaml as it is
     with temporary() as tmp:
         run_with(old)
         d = Daemon(tmp)
-        make_corpus(f"{tmp}/eeg", 7)
-        recording = sorted(glob.glob(f"{tmp}/eeg/**/*.edf", recursive=True))[0]
-        d.start()
-        first = train(d, 20, 1)
-        calm_job = train(d, 400, 5)
-        ended = d.wait(first, lambda job: job["state"] == "succeeded")
-        calm_end = d.wait(calm_job, lambda job: job["state"] == "succeeded")
-        assert d.ctl("load", "best", f"job:{first}")[0] == 0
-        finished(stream(d, recording, f"{tmp}/calm.npy"))
-        job = train(d, 400, 5)
-        d.wait(job, lambda j: j["step"] > 20)
-        live = stream(d, recording, f"{tmp}/live.npy", "--realtime", "6")
-        deadline = time.time() + PATIENCE
-        while not json.loads(d.ctl("sessions", "--json")[1] or "{}").get("received_through", 0):
-            assert live.poll() is None and time.time() < deadline, live.stderr.read()
-            time.sleep(0.1)
-        assert d.stop() == 0, d.read_log()
-        run_with(NEW)
-        d.start()
-        finished(live)
-        with open(f"{tmp}/calm.npy", "rb") as a, open(f"{tmp}/live.npy", "rb") as b:
-            assert a.read() == b.read(), "the upgrade changed the results of a running stream"
-        end = d.wait(job, lambda j: j["state"] == "succeeded")
-        for key, value in ended.items():
-            assert d.job(first).get(key) == value, (key, value, d.job(first).get(key))
-        assert tensors(end["checkpoint"]) == tensors(calm_end["checkpoint"]), "the upgrade changed the model of a running training"
-        models = d.ctl("models", "--json")[1]
-        assert '"best"' in models, models
-        assert d.stop() == 0
-        print("upgrade: stream, training, served model and records went on")
+        try:
+            upgrade(d, tmp)
+        except AssertionError:
+            print(d.read_log()[-8000:], file=sys.stderr)
+            raise
+        finally:
+            if d.process and d.process.poll() is None:
+                d.kill()
     return 0
 
 
