@@ -580,18 +580,25 @@ static int show_held(struct live_stream *s, uint64_t rows, int64_t first, int64_
     return 0;
 }
 
+/* The rows of the EEG for which a sample of the source has no number. */
+static uint64_t rows_missing(const struct live_stream *s, float *const *rows, int n_sources, int64_t i) {
+    uint64_t missing = 0;
+    for (int c = 0; c < n_sources; c++)
+        missing |= isfinite(rows[c][i]) ? 0 : s->rows_of[c];
+    return missing;
+}
+
 /* quality_push holds the last number of a channel where its samples are none. */
 static int show_missing(struct live_stream *s, float *const *rows, int64_t n, struct err *err) {
     const int *sources;
     const int n_sources = s->eeg && s->open.format == LIVE_F32_UV ? timeline_sources(s->timeline, &sources) : 0;
     int rc = 0;
-    for (int c = 0; c < n_sources; c++)
-        for (int64_t i = 0, end; i < n && !rc; i = end) {
-            const bool missing = !isfinite(rows[c][i]);
-            for (end = i + 1; end < n && !isfinite(rows[c][end]) == missing;)
-                end++;
-            rc = missing ? show_held(s, s->rows_of[c], i, end, err) : 0;
-        }
+    for (int64_t i = 0, end; n_sources && i < n && !rc; i = end) {
+        const uint64_t missing = rows_missing(s, rows, n_sources, i);
+        for (end = i + 1; end < n && rows_missing(s, rows, n_sources, end) == missing;)
+            end++;
+        rc = missing ? show_held(s, missing, i, end, err) : 0;
+    }
     return rc;
 }
 

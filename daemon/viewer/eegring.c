@@ -20,7 +20,7 @@ struct strip {
 struct slot {
     _Atomic int64_t kind, first, end, wall_ms;
 };
-/* Samples of some rows that are held, from the ones that are put next on. */
+/* Samples of some rows that are held. */
 struct held_samples {
     uint64_t rows;
     int64_t first, end;
@@ -36,9 +36,9 @@ struct eegring {
     _Atomic int64_t wall_ms;
     struct slot marks[EEGRING_MARKS];
     /* the writer's */
-    int64_t started; /* its first sample; -1: none yet */
-    struct held_samples *held;
-    int n_held, held_room;
+    int64_t started;           /* its first sample; -1: none yet */
+    struct held_samples *held; /* ascending; the next one that is looked at, how many there are, and room */
+    int next_held, n_held, held_room;
     double in[FRONTEND_MAX_CHANNELS], out[FRONTEND_MAX_CHANNELS];
 };
 
@@ -175,6 +175,8 @@ static void pin_follow(struct eegring *r, struct strip *pin) {
 }
 
 bool eegring_hold_rows(struct eegring *r, uint64_t rows, int64_t first, int64_t end) {
+    if (first >= end)
+        return true;
     if (r->n_held == r->held_room) {
         const int room = 2 * r->held_room + 16;
         struct held_samples *more = realloc(r->held, (size_t)room * sizeof *more);
@@ -190,16 +192,17 @@ bool eegring_hold_rows(struct eegring *r, uint64_t rows, int64_t first, int64_t 
 /* Marks the held ones among the samples [first, end) of the ring, which are not published yet. */
 static void put_held(struct eegring *r, int64_t first, int64_t end) {
     const struct strip *s = &r->ring;
-    int n = 0;
-    for (int k = 0; k < r->n_held; k++) {
-        const struct held_samples h = r->held[k];
+    for (; r->next_held < r->n_held && r->held[r->next_held].first < end; r->next_held++) {
+        const struct held_samples h = r->held[r->next_held];
+        const int64_t last = h.end < end ? h.end : end;
         for (int row = 0; row < r->rows; row++)
-            for (int64_t i = h.first > first ? h.first : first; h.rows >> row & 1 && i < h.end && i < end; i++)
+            for (int64_t i = h.first > first ? h.first : first; h.rows >> row & 1 && i < last; i++)
                 put_sample(&s->samples[row * s->capacity + i % s->capacity], EEGRING_HELD);
         if (h.end > end)
-            r->held[n++] = h;
+            return; /* its next samples are put next */
     }
-    r->n_held = n;
+    if (r->next_held == r->n_held)
+        r->next_held = r->n_held = 0;
 }
 
 void eegring_put(struct eegring *r, const double *uv, int stride, int64_t n, int64_t first, const uint8_t *held) {

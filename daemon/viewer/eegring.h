@@ -42,7 +42,8 @@ int64_t eegring_bytes(void); /* of all rings */
 /* n rows in microvolt, `stride` values apart; samples between the newest one and `first` are missing. held[i] is not 0 for samples
  * that are held in all rows; NULL: there are none. */
 void eegring_put(struct eegring *r, const double *uv, int stride, int64_t n, int64_t first, const uint8_t *held);
-/* Samples [first, end), which are still to be put, are held in the rows that have a bit in `rows`. False when out of memory. */
+/* Samples [first, end), which are still to be put and lie behind those of the call before, are held in the rows that have a bit in
+ * `rows`. False when out of memory. */
 bool eegring_hold_rows(struct eegring *r, uint64_t rows, int64_t first, int64_t end);
 void eegring_put_p(struct eegring *r, int64_t first, const float *p, int64_t n);
 enum eegring_kind { EEGRING_ALARM_ON, EEGRING_ALARM_OFF, EEGRING_EVENT };

@@ -188,23 +188,27 @@ struct held_truth {
 };
 
 /* Rows of random length, some of whose samples are held in all rows; before them spans of some rows, which may begin later and last
- * into the next ones; gaps. */
+ * into the next ones or be empty; gaps. */
 static struct eegring *write_held(uint64_t seed, struct held_truth *truth) {
     static const double uv[300 * HELD_ROWS];
     struct eegring *r = ring_of("custom:Fp1,F3,C3");
     struct rng rng;
     uint8_t held[300];
+    int64_t behind = 0; /* the spans before */
     memset(truth, 0, sizeof *truth);
     rng_init(&rng, seed, 1, 0);
     for (int64_t at = 0, n; at < HELD_SAMPLES; at += n) {
         for (uint64_t gap = rng_below(&rng, 20) ? 0 : rng_below(&rng, 200); gap > 0; gap--)
             truth->at[at++] = NOT_SENT;
         if (!rng_below(&rng, 3)) {
-            const int64_t first = at + (int64_t)rng_below(&rng, 300), end = first + 1 + (int64_t)rng_below(&rng, 300);
-            const uint64_t rows = 1 + rng_below(&rng, HELD_ALL);
-            assert_true(eegring_hold_rows(r, rows, first, end));
-            for (int64_t i = first; i < end && i < HELD_SAMPLES; i++)
-                truth->at[i] |= (uint8_t)rows;
+            for (uint64_t spans = 1 + rng_below(&rng, 9); spans > 0; spans--) {
+                const int64_t first = (at > behind ? at : behind) + (int64_t)rng_below(&rng, 90);
+                const uint64_t rows = 1 + rng_below(&rng, HELD_ALL);
+                behind = first + (int64_t)rng_below(&rng, 90);
+                assert_true(eegring_hold_rows(r, rows, first, behind));
+                for (int64_t i = first; i < behind && i < HELD_SAMPLES; i++)
+                    truth->at[i] |= (uint8_t)rows;
+            }
         }
         n = 1 + (int64_t)rng_below(&rng, 300);
         n = n < HELD_SAMPLES - at ? n : HELD_SAMPLES - at;
