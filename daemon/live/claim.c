@@ -23,6 +23,12 @@ static int take_model(const char *other, const char *dir, const char *id, struct
     return rc ? rc : snapshot_keep_model(dir, sha256, path, err);
 }
 
+/* People look at it; a stream goes on without. */
+static void take_eeg(const char *other, const char *dir, const char *id, struct claim *ret) {
+    if (!snapshot_read_eeg(other, id, &ret->eeg, &ret->eeg_len, NULL) && !snapshot_write_eeg(dir, id, ret->eeg, ret->eeg_len, NULL))
+        snapshot_remove_eeg(other, id, NULL);
+}
+
 /* NOT_FOUND also if another daemon was faster. */
 static int take_from(const char *other, const char *dir, const char *id, struct claim *ret, struct err *err) {
     char from[4096], to[4096];
@@ -36,6 +42,7 @@ static int take_from(const char *other, const char *dir, const char *id, struct 
         (rc = fsio_rename(from, to, err)))
         return rc;
     snapshot_unmark(other, id, NULL);
+    take_eeg(other, dir, id, ret);
     ret->moved = true;
     ret->ended = ended;
     return snapshot_read(dir, id, &ret->state, &ret->len, err);

@@ -9,6 +9,8 @@ struct claim {
     bool moved, ended; /* ended: the stream has, as in snapshot_entry; of a snapshot that moved */
     char *state;       /* of a snapshot that moved; free() */
     size_t len;
+    char *eeg; /* what snapshot_read_eeg reads, or NULL; free() */
+    size_t eeg_len;
 };
 /* The snapshot `id` belongs to the daemon of folder dir from now on. NOT_FOUND: no daemon has it. */
 int claim_take(const char *dir, const char *id, struct claim *ret, struct err *err);

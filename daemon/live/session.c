@@ -427,6 +427,7 @@ static void on_opened(struct session *s, struct live_report *r) {
     eegring_drop(s->eeg);
     s->eeg = r->eeg;
     r->eeg = NULL;
+    session_inherit_eeg(s);
     if (s->stage != SESSION_RESTORING)
         session_note(s, JOURNAL_OPENED, live_open_is_live(live_stream_open(s->stream)) ? "live" : "replay");
     session_reach(s, SESSION_RUNNING);

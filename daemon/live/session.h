@@ -37,6 +37,7 @@ struct session_snapshot {
     size_t len;
     const char *sha256, *model; /* of its model, "" = none, and the file of the model */
     bool again;                 /* one of this session is on the disk already */
+    struct eegring *eeg;        /* borrowed: with minutes of alarms that outlive the process; NULL: none */
 };
 
 /* The answer to sessions_claim. Heap; the snapshot store frees it after `done`, or with itself. */
@@ -238,6 +239,8 @@ void sessions_kept(struct sessions *all, const char *id, const struct err *err);
  * did not receive the Summary, and takes no place of max_sessions. DATA_LOSS: the snapshot is corrupt; EXISTS: it is another one of
  * the same session; CANCELLED: the daemon stops; after other errors it may be tried again. */
 int sessions_restore(struct sessions *all, const char *state, size_t len, bool ended, struct err *err);
+/* The EEG that was saved with a snapshot (eegring_save), after sessions_restore; takes data. */
+void sessions_inherit_eeg(struct sessions *all, const char *id, char *data, size_t len);
 /* The SHA-256 of the model of a snapshot, "" = none. DATA_LOSS. Any thread. */
 int sessions_model_of(const char *state, size_t len, char ret[DIGEST_HEX_SIZE], struct err *err);
 /* Another daemon has taken the session of this id over: its connection here ends with TAKEN_OVER; its snapshot is not touched. */

@@ -26,6 +26,7 @@ void session_free(struct session *s) {
     session_drop_held(s);
     free(s->info);
     eegring_drop(s->eeg);
+    free(s->past_eeg);
     free(s->events);
     free(s->quality.channels);
     free(s);

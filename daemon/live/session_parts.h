@@ -51,7 +51,9 @@ struct session {
     struct resume_token token;
     int64_t epoch, parked_ms; /* since when it waits for its client; 0: it does not */
     struct live_opened *info;
-    struct eegring *eeg;          /* NULL: it keeps none */
+    struct eegring *eeg; /* NULL: it keeps none */
+    char *past_eeg;      /* of the process before, until the stream has its ring; malloc'd, past_eeg_len bytes */
+    size_t past_eeg_len;
     char sha256[DIGEST_HEX_SIZE]; /* of the model; "" until it is loaded */
     struct ring kept;
     bool heard_seen; /* the client sends Seen, on this connection or an earlier one */
@@ -208,5 +210,7 @@ void session_save_tick(struct session *s, int64_t now_ms);
 void session_save_far(struct session *s);
 /* The worker has saved its part. */
 void session_saved(struct session *s, struct live_report *r);
+/* Gives the ring of the stream what the process before has kept, if there is any. */
+void session_inherit_eeg(struct session *s);
 /* The worker cannot go on from the snapshot. */
 void session_restore_failed(struct session *s, const struct err *err);

@@ -320,7 +320,8 @@ void session_saved(struct session *s, struct live_report *r) {
                                               .len = len,
                                               .sha256 = s->sha256,
                                               .model = live_stream_open(s->stream)->checkpoint,
-                                              .again = s->durable >= 0};
+                                              .again = s->durable >= 0,
+                                              .eeg = s->eeg};
     if (!data || !store->put(store->ctx, &snapshot)) {
         struct err err;
         err_set(&err, ERR_EXHAUSTED, "out of memory for its state, or the state is larger than %d MiB", STATE_MAX >> 20);
@@ -477,6 +478,26 @@ int sessions_restore(struct sessions *all, const char *state, size_t len, bool e
         return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
     o->ended = ended;
     return restore(all, o, state, len, err);
+}
+
+void session_inherit_eeg(struct session *s) {
+    struct err err;
+    char text[800];
+    if (s->eeg && s->past_eeg && eegring_inherit(s->eeg, s->past_eeg, s->past_eeg_len, &err))
+        log_warn("a stream goes on without the EEG of its alarms", "session=%s error=\"%s\"", s->id,
+                 err_text(&err, text, sizeof text));
+    free(s->past_eeg);
+    s->past_eeg = NULL;
+}
+
+void sessions_inherit_eeg(struct sessions *all, const char *id, char *data, size_t len) {
+    struct session *s = find(all, id);
+    if (!s || s->past_eeg || s->opened) {
+        free(data);
+        return;
+    }
+    s->past_eeg = data;
+    s->past_eeg_len = len;
 }
 
 bool sessions_need_model(const struct sessions *all, const char *sha256) {

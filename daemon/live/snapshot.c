@@ -146,6 +146,29 @@ int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, 
     return 0;
 }
 
+static void eeg_name(const char *id, char ret[SNAPSHOT_ID_SIZE + 4]) { str_format(ret, SNAPSHOT_ID_SIZE + 4, "%s.eeg", id); }
+
+int snapshot_write_eeg(const char *dir, const char *id, const void *data, size_t len, struct err *err) {
+    char name[SNAPSHOT_ID_SIZE + 4];
+    eeg_name(id, name);
+    return snapshot_write(dir, name, data, len, err);
+}
+
+int snapshot_read_eeg(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err) {
+    char name[SNAPSHOT_ID_SIZE + 4];
+    eeg_name(id, name);
+    return snapshot_read(dir, name, ret, ret_len, err);
+}
+
+int snapshot_remove_eeg(const char *dir, const char *id, struct err *err) {
+    char path[4096];
+    if (!str_format(path, sizeof path, "%s/%s.eeg", dir, id))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", dir);
+    if (unlink(path) && errno != ENOENT)
+        return err_errno(err, errno, "%s: cannot be removed", path);
+    return 0;
+}
+
 bool snapshot_is_useless(const struct err *why) {
     return why->code == ERR_DATA_LOSS || why->code == ERR_INVALID || why->code == ERR_EXISTS;
 }
@@ -153,7 +176,8 @@ bool snapshot_is_useless(const struct err *why) {
 int snapshot_remove(const char *dir, const char *id, struct err *err) {
     char path[4096];
     int rc;
-    if ((rc = snapshot_unmark(dir, id, err)) || (rc = fsio_join(path, sizeof path, dir, id, err)))
+    if ((rc = snapshot_unmark(dir, id, err)) || (rc = snapshot_remove_eeg(dir, id, err)) ||
+        (rc = fsio_join(path, sizeof path, dir, id, err)))
         return rc;
     if (unlink(path) && errno != ENOENT)
         return err_errno(err, errno, "%s: cannot be removed", path);
@@ -163,9 +187,9 @@ int snapshot_remove(const char *dir, const char *id, struct err *err) {
 int snapshot_reject(const char *dir, const char *id, struct err *err) {
     char from[4096], folder[4096], to[4096];
     int rc;
-    if ((rc = snapshot_unmark(dir, id, err)) || (rc = fsio_join(from, sizeof from, dir, id, err)) ||
-        (rc = fsio_join(folder, sizeof folder, dir, "rejected", err)) || (rc = fsio_join(to, sizeof to, folder, id, err)) ||
-        (rc = make_private(folder, err)))
+    if ((rc = snapshot_unmark(dir, id, err)) || (rc = snapshot_remove_eeg(dir, id, err)) ||
+        (rc = fsio_join(from, sizeof from, dir, id, err)) || (rc = fsio_join(folder, sizeof folder, dir, "rejected", err)) ||
+        (rc = fsio_join(to, sizeof to, folder, id, err)) || (rc = make_private(folder, err)))
         return rc;
     if (rename(from, to) && errno != ENOENT)
         return err_errno(err, errno, "%s: cannot be moved to %s", from, to);
@@ -191,13 +215,23 @@ static int append(void **items, size_t n, size_t size, const void *item, struct 
     return 0;
 }
 
+/* EEG whose snapshot another daemon has taken, or that a killed daemon was about to write. */
+static void drop_orphan(const char *dir, const char *name) {
+    char id[SNAPSHOT_ID_SIZE], path[4096];
+    if (str_ends(name, ".eeg") && str_format(id, sizeof id, "%.*s", (int)strlen(name) - 4, name) && is_id(id) &&
+        !fsio_join(path, sizeof path, dir, id, NULL) && !fsio_exists(path))
+        (void)snapshot_remove_eeg(dir, id, NULL);
+}
+
 static int list_ids(const char *dir, DIR *d, void **entries, size_t *n, struct err *err) {
     struct dirent *e = NULL;
     int rc;
     while (!(rc = fsio_next_entry(d, &e, err)) && e) {
         struct snapshot_entry entry;
-        if (!is_id(e->d_name))
+        if (!is_id(e->d_name)) {
+            drop_orphan(dir, e->d_name);
             continue;
+        }
         memcpy(entry.id, e->d_name, sizeof entry.id);
         entry.ended = snapshot_ended(dir, entry.id);
         if ((rc = append(entries, *n, sizeof entry, &entry, err)))

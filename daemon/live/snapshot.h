@@ -24,6 +24,10 @@ int snapshot_renew(const char *dir, const char *id, const void *state, size_t le
 int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err);
 /* Marks the session as ended: its client was sent the Summary. The next snapshot_write of this id removes the mark. */
 int snapshot_end(const char *dir, const char *id, struct err *err);
+/* EEG that people may look at after a restart, in a file ID.eeg beside the snapshot, which is removed and rejected with it. */
+int snapshot_write_eeg(const char *dir, const char *id, const void *data, size_t len, struct err *err);
+int snapshot_read_eeg(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err);
+int snapshot_remove_eeg(const char *dir, const char *id, struct err *err);
 int snapshot_unmark(const char *dir, const char *id, struct err *err);
 bool snapshot_ended(const char *dir, const char *id);
 int snapshot_remove(const char *dir, const char *id, struct err *err); /* one that is not there is removed */

@@ -3,12 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/queue.h"
 #include "base/str.h"
 #include "daemon/live/claim.h"
 #include "daemon/live/snapshot.h"
+#include "daemon/viewer/eegring.h"
 
 enum { RETRY_MS = 5000 };
 enum deed { DEED_WRITE, DEED_END, DEED_REMOVE, DEED_REJECT, DEED_LIST, DEED_READ, DEED_MODELS, DEED_UNKEEP, DEED_CLAIM };
@@ -16,8 +18,9 @@ struct task {
     struct task *next;
     enum deed deed;
     char id[SNAPSHOT_ID_SIZE];
-    char *state;
-    size_t len;
+    char *state, *eeg; /* eeg: READ, what people may look at, or NULL */
+    size_t len, eeg_len;
+    struct eegring *ring;                 /* WRITE; NULL: none */
     char sha256[DIGEST_HEX_SIZE], *model; /* WRITE, UNKEEP; and the file of the model */
     struct snapshot_model *models;        /* MODELS, n_list of them */
     struct snapshot_entry *list;          /* LIST */
@@ -70,6 +73,9 @@ static struct task *pop(struct snapshot_store *s) {
 
 static void task_free(struct task *t) {
     free(t->state);
+    free(t->eeg);
+    free(t->found.eeg);
+    eegring_drop(t->ring);
     free(t->list);
     free(t->model);
     free(t->models);
@@ -87,6 +93,25 @@ void snapshot_store_free(struct snapshot_store *s) {
     free(s);
 }
 
+/* The EEG of a new alarm, or more of it. People can look at less without it, and the stream and its snapshot are as good. */
+static void write_eeg(const struct snapshot_store *s, const struct task *t) {
+    OWNED(str_done) struct str data = {0};
+    struct err err = {0};
+    char text[800];
+    const int64_t pinned = t->ring ? eegring_pinned(t->ring) : 0;
+    if (!pinned || pinned == eegring_saved(t->ring))
+        return;
+    eegring_set_saved(t->ring, pinned); /* after an error it is tried again when there is more, not every two seconds */
+    str_init(&data, EEGRING_SAVED_BYTES);
+    if (eegring_save(t->ring, &data))
+        (void)snapshot_write_eeg(s->dir, t->id, data.data, data.len, &err);
+    else
+        err_set(&err, ERR_EXHAUSTED, "out of memory for the EEG of alarms");
+    if (err.code)
+        log_warn("the EEG of an alarm would not outlive the daemon", "session=%s error=\"%s\"", t->id,
+                 err_text(&err, text, sizeof text));
+}
+
 static void run(uv_work_t *work) {
     struct snapshot_store *s = work->data;
     struct task *t = s->first;
@@ -94,6 +119,8 @@ static void run(uv_work_t *work) {
     case DEED_WRITE:
         if (!*t->sha256 || !snapshot_keep_model(s->dir, t->sha256, t->model, &t->err))
             (t->again ? snapshot_renew : snapshot_write)(s->dir, t->id, t->state, t->len, &t->err);
+        if (!t->err.code)
+            write_eeg(s, t);
         break;
     case DEED_CLAIM:
         claim_take(s->dir, t->id, &t->found, &t->err);
@@ -119,7 +146,8 @@ static void run(uv_work_t *work) {
         snapshot_remove_model(s->dir, t->sha256, &t->err);
         break;
     case DEED_READ:
-        snapshot_read(s->dir, t->id, &t->state, &t->len, &t->err);
+        if (!snapshot_read(s->dir, t->id, &t->state, &t->len, &t->err))
+            (void)snapshot_read_eeg(s->dir, t->id, &t->eeg, &t->eeg_len, NULL); /* most have none */
         break;
     }
 }
@@ -244,6 +272,10 @@ static void on_read(struct snapshot_store *s, struct task *t) {
     struct snapshot_entry entry = r->entries[r->at++];
     if (!t->err.code)
         sessions_restore(r->sessions, t->state, t->len, entry.ended, &t->err);
+    if (!t->err.code && t->eeg) {
+        sessions_inherit_eeg(r->sessions, entry.id, t->eeg, t->eeg_len);
+        t->eeg = NULL;
+    }
     if (t->err.code == ERR_CANCELLED) { /* the daemon stops */
         r->n = r->kept = 0;
     } else if (t->err.code && t->err.code != ERR_NOT_FOUND) {
@@ -290,6 +322,10 @@ static void on_claimed(struct snapshot_store *s, struct task *t) {
         sessions_disown(all, t->id);
         if (!t->err.code)
             sessions_restore(all, t->found.state, t->found.len, t->found.ended, &t->err);
+        if (!t->err.code && t->found.eeg) {
+            sessions_inherit_eeg(all, t->id, t->found.eeg, t->found.eeg_len);
+            t->found.eeg = NULL;
+        }
         log_info("a stream of another daemon goes on here", "session=%s", t->id);
     }
     if (t->err.code && t->err.code != ERR_NOT_FOUND && t->err.code != ERR_CANCELLED)
@@ -372,6 +408,7 @@ static bool put(void *ctx, const struct session_snapshot *snapshot) {
     t->state = snapshot->state;
     t->len = snapshot->len;
     t->again = s->shared && snapshot->again;
+    t->ring = eegring_share(snapshot->eeg);
     str_copy(t->id, sizeof t->id, snapshot->id);
     str_copy(t->sha256, sizeof t->sha256, snapshot->sha256);
     enqueue(s, t);

@@ -7,8 +7,11 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/pack.h"
 #include "eeg/frontend.h"
 
 /* Samples of all rows and probabilities of [start, …), at index modulo capacity. */
@@ -35,6 +38,13 @@ struct eegring {
     _Atomic int64_t n_pins, n_marks;       /* that were ever made */
     _Atomic int64_t wall_ms;
     struct slot marks[EEGRING_MARKS];
+    /* of the process before: constant once n_past is not 0 */
+    _Atomic int n_past;
+    struct strip past[EEGRING_PINS];
+    struct eegring_mark past_marks[EEGRING_MARKS];
+    int n_past_marks;
+    int64_t past_wall_ms;
+    _Atomic int64_t saved;
     /* the writer's */
     int64_t started;           /* its first sample; -1: none yet */
     struct held_samples *held; /* ascending; the next one that is looked at, how many there are, and room */
@@ -121,8 +131,10 @@ void eegring_drop(struct eegring *r) {
         return;
     atomic_fetch_sub(&kept_bytes, atomic_load(&r->bytes));
     free((void *)r->ring.samples);
-    for (int i = 0; i < EEGRING_PINS; i++)
+    for (int i = 0; i < EEGRING_PINS; i++) {
         free((void *)r->pins[i].samples);
+        free((void *)r->past[i].samples);
+    }
     free(r->held);
     montage_channels_free(r->names);
     eegring_unmention(r);
@@ -303,7 +315,14 @@ static struct eegring_span strip_span(const struct strip *s) {
 
 void eegring_describe(const struct eegring *r, struct eegring_state *ret) {
     const int64_t n = atomic_load(&r->n_pins), first = n > EEGRING_PINS ? n - EEGRING_PINS : 0;
+    const int past = atomic_load(&r->n_past);
     *ret = (struct eegring_state){.newest_wall_ms = atomic_load(&r->wall_ms), .kept = strip_span(&r->ring)};
+    for (int i = past + (int)(n - first) > EEGRING_PINS ? past + (int)(n - first) - EEGRING_PINS : 0; i < past; i++)
+        ret->pins[ret->n_pins++] = strip_span(&r->past[i]);
+    if (!ret->newest_wall_ms && ret->n_pins) { /* nothing came since the restart */
+        ret->newest_wall_ms = r->past_wall_ms;
+        ret->kept.first = ret->kept.end = ret->pins[ret->n_pins - 1].end;
+    }
     for (int64_t i = first; i < n; i++)
         ret->pins[ret->n_pins++] = strip_span(&r->pins[i % EEGRING_PINS]);
 }
@@ -327,8 +346,11 @@ static void copy_strip(const struct strip *s, const _Atomic int16_t *row, int64_
 static void copy_kept(const struct eegring *r, int row, int64_t step, int64_t first, int64_t n, int16_t *ret) {
     const struct eegring_span want = {first, first + n};
     const int64_t pins = atomic_load(&r->n_pins), kept = strip_span(&r->ring).first / step;
+    const int past = atomic_load(&r->n_past);
     for (int64_t i = 0; i < n; i++)
         ret[i] = EEGRING_NONE;
+    for (int i = 0; i < past; i++)
+        copy_strip(&r->past[i], row < 0 ? r->past[i].p : r->past[i].samples + row * r->past[i].capacity, step, want, ret);
     for (int64_t i = pins > EEGRING_PINS ? pins - EEGRING_PINS : 0; i < pins && first < kept; i++) {
         const struct strip *pin = &r->pins[i % EEGRING_PINS];
         copy_strip(pin, row < 0 ? pin->p : pin->samples + row * pin->capacity, step, want, ret);
@@ -342,7 +364,8 @@ void eegring_copy_p(const struct eegring *r, int64_t first, int64_t n, int16_t *
     copy_kept(r, -1, EEGRING_P_STEP, first, n, ret);
 }
 
-int eegring_marks(const struct eegring *r, struct eegring_mark ret[EEGRING_MARKS]) {
+/* Of this process. */
+static int own_marks(const struct eegring *r, struct eegring_mark ret[EEGRING_MARKS]) {
     const int64_t n = atomic_load(&r->n_marks), first = n >= EEGRING_MARKS ? n - EEGRING_MARKS + 1 : 0;
     int kept = 0;
     for (int64_t i = first; i < n; i++) {
@@ -354,4 +377,124 @@ int eegring_marks(const struct eegring *r, struct eegring_mark ret[EEGRING_MARKS
         kept += atomic_load(&r->n_marks) <= i + EEGRING_MARKS - 1;
     }
     return kept;
+}
+
+int eegring_marks(const struct eegring *r, struct eegring_mark ret[EEGRING_MARKS]) {
+    struct eegring_mark own[EEGRING_MARKS];
+    const int n = own_marks(r, own), past = atomic_load(&r->n_past) ? r->n_past_marks : 0;
+    int kept = 0;
+    for (int i = past + n > EEGRING_MARKS ? past + n - EEGRING_MARKS : 0; i < past; i++)
+        ret[kept++] = r->past_marks[i];
+    for (int i = 0; i < n && kept < EEGRING_MARKS; i++)
+        ret[kept++] = own[i];
+    return kept;
+}
+
+/* ---- across a restart ---- */
+
+enum { SAVED_VERSION = 1 };
+static const int64_t FARTHEST = INT64_C(1) << 60;
+
+int64_t eegring_saved(const struct eegring *r) { return atomic_load(&r->saved); }
+void eegring_set_saved(struct eegring *r, int64_t pinned) { atomic_store(&r->saved, pinned); }
+
+int64_t eegring_pinned(const struct eegring *r) {
+    struct eegring_state s;
+    int64_t sum = 0;
+    eegring_describe(r, &s);
+    for (int i = 0; i < s.n_pins; i++)
+        sum = 31 * sum + s.pins[i].first + (s.pins[i].end - s.pins[i].first) / EEGRING_SAVE_STEP + 1;
+    return sum & INT64_MAX;
+}
+
+static void save_minute(const struct eegring *r, struct eegring_span span, int16_t *room, struct str *out) {
+    const int64_t n = span.end - span.first;
+    pack_i64(out, span.first);
+    pack_i64(out, n);
+    for (int row = 0; row < r->rows; row++) {
+        eegring_copy(r, row, span.first, n, room);
+        pack_bytes(out, room, (size_t)n * sizeof *room);
+    }
+    eegring_copy_p(r, span.first / EEGRING_P_STEP, EEGRING_PIN / EEGRING_P_STEP, room);
+    pack_bytes(out, room, EEGRING_PIN / EEGRING_P_STEP * sizeof *room);
+}
+
+bool eegring_save(const struct eegring *r, struct str *out) {
+    struct eegring_state s;
+    struct eegring_mark marks[EEGRING_MARKS];
+    OWNED_MEMORY int16_t *room = malloc(EEGRING_PIN * sizeof *room);
+    const int n = eegring_marks(r, marks);
+    if (!room)
+        return false;
+    eegring_describe(r, &s);
+    pack_i64(out, SAVED_VERSION);
+    pack_i64(out, r->rows);
+    pack_i64(out, s.newest_wall_ms);
+    pack_i64(out, n);
+    for (int i = 0; i < n; i++) {
+        pack_i64(out, marks[i].kind);
+        pack_i64(out, marks[i].first);
+        pack_i64(out, marks[i].end);
+        pack_i64(out, marks[i].wall_ms);
+    }
+    pack_i64(out, s.n_pins);
+    for (int i = 0; i < s.n_pins; i++)
+        save_minute(r, s.pins[i], room, out);
+    return str_ok(out);
+}
+
+/* n values from index `first` on, modulo capacity. */
+static void load_values(struct unpack *in, int64_t first, int64_t n, int64_t capacity, _Atomic int16_t *ret) {
+    for (int64_t i = 0, len = unpack_i64(in, n * 2, n * 2) / 2; i < len && !in->failed; i++) {
+        int16_t value = EEGRING_NONE;
+        if (in->left < sizeof value) {
+            in->failed = true;
+            return;
+        }
+        memcpy(&value, in->at, sizeof value);
+        in->at += sizeof value;
+        in->left -= sizeof value;
+        put_sample(&ret[(first + i) % capacity], value);
+    }
+}
+
+static int load_minute(struct eegring *r, struct unpack *in, struct strip *s, struct err *err) {
+    const int64_t first = unpack_i64(in, 0, FARTHEST), n = unpack_i64(in, 0, EEGRING_PIN), steps = EEGRING_PIN / EEGRING_P_STEP;
+    unpack_require(in, first % EEGRING_P_STEP == 0);
+    if (in->failed)
+        return 0;
+    if (!strip_open(r, s, EEGRING_PIN))
+        return err_set(err, ERR_EXHAUSTED, "the EEG of other streams takes the room of viewer.memory");
+    for (int row = 0; row < r->rows; row++)
+        load_values(in, first, n, s->capacity, s->samples + row * s->capacity);
+    load_values(in, first / EEGRING_P_STEP, steps, steps, s->p);
+    atomic_store(&s->start, first);
+    atomic_store(&s->claim, first + n);
+    atomic_store(&s->next, first + n);
+    return 0;
+}
+
+int eegring_inherit(struct eegring *r, const void *data, size_t len, struct err *err) {
+    struct unpack in = unpack_of(data, len);
+    unpack_same(&in, SAVED_VERSION);
+    unpack_same(&in, r->rows);
+    r->past_wall_ms = unpack_i64(&in, 0, INT64_MAX);
+    r->n_past_marks = (int)unpack_i64(&in, 0, EEGRING_MARKS);
+    for (int i = 0; i < r->n_past_marks; i++) {
+        struct eegring_mark *m = &r->past_marks[i];
+        m->kind = (enum eegring_kind)unpack_i64(&in, EEGRING_ALARM_ON, EEGRING_EVENT);
+        m->first = unpack_i64(&in, 0, FARTHEST);
+        m->end = unpack_i64(&in, 0, FARTHEST);
+        m->wall_ms = unpack_i64(&in, 0, INT64_MAX);
+    }
+    const int n = (int)unpack_i64(&in, 0, EEGRING_PINS);
+    for (int i = 0; i < n; i++) {
+        int rc = load_minute(r, &in, &r->past[i], err);
+        if (rc)
+            return rc;
+    }
+    if (!unpack_done(&in))
+        return err_set(err, ERR_DATA_LOSS, "the EEG that was kept is corrupt or of another montage");
+    atomic_store(&r->n_past, n);
+    return 0;
 }

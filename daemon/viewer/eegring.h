@@ -1,13 +1,15 @@
 /* eegring: the newest minutes of EEG of one stream, for people who look at it: the rows of its model's montage before the model's
  * filters, at 256 Hz, as 16-bit numbers of EEGRING_UV microvolts without what is slower than 0.1 Hz; the probability; alarms and
- * events; and the minute around each of the newest alarms, which outlives the ring. Indices are those of results and alarms:
- * samples at 256 Hz from the beginning of the stream. One thread writes (the host of the stream) and never waits: readers copy what
- * is there, and notice what was overwritten meanwhile. Memory of all rings together is bounded by struct eegring_limits. */
+ * events; and the minute around each of the newest alarms, which outlives the ring, and the process where it is saved. Indices are
+ * those of results and alarms: samples at 256 Hz from the beginning of the stream. One thread writes (the host of the stream) and
+ * never waits: readers copy what is there, and notice what was overwritten meanwhile. Memory of all rings together is bounded by
+ * struct eegring_limits. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/str.h"
 
 enum {
     EEGRING_NONE = INT16_MIN,       /* there is no such sample or probability */
@@ -75,3 +77,17 @@ void eegring_copy(const struct eegring *r, int row, int64_t first, int64_t n, in
 void eegring_copy_p(const struct eegring *r, int64_t first, int64_t n, int16_t *ret);
 /* The newest marks, oldest first; returns their number. */
 int eegring_marks(const struct eegring *r, struct eegring_mark ret[EEGRING_MARKS]);
+
+/* ---- across a restart: the minutes of alarms and the marks ---- */
+
+/* A number that is another one once an alarm began, or EEGRING_SAVE_STEP more of its minute are there; 0: no alarm was kept. */
+enum { EEGRING_SAVE_STEP = 10 * 256, EEGRING_SAVED_BYTES = 16 << 20 };
+int64_t eegring_pinned(const struct eegring *r);
+/* Appends the minutes and the marks as bytes. False when out of memory, or of the room of out. */
+bool eegring_save(const struct eegring *r, struct str *out);
+/* That number as it was when the bytes were saved last; 0 before. */
+int64_t eegring_saved(const struct eegring *r);
+void eegring_set_saved(struct eegring *r, int64_t pinned);
+/* r shows what was saved beside its own. Once, in the thread that made r known to others. DATA_LOSS: other bytes, or of another
+ * montage; EXHAUSTED: no room for the minutes. */
+int eegring_inherit(struct eegring *r, const void *data, size_t len, struct err *err);

@@ -8,8 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
+
+import numpy
 
 from daemon import BIN, PATIENCE, SOURCE
+from page_beds import traces
 from stream_fixture import command, streaming_daemon
 from test_stream_resume import alarms, read_files
 
@@ -58,12 +63,58 @@ def check(d, recording, model, want, dice):
     print(f"{', '.join(s.name for s in ends)}: {end['reconnects']} reconnects, the same alarms and files; brr-load lost nothing")
 
 
+def until(condition, what):
+    deadline = time.time() + PATIENCE
+    while not condition():
+        assert time.time() < deadline, what
+        time.sleep(0.05)
+
+
+def eeg_of(d, session, first, n):
+    with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/streams/{session}/eeg?from={first}&n={n}", timeout=PATIENCE) as f:
+        return traces(f.read())
+
+
+def has_page(d, session):
+    try:
+        return eeg_of(d, session, 0, 0)[0]["pins"]
+    except urllib.error.HTTPError:
+        return False  # it is shown a second after the start
+
+
+def onset_of_alarm(d, recording, model):
+    """The EEG of an alarm is on the disk with its stream: it is there after kill -9, before the client comes back, and goes with the stream."""
+    stream = subprocess.Popen(command(d, recording, model, "--alarms", "--json", "--realtime", "8"), env=d.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              text=True)
+    try:
+        at = next(json.loads(line)["alarm"]["sample"] for line in stream.stdout if '"alarm"' in line)
+        [session] = [s for s in map(json.loads, d.ctl("sessions", "--json")[1].splitlines()) if s["client"] == "brrctl"]
+        file = f"{d.dir}/results/sessions/{session['session']}.eeg"
+        until(lambda: os.path.exists(file), "the EEG of the alarm")
+        assert os.stat(file).st_mode & 0o777 == 0o600
+        stream.send_signal(signal.SIGSTOP)  # the client does not come back yet
+        onset = lambda: eeg_of(d, session["session"], at - 256, 256)
+        head, before = onset()
+        restart(d, signal.SIGKILL)
+        until(lambda: session["session"] in d.ctl("sessions", "--json")[1], "the stream")
+        until(lambda: has_page(d, session["session"]), "its page")
+        after, uv = onset()
+        assert after["rows"] == head["rows"] and numpy.isfinite(before).all() and numpy.array_equal(uv, before), (after, uv, before)
+        assert [m for m in after["marks"] if m["kind"] == "alarm_on"][0]["first"] == at, after
+        assert d.ctl("sessions", "close", session["session"])[0] == 0
+        until(lambda: not os.path.exists(file), "the end of the EEG with its stream")
+    finally:
+        stream.kill()
+        stream.wait()
+
+
 def main():
     dice = random.Random(test_seed())
     with streaming_daemon() as (d, recording, model):
         r = subprocess.run(command(d, recording, model, "--alarms", "--json"), env=d.env, capture_output=True, text=True, timeout=PATIENCE, check=True)
         want = alarms(r.stdout), read_files(d), json.loads(r.stdout.splitlines()[-1])["duration_s"]
         assert want[0], "the recording has no alarm to compare"
+        onset_of_alarm(d, recording, model)
         check(d, recording, model, want, dice)
     return 0
 

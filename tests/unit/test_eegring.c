@@ -154,6 +154,66 @@ static void the_minutes_of_the_newest_alarms_stay(void **state) {
     eegring_drop(w.ring);
 }
 
+static void the_minutes_of_alarms_outlive_the_process(void **state) {
+    (void)state;
+    struct writer w = {.ring = ring_of("custom:Fp1,F3")};
+    struct eegring *next = ring_of("custom:Fp1,F3"), *other = ring_of("custom:Fp1"), *broken = ring_of("custom:Fp1,F3");
+    struct eegring_state was, is;
+    struct eegring_mark marks[EEGRING_MARKS];
+    struct str saved;
+    int64_t alarm[EEGRING_PINS + 1];
+    int16_t p;
+    str_init(&saved, EEGRING_SAVED_BYTES);
+    assert_int_equal(eegring_pinned(w.ring), 0);
+    for (int i = 0; i <= EEGRING_PINS; i++) {
+        write_pattern(&w, 3 * MINUTE);
+        alarm[i] = w.at;
+        raise_alarm(&w);
+        const int64_t begun = eegring_pinned(w.ring);
+        write_pattern(&w, RATE);
+        assert_int_equal(eegring_pinned(w.ring), begun); /* a second more is not worth a file */
+        write_pattern(&w, EEGRING_SAVE_STEP);
+        assert_int_not_equal(eegring_pinned(w.ring), begun);
+    }
+    assert_true(eegring_save(w.ring, &saved));
+    assert_int_equal(eegring_inherit(next, str_cstr(&saved), saved.len, NULL), 0);
+    eegring_describe(w.ring, &was);
+    eegring_describe(next, &is); /* before its client is back */
+    assert_memory_equal(was.pins, is.pins, sizeof was.pins);
+    assert_int_equal(is.kept.end, was.pins[EEGRING_PINS - 1].end);
+    assert_int_equal(is.newest_wall_ms, was.newest_wall_ms);
+    assert_int_equal(eegring_marks(next, marks), EEGRING_PINS + 1);
+    assert_true(marks[1].kind == EEGRING_ALARM_ON && marks[1].first == alarm[1] && marks[1].wall_ms == 7);
+    for (int round = 0; round < 2; round++) { /* and beside new samples */
+        for (int i = 1; i <= EEGRING_PINS; i++) {
+            for (int64_t at = is.pins[i - 1].first; at < was.pins[i - 1].end; at += 501)
+                assert_int_equal(one(next, 0, at), one(w.ring, 0, at));
+            eegring_copy_p(next, alarm[i] / EEGRING_P_STEP - 1, 1, &p);
+            assert_int_equal(p, 900);
+        }
+        struct writer more = {.ring = next, .at = w.at + MINUTE};
+        write_pattern(&more, RATE);
+    }
+    eegring_describe(next, &is);
+    assert_int_equal(is.kept.first, w.at + MINUTE);
+    assert_int_equal(is.n_pins, EEGRING_PINS);
+    struct writer more = {.ring = next, .at = is.kept.end};
+    raise_alarm(&more); /* the newest alarms stay */
+    eegring_describe(next, &is);
+    assert_int_equal(is.n_pins, EEGRING_PINS);
+    assert_int_equal(is.pins[0].first, was.pins[1].first);
+    assert_int_equal(eegring_inherit(other, str_cstr(&saved), saved.len, NULL), ERR_DATA_LOSS);
+    for (size_t len = 0; len < saved.len; len += saved.len / 7)
+        assert_int_equal(eegring_inherit(broken, str_cstr(&saved), len, NULL), ERR_DATA_LOSS);
+    eegring_describe(broken, &is);
+    assert_int_equal(is.n_pins, 0);
+    str_done(&saved);
+    eegring_drop(w.ring);
+    eegring_drop(next);
+    eegring_drop(other);
+    eegring_drop(broken);
+}
+
 static void memory_is_bounded_over_all_streams(void **state) {
     (void)state;
     struct eegring *a = NULL, *b = NULL;
@@ -324,6 +384,7 @@ int main(void) {
         cmocka_unit_test(a_gap_has_no_samples_and_large_values_stay_in_range),
         cmocka_unit_test(probabilities_are_the_highest_of_each_step),
         cmocka_unit_test(the_minutes_of_the_newest_alarms_stay),
+        cmocka_unit_test(the_minutes_of_alarms_outlive_the_process),
         cmocka_unit_test(memory_is_bounded_over_all_streams),
         cmocka_unit_test(a_reader_never_gets_samples_of_another_lap),
     };

@@ -164,6 +164,28 @@ static void rejected_ones_are_bounded_in_age_and_bytes(void **state) {
     }
 }
 
+static void eeg_lies_beside_its_snapshot_and_goes_with_it(void **state) {
+    (void)state;
+    struct snapshot_entry *ids = NULL;
+    size_t n = 0, len = 0;
+    char *data = NULL;
+    struct err err;
+    assert_int_equal(snapshot_write(dir, id_of('e'), "state", 5, NULL), 0);
+    assert_int_equal(snapshot_write_eeg(dir, id_of('e'), "traces", 6, NULL), 0);
+    assert_int_equal(snapshot_write_eeg(dir, id_of('f'), "orphan", 6, NULL), 0);
+    assert_int_equal(snapshot_list(dir, &ids, &n, NULL), 0);
+    assert_int_equal(n, 1);
+    assert_string_equal(ids[0].id, id_of('e'));
+    free(ids);
+    assert_int_equal(snapshot_read_eeg(dir, id_of('f'), &data, &len, &err), ERR_NOT_FOUND);
+    assert_int_equal(snapshot_read_eeg(dir, id_of('e'), &data, &len, NULL), 0);
+    assert_int_equal(len, 6);
+    assert_memory_equal(data, "traces", 6);
+    free(data);
+    assert_int_equal(snapshot_remove(dir, id_of('e'), NULL), 0);
+    assert_int_equal(snapshot_read_eeg(dir, id_of('e'), &data, &len, &err), ERR_NOT_FOUND);
+}
+
 static void live_ones_are_listed_before_those_that_have_ended(void **state) {
     (void)state;
     struct snapshot_entry *list = NULL;
@@ -231,6 +253,7 @@ int main(void) {
         SNAPSHOT_TEST(live_ones_are_listed_before_those_that_have_ended),
         SNAPSHOT_TEST(a_model_is_kept_only_if_it_is_the_one_of_the_snapshot),
         SNAPSHOT_TEST(what_a_killed_writer_left_is_removed),
+        SNAPSHOT_TEST(eeg_lies_beside_its_snapshot_and_goes_with_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
