@@ -308,6 +308,8 @@ int eegring_rows(const struct eegring *r, const char *const **ret_names) {
 
 static struct eegring_span strip_span(const struct strip *s) {
     struct eegring_span span = {.first = atomic_load(&s->start), .end = atomic_load(&s->next)};
+    if (span.end < span.first) /* the strip was begun anew between the two */
+        span.end = span.first;
     if (span.end - span.first > s->capacity)
         span.first = span.end - s->capacity;
     return span;
