@@ -15,7 +15,7 @@ struct str {
 };
 
 /* An empty string of at most max bytes; str_init makes it in place. */
-static inline struct str str_of(size_t max) { return (struct str){.max = max}; }
+static inline struct str str_of(size_t max) { return (struct str){NULL, 0, 0, max, false}; } /* C++ wants them all */
 void str_init(struct str *s, size_t max);
 void str_done(struct str *s);
 void str_clear(struct str *s);
