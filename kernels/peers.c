@@ -23,7 +23,7 @@ struct peer {
     bool left;
 };
 
-/* What the ranks have in common. */
+/* The ranks share one of these. */
 struct meeting {
     uint32_t changed; /* counts changes of peers[]: a futex */
     struct peer peers[PEERS_MOST];
@@ -57,7 +57,7 @@ static void try_to_reach(const struct peers *p, char why[PEERS_WHY]) {
             str_copy(why, PEERS_WHY, reason.message);
 }
 
-/* What keeps some rank from reaching another one, as the lowest such rank says it. */
+/* Says why some rank cannot reach another one, in the words of the lowest such rank. */
 static int agree_on_reach(struct peers *p, char why[PEERS_WHY], struct err *err) {
     char all[PEERS_MOST][PEERS_WHY] = {0};
     int rc = world_barrier(p->world, p->limit_ms, err); /* all devices are named */

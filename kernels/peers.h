@@ -21,12 +21,11 @@ struct peers_config {
     int limit_ms;        /* for the ranks to come to a meeting */
 };
 /* All ranks call it. *ret NULL: they exchange through host memory; why says what keeps GPUs from the other way, the same on all
- * ranks,
- * "" where the devices compute in host memory. */
+ * ranks, and is "" where the devices compute in host memory. */
 int peers_open(struct stream *s, const struct peers_config *config, struct peers **ret, char why[PEERS_WHY], struct err *err);
 /* Begins a round, and returns the rank's own buffer, which is written by what is queued until peers_meet. */
 void *peers_begin(struct peers *p);
-/* What is queued from now on finds the buffers of all ranks written. UNAVAILABLE: another rank has failed, or did not come. */
+/* Work that is queued after it finds the buffers of all ranks written. UNAVAILABLE: another rank has failed, or did not come. */
 int peers_meet(struct peers *p, struct err *err);
 void *peers_buffer(const struct peers *p, int rank); /* in this round; on the device of that rank */
 /* After stream_sync: this rank reads no buffer of another one any more. */

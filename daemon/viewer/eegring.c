@@ -366,7 +366,7 @@ void eegring_copy_p(const struct eegring *r, int64_t first, int64_t n, int16_t *
     copy_kept(r, -1, EEGRING_P_STEP, first, n, ret);
 }
 
-/* Of this process. */
+/* Copies the marks that this process has set; returns how many. */
 static int own_marks(const struct eegring *r, struct eegring_mark ret[EEGRING_MARKS]) {
     const int64_t n = atomic_load(&r->n_marks), first = n >= EEGRING_MARKS ? n - EEGRING_MARKS + 1 : 0;
     int kept = 0;

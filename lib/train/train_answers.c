@@ -114,7 +114,7 @@ static int judged_by_recording(const void *a, const void *b) {
     return order_then(order_i64(x->entry, y->entry), order_i64(x->span.first, y->span.first));
 }
 
-/* Of the n answers about one recording; spans has room for them. */
+/* Hides n answers about one recording; spans has room for them. */
 static int hide_some(const struct judged *of, int64_t n, struct window_span *spans, struct manifest *m, struct err *err) {
     const int64_t entry = of->answer->entry;
     struct recording_info info;

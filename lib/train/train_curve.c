@@ -19,7 +19,7 @@ struct curve {
     struct train *t;
     const struct task_work *work;
     struct train_answers answers;
-    char basis[DIGEST_HEX_SIZE]; /* of what all points depend on */
+    char basis[DIGEST_HEX_SIZE]; /* a digest of everything that the points depend on */
     struct train_config config;  /* of the present point, and the rest that its task borrows */
     struct jobfile jobfile;
     struct task_env env;
@@ -136,7 +136,7 @@ static int pass_model(void *ctx, const char *url, struct task_model *ret, struct
     return env->model(env->ctx, url, ret, err);
 }
 
-/* What the task of the point borrows. */
+/* Fills the folder and the job of a point, which its task borrows. */
 static int plan_point(struct curve *c, int64_t answers, struct err *err) {
     const struct train *t = c->t;
     if (!str_format(c->folder, PATH_SIZE, "%s/answers/%.12s-%lld", t->env.directory, c->basis, (long long)answers))
