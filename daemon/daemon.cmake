@@ -10,5 +10,5 @@ target_sources(brr_daemon PRIVATE ${page_assets})
 
 file(GLOB brrd_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/daemon/*.c)
 add_executable(brrd ${brrd_sources})
-target_link_libraries(brrd PRIVATE brr_daemon PkgConfig::MICROHTTPD)
-target_compile_definitions(brrd PRIVATE BRR_VERSION="${PROJECT_VERSION}" BRR_REVISION="${BRR_REVISION}")
+target_link_libraries(brrd PRIVATE brr_revision brr_daemon PkgConfig::MICROHTTPD)
+target_compile_definitions(brrd PRIVATE BRR_VERSION="${PROJECT_VERSION}")

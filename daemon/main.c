@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/revision.h"
 #include "daemon/check.h"
 #include "daemon/config.h"
 #include "daemon/restore.h"
@@ -149,7 +150,7 @@ int main(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "run"))
         return run_command(argc - 1, argv + 1);
     if (a.version) {
-        printf("brrd %s (%s)\n%s\n", versions_own(), versions_revision(), BRR_NOTICE);
+        printf("brrd %s (%s)\n%s\n", versions_own(), revision_name, BRR_NOTICE);
         return 0;
     }
     if (a.keys) {

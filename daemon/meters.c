@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/revision.h"
 #include "base/str.h"
 #include "daemon/rpc/accept.h"
 #include "daemon/server.h"
@@ -41,7 +42,7 @@ int meters_open(struct meters *m, int64_t start_ms, struct err *err) {
     series(m, "brrd_config_reloads_total", "done");
     series(m, "brrd_config_reloads_total", "failed");
     log_hook(count_line, m->metrics);
-    str_format(labels, sizeof labels, "%s\x1f%s", versions_own(), versions_revision());
+    str_format(labels, sizeof labels, "%s\x1f%s", versions_own(), revision_name);
     metric_set(series(m, "brrd_build_info", labels), 1);
     return 0;
 }

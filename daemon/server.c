@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/revision.h"
 #include "daemon/deadline.h"
 #include "daemon/devices.h"
 #include "daemon/jobs/worker.h"
@@ -236,7 +237,7 @@ int server_run(const struct config *config, const struct config_source *source, 
     d->services.database = config->database;
     d->services.start_ms = clock_ms();
     d->services.version = versions_own();
-    d->services.revision = versions_revision();
+    d->services.revision = revision_name;
     d->services.notice = BRR_NOTICE;
     d->services.n_libraries = versions_list(d->services.libraries, SERVICES_MAX_LIBRARIES);
     uv_loop_init(&d->loop);

@@ -7,13 +7,13 @@
 #include <uv.h>
 
 #include "base/log.h"
+#include "base/revision.h"
 #include "base/str.h"
 #include "daemon/db/db.h"
 #include "daemon/rpc/rpc.h"
 #include "kernels/device.h"
 
 const char *versions_own(void) { return BRR_VERSION; }
-const char *versions_revision(void) { return BRR_REVISION; }
 
 enum { VERSIONS_MAX_PARTS = 8 };
 
@@ -41,7 +41,7 @@ size_t versions_list(struct service_library *rows, size_t max) {
 
 void versions_describe(const struct service_library *rows, size_t n, char *ret, size_t size) {
     struct str text = str_of(size - 1);
-    str_printf(&text, "brrd %s (%s)", versions_own(), versions_revision());
+    str_printf(&text, "brrd %s (%s)", versions_own(), revision_name);
     for (size_t i = 0; i < n; i++)
         if (strcmp(rows[i].version, "absent") != 0)
             str_printf(&text, ", %s %s", rows[i].name, rows[i].version);

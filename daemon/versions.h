@@ -3,7 +3,6 @@
 #include "daemon/services/services.h"
 
 const char *versions_own(void);
-const char *versions_revision(void);
 /* Libraries as linked at run time, and the versions that CUDA devices depend on. Returns the number of rows written. */
 size_t versions_list(struct service_library *rows, size_t max);
 /* "brrd 0.1.0 (1a2b3c), driver 580.1, grpc 1.51.1, …": this build, and the rows that are not absent. */

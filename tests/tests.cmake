@@ -95,8 +95,6 @@ foreach(name test_live test_session_resume)
 endforeach()
 target_link_options(test_session_resume PRIVATE -Wl,--wrap=digest_bytes)
 target_sources(test_paths PRIVATE ${CMAKE_SOURCE_DIR}/daemon/paths.c)
-target_link_options(test_yaml PRIVATE -Wl,--wrap=strcmp)
-target_sources(test_paths PRIVATE ${CMAKE_SOURCE_DIR}/daemon/paths.c)
 target_link_options(test_yaml PRIVATE -Wl,--wrap=strcmp) # comparisons are counted
 target_link_options(test_slurm_doubt PRIVATE -Wl,--wrap=clock_ms -Wl,--wrap=command_run) # a cluster as the test says
 target_link_options(test_beds PRIVATE -Wl,--wrap=clock_ms -Wl,--wrap=clock_wall_ms)
@@ -171,11 +169,10 @@ target_link_libraries(lsl_driver PRIVATE brr_proto ${CMAKE_DL_LIBS})
 
 # build/kinds: brrd and brrctl with one kind of job more, from the same objects. tests/kinds adds its file and its line of the table.
 foreach(program brrd brrctl)
-  get_target_property(sources ${program} SOURCES)
-  add_executable(${program}_kinds ${sources} lib/kinds/kinds.c tests/kinds/counter.c)
+  add_executable(${program}_kinds $<TARGET_OBJECTS:${program}> lib/kinds/kinds.c tests/kinds/counter.c)
   target_link_libraries(${program}_kinds PRIVATE $<TARGET_PROPERTY:${program},LINK_LIBRARIES>)
   target_include_directories(${program}_kinds PRIVATE ${CMAKE_SOURCE_DIR}/tests)
-  target_compile_definitions(${program}_kinds PRIVATE BRR_KINDS="tests/kinds/kinds.def" $<TARGET_PROPERTY:${program},COMPILE_DEFINITIONS>)
+  target_compile_definitions(${program}_kinds PRIVATE BRR_KINDS="tests/kinds/kinds.def")
   set_target_properties(${program}_kinds PROPERTIES OUTPUT_NAME ${program} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/kinds)
 endforeach()
 target_sources(brrd_kinds PRIVATE lib/kinds/works.c)

@@ -11,6 +11,7 @@
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/order.h"
+#include "base/revision.h"
 #include "brr-bench/bench.h"
 #include "kernels/device_rates.h"
 #include "kernels/profile.h"
@@ -214,7 +215,7 @@ static void put_machine(const struct options *o, struct report *r, const struct 
     json_put_str(j, "machine", info->description);
     put_cpu(j);
     json_put_str(j, "os", os.release);
-    json_put_str(j, "commit", BRR_REVISION);
+    json_put_str(j, "commit", revision_name);
     json_put_str(j, "time", day);
     json_put_str(j, "clock", o->processor_time ? "processor time of one thread" : "wall");
     json_put_f64(j, "copy_gbps", rates->bytes * 1e-9);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/revision.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
@@ -250,7 +251,7 @@ static int print_version(int argc, char **argv) {
     bool json = false;
     for (int i = 1; i < argc; i++)
         json = json || !strcmp(argv[i], "--json");
-    printf(json ? "{\"version\":\"%s\",\"revision\":\"%s\"}\n" : "brrctl %s (%s)\n", BRR_VERSION, BRR_REVISION);
+    printf(json ? "{\"version\":\"%s\",\"revision\":\"%s\"}\n" : "brrctl %s (%s)\n", BRR_VERSION, revision_name);
     return 0;
 }
 

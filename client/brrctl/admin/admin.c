@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/revision.h"
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
@@ -20,7 +21,7 @@ static int cmd_version(const struct arguments *o) {
     OWNED_ANSWER Brr__V1__VersionResponse *v = brrctl_open(o, &client, &err) ? NULL : brrctl_ask(client, &method, &in.base, &err);
     if (!v) { /* this program has a version nevertheless */
         if (!o->json)
-            puts("brrctl " BRR_VERSION " (" BRR_REVISION ")");
+            printf("brrctl %s (%s)\n", BRR_VERSION, revision_name);
         fflush(stdout);
         return brrctl_fail_call(&err);
     }
