@@ -128,10 +128,15 @@ static int find_kind(struct jobfile *job, struct err *err) {
     return job->kind ? 0 : options_error(node, job->file, err, "kind is '%.100s'; expected %s", node->text, names);
 }
 
+/* A key of the kind's own group that ends as `name` does is what was meant. */
 static int foreign_key(const struct jobfile *job, const struct yaml_node *node, const char *name, struct err *err) {
-    const char *fixed = job->kind->fixed;
-    return options_error(node, job->file, err, "%s does nothing in a job of kind %s%s%s; leave it out", name, job->kind->name,
-                         fixed ? ", whose " : "", fixed ? fixed : "");
+    const char *fixed = job->kind->fixed, *dot = strrchr(name, '.');
+    char own[192];
+    str_format(own, sizeof own, "%s.%s", job->kind->name, dot ? dot + 1 : name);
+    bool meant = jobfile_key(job->kind, own) != NULL;
+    return options_error(node, job->file, err, "%s does nothing in a job of kind %s%s%s; %s%s%s", name, job->kind->name,
+                         fixed ? ", whose " : "", fixed ? fixed : "", meant ? "did you mean " : "leave it out", meant ? own : "",
+                         meant ? "?" : "");
 }
 
 /* Keys that only other kinds have would do nothing. `groups`: of the row's name the parts before a dot, else the whole name. */

@@ -103,7 +103,10 @@ static void keys_of_other_kinds_are_named_where_they_stand(void **state) {
     assert_refused(
         DETECT, "events.on=0.5",
         "j.yaml: --set: events.on does nothing in a job of kind detect, whose model, windows, filters and thresholds (but for "
-        "detect.on and detect.off) come from its model; leave it out");
+        "detect.on and detect.off) come from its model; did you mean detect.on?");
+    assert_refused("kind: detect\nmodel: ward\n", NULL,
+                   "j.yaml:2:1: model does nothing in a job of kind detect, whose model, windows, filters and thresholds (but for "
+                   "detect.on and detect.off) come from its model; did you mean detect.model?");
     assert_refused(
         DETECT, "limits.auto_resume=true",
         "j.yaml: --set: limits.auto_resume does nothing in a job of kind detect, whose model, windows, filters and thresholds "
