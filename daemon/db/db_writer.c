@@ -49,7 +49,8 @@ static void note_failure(struct db_writer *w, uint64_t number, const struct err 
     w->err = *err;
     w->failed = number;
     for (struct db_wait *wait = w->waits; wait; wait = wait->next)
-        wait->failed |= wait->after < number && number <= wait->number;
+        if (wait->after < number && number <= wait->number)
+            wait->err = *err;
 }
 
 /* An order has ended, for those who wait. The loop may have freed it already, if it does not run for another thread. */
@@ -183,9 +184,9 @@ void db_writer_sync(struct db_writer *w) {
 /* True if the wait is over. The lock is held. */
 static bool look(const struct db_writer *w, const struct db_wait *wait, int *ret_rc, struct err *err) {
     const bool ended = w->done >= wait->number, is_late = clock_ms() >= wait->until_ms;
-    if (ended && wait->failed) {
-        *err = w->err;
-        *ret_rc = w->err.code;
+    if (ended && wait->err.code) {
+        *err = wait->err;
+        *ret_rc = wait->err.code;
     } else if (!ended && is_late) {
         *ret_rc = late(err);
     }
@@ -197,7 +198,8 @@ void db_writer_await(struct db_writer *w, struct db_wait *wait, void (*over)(str
     int rc = 0;
     pthread_mutex_lock(&w->lock);
     *wait = (struct db_wait){.after = w->told, .number = w->posted, .until_ms = clock_ms() + DB_WRITER_PATIENCE_MS, .over = over};
-    wait->failed = w->failed > wait->after;
+    if (w->failed > wait->after)
+        wait->err = w->err;
     const bool is_over = look(w, wait, &rc, &err);
     if (!is_over) {
         wait->next = w->waits;

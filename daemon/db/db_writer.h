@@ -35,7 +35,7 @@ void db_writer_sync(struct db_writer *w);
 struct db_wait {
     struct db_wait *next;
     uint64_t after, number; /* it waits for all up to `number`, and fails with those after `after` */
-    bool failed;
+    struct err err;         /* of the newest of these that was not written */
     int64_t until_ms;
     void (*over)(struct db_wait *wait, int rc, const struct err *err);
 };

@@ -583,6 +583,28 @@ static void who_waits_for_an_order_of_an_earlier_turn_hears_that_it_failed(void 
     assert_int_equal(third.rc, 1);
 }
 
+static int write_fails_so_behind_the_gate(struct db *db, void *what, struct err *err) {
+    write_fails_behind_the_gate(db, what, err);
+    return err_set(err, *(const int *)what, "not written");
+}
+
+static void who_waits_hears_the_error_of_the_order_that_it_waits_for(void **state) {
+    struct bench *b = *state;
+    static const int codes[] = {ERR_EXHAUSTED, ERR_DATA_LOSS};
+    struct waiter waiters[2] = {0};
+    db_writer_settle(b->writer);
+    pthread_mutex_lock(&gate);
+    for (int i = 0; i < 2; i++) {
+        const struct db_order order = {.write = write_fails_so_behind_the_gate, .what = &codes[i], .size = sizeof codes[i]};
+        assert_int_equal(db_writer_post(b->writer, &order, NULL), 0);
+        db_writer_await(b->writer, &waiters[i].wait, heard);
+    }
+    pthread_mutex_unlock(&gate);
+    db_writer_settle(b->writer);
+    assert_int_equal(waiters[0].rc, ERR_EXHAUSTED);
+    assert_int_equal(waiters[1].rc, ERR_DATA_LOSS);
+}
+
 static void the_file_of_a_model_stays_when_its_record_could_not_be_removed(void **state) {
     struct bench *b = *state;
     const struct db_order other = {.write = write_nothing, .what = "", .size = 1};
@@ -719,6 +741,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_sweep_spares_links_however_paths_results_is_written_now, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_waits_for_a_failed_order_hears_of_it_when_later_ones_succeed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_waits_for_an_order_of_an_earlier_turn_hears_that_it_failed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_waits_hears_the_error_of_the_order_that_it_waits_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_file_of_a_model_stays_when_its_record_could_not_be_removed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(work_that_waits_begins_when_records_could_not_be_changed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_of_people_in_the_folder_of_links_stays, set_up, tear_down),
