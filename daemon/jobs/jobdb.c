@@ -362,16 +362,28 @@ static int change_checkpoint(struct db *db, const char *sql, const char *job_id,
 }
 
 int jobdb_remove_checkpoint(struct db *db, const char *job_id, int64_t step, struct err *err) {
-    return change_checkpoint(db, "DELETE FROM checkpoints WHERE job_id=? AND step=?", job_id, step, err);
+    int rc = change_checkpoint(db,
+                               "DELETE FROM checkpoints WHERE job_id=?1 AND step=?2 "
+                               "AND NOT EXISTS (SELECT 1 FROM pins WHERE job_id=?1 AND step=?2)",
+                               job_id, step, err);
+    if (rc || db_changes(db))
+        return rc;
+    return err_set(err, ERR_PRECONDITION, "job:%s@%lld was pinned or deleted meanwhile", job_id, (long long)step);
 }
 
 int jobdb_pin(struct db *db, const char *job_id, int64_t step, const char *kept, struct err *err) {
     struct db_query q;
-    db_query(db, "INSERT OR REPLACE INTO pins(job_id, step, path) VALUES(?,?,?)", "pin a checkpoint", &q, err);
+    db_query(db,
+             "INSERT OR REPLACE INTO pins(job_id, step, path) SELECT ?1, ?2, ?3 "
+             "WHERE EXISTS (SELECT 1 FROM checkpoints WHERE job_id=?1 AND step=?2)",
+             "pin a checkpoint", &q, err);
     db_put_text(&q, job_id);
     db_put_int(&q, step);
     db_put_text(&q, kept);
-    return db_run(&q, err);
+    int rc = db_run(&q, err);
+    if (rc || db_changes(db))
+        return rc;
+    return err_set(err, ERR_NOT_FOUND, "job:%s@%lld was deleted meanwhile", job_id, (long long)step);
 }
 
 int jobdb_unpin(struct db *db, const char *job_id, int64_t step, struct err *err) {

@@ -47,7 +47,8 @@ int jobdb_add_checkpoint(struct db *db, const char *job_id, const struct task_ch
  * when visit returns non-zero and returns that value. */
 int jobdb_records(struct db *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx,
                   struct err *err);
+/* PRECONDITION if it is pinned, or has no record. */
 int jobdb_remove_checkpoint(struct db *db, const char *job_id, int64_t step, struct err *err);
-/* Marks a checkpoint as pinned; kept: the hard link that keeps its file. */
+/* Marks a checkpoint as pinned; kept: the hard link that keeps its file. NOT_FOUND if it has no record. */
 int jobdb_pin(struct db *db, const char *job_id, int64_t step, const char *kept, struct err *err);
 int jobdb_unpin(struct db *db, const char *job_id, int64_t step, struct err *err);

@@ -68,6 +68,19 @@ int model_file_link(const char *results_dir, const char *owner, const char *from
     return 0;
 }
 
+void model_file_unlink(const char *results_dir, const char *owner) {
+    char folder[CACHE_PATH_SIZE], ending[300], path[CACHE_PATH_SIZE];
+    struct dirent *e = NULL;
+    if (!str_format(ending, sizeof ending, "-%s.safetensors", owner) ||
+        fsio_join(folder, sizeof folder, results_dir, folders[0], NULL))
+        return;
+    OWNED_DIR DIR *d = opendir(folder);
+    while (d && !fsio_next_entry(d, &e, NULL) && e)
+        if (model_file_is_link(e->d_name) && !strcmp(e->d_name + DIGEST_HEX_SIZE - 1, ending) &&
+            !fsio_join(path, sizeof path, folder, e->d_name, NULL))
+            unlink(path);
+}
+
 struct model_file model_file_recorded(const char *results_dir, const char *path) {
     struct model_file file = {.hold = MODEL_FREE};
     char folder[CACHE_PATH_SIZE];

@@ -24,6 +24,8 @@ bool model_file_is_link(const char *name);
 /* Links the file `from`, durably. Where hard links are impossible, *ret is `from` itself, without a hold, or a copy of another
  * owner's link. */
 int model_file_link(const char *results_dir, const char *owner, const char *from, struct model_file *ret, struct err *err);
+/* Removes the links of this owner, whatever their weights are; one that has none is fine. */
+void model_file_unlink(const char *results_dir, const char *owner);
 /* The file that a record names; its hold is that of the record. */
 struct model_file model_file_recorded(const char *results_dir, const char *path);
 /* Fetches the current object of "store://NAME/KEY", verifies its checksum, and pins it in the cache. A large object is fetched only

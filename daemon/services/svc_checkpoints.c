@@ -1,7 +1,6 @@
 /* brr.v1.Checkpoints: the model files of jobs and uploads, but for calls that carry or read them whole (svc_checkpoint_files.c). */
 #include <dirent.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
+#include "daemon/jobs/pins.h"
 #include "daemon/models/upload_owner.h"
 #include "daemon/services/checkpoint_find.h"
 #include "daemon/services/convert.h"
@@ -197,39 +197,28 @@ struct deletion {
     Brr__V1__Checkpoint *message; /* of the call's arena */
 };
 
-/* A change of the record of a checkpoint. */
-struct checkpoint_change {
-    char job_id[JOB_ID_SIZE], kept[LIVE_PATH];
+struct removed {
+    char job_id[JOB_ID_SIZE];
     int64_t step;
 };
 
-static int write_removal(struct db *db, void *what, struct err *err) {
-    const struct checkpoint_change *c = what;
-    return jobdb_remove_checkpoint(db, c->job_id, c->step, err);
+static int write_removed(struct db *db, void *what, struct err *err) {
+    const struct removed *r = what;
+    return jobdb_remove_checkpoint(db, r->job_id, r->step, err);
 }
 
-static int write_pin(struct db *db, void *what, struct err *err) {
-    const struct checkpoint_change *c = what;
-    return jobdb_pin(db, c->job_id, c->step, c->kept, err);
-}
-
-static int write_unpin(struct db *db, void *what, struct err *err) {
-    const struct checkpoint_change *c = what;
-    return jobdb_unpin(db, c->job_id, c->step, err);
-}
-
-/* On the pool. kept: of a pin. */
-static int change_record(struct checkpoint_find *o, db_write_fn *write, const char *kept) {
-    struct checkpoint_change change = {.step = o->record.c.step};
-    str_copy(change.job_id, sizeof change.job_id, o->record.job_id);
-    str_copy(change.kept, sizeof change.kept, kept);
-    return db_writer_run(o->writer, &(struct db_order){.write = write, .what = &change, .size = sizeof change}, &o->work.err);
+/* On the pool. */
+static int remove_record(struct checkpoint_find *o) {
+    struct removed removed = {.step = o->record.c.step};
+    str_copy(removed.job_id, sizeof removed.job_id, o->record.job_id);
+    const struct db_order order = {.write = write_removed, .what = &removed, .size = sizeof removed};
+    return db_writer_run(o->writer, &order, &o->work.err);
 }
 
 /* On the pool. The record first: a file without one is garbage, a record without its file would be an error for others. */
 static void remove_files(struct offload *work) {
     struct checkpoint_find *o = (struct checkpoint_find *)work;
-    if (o->recorded && change_record(o, write_removal, ""))
+    if (o->recorded && remove_record(o))
         return;
     const char *path = o->file.path;
     char state[LIVE_PATH + 16];
@@ -273,42 +262,11 @@ struct pinning {
     bool pinned;
 };
 
-/* A pin and an unpin of one checkpoint at once: the link that one records is not the one that the other removes. */
-static pthread_mutex_t pins = PTHREAD_MUTEX_INITIALIZER;
-
-/* A second link of the file survives pruning; it is what the pin records. */
-static void make_link(struct pinning *p) {
-    const struct jobdb_checkpoint *c = &p->one.record;
-    struct err *err = &p->one.work.err;
-    char owner[JOB_ID_SIZE + 32];
-    struct model_file kept, before = model_file_recorded(p->results_dir, c->kept);
-    str_format(owner, sizeof owner, "%s@%lld", c->job_id, (long long)c->c.step); /* no name of a model that serves */
-    if (model_file_link(p->results_dir, owner, p->one.file.path, &kept, err))
-        return;
-    if (kept.hold == MODEL_FREE)
-        err_set(err, ERR_UNSUPPORTED,
-                "job:%s@%lld cannot be pinned: the volume of paths.results has no hard links; "
-                "`brrctl checkpoint get` copies it to a place of yours",
-                c->job_id, (long long)c->c.step);
-    else if (!change_record(&p->one, write_pin, kept.path) && strcmp(before.path, kept.path) != 0)
-        model_file_release(&before); /* of an earlier version */
-}
-
 /* On the pool. */
-static void keep_link(struct offload *work) {
-    pthread_mutex_lock(&pins);
-    make_link((struct pinning *)work);
-    pthread_mutex_unlock(&pins);
-}
-
-/* On the pool. */
-static void drop_link(struct offload *work) {
+static void change_pin(struct offload *work) {
     struct pinning *p = (struct pinning *)work;
-    struct model_file kept = model_file_recorded(p->results_dir, p->one.record.kept);
-    pthread_mutex_lock(&pins);
-    if (!change_record(&p->one, write_unpin, ""))
-        model_file_release(&kept);
-    pthread_mutex_unlock(&pins);
+    const struct pins pins = {p->results_dir, p->one.writer};
+    (p->pinned ? pins_add : pins_remove)(&pins, &p->one.record, &work->err);
 }
 
 static void answer_pin(struct offload *work) {
@@ -336,10 +294,7 @@ static void pin_found(struct offload *work) {
         rpc_finish(work->call, &work->err);
         return;
     }
-    if (p->pinned)
-        offload_start(work, keep_link, answer_pin);
-    else
-        offload_start_must(work, drop_link, answer_pin);
+    offload_start_must(work, change_pin, answer_pin);
 }
 
 static int pin(struct rpc_call *call, const void *message, struct err *err) {

@@ -211,9 +211,12 @@ static void a_pin_names_the_file_that_it_keeps_until_it_is_taken_away(void **sta
     assert_true(f->n == 1 && f->items[0].pinned);
     assert_string_equal(f->items[0].c.path, path);
     assert_string_equal(f->items[0].kept, kept);
+    assert_int_equal(jobdb_remove_checkpoint(db, "j", 5, NULL), ERR_PRECONDITION);
     assert_int_equal(jobdb_unpin(db, "j", 5, NULL), 0);
     f = found_of(db, "j");
     assert_true(f->n == 1 && !f->items[0].pinned);
+    assert_int_equal(jobdb_remove_checkpoint(db, "j", 5, NULL), 0);
+    assert_int_equal(jobdb_pin(db, "j", 5, kept, NULL), ERR_NOT_FOUND);
     db_close(db);
 }
 

@@ -1,12 +1,15 @@
-/* removal and retention: a job that is deleted leaves neither record nor folder, whatever ends the process in between, and no model
- * that serves is deleted. */
+/* removal, retention and pins: a job that is deleted leaves neither record nor folder, whatever ends the process in between, and no
+ * model that serves is deleted; a pinned checkpoint has a link, and no other has one. */
 #include "daemon/jobs/removal.h"
 #include "daemon/models/serveddb.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <unistd.h>
 #include <uv.h>
 
+#include "base/cleanup.h"
+#include "daemon/jobs/pins.h"
 #include "daemon/jobs/retention.h"
 #include "unit/model_fixture.h"
 #include "unit/temp_dir.h"
@@ -305,6 +308,42 @@ static void a_job_whose_model_serves_from_a_file_of_its_own_goes(void **state) {
     models_forget(f->models, f);
 }
 
+static int links(const struct fixture *f) {
+    char path[600];
+    str_format(path, sizeof path, "%s/models", f->results);
+    int n = 0;
+    struct dirent *e = NULL;
+    OWNED_DIR DIR *d = opendir(path);
+    while (d && !fsio_next_entry(d, &e, NULL) && e)
+        n += model_file_is_link(e->d_name);
+    return n;
+}
+
+static int count_pinned(void *ctx, const struct jobdb_checkpoint *c) {
+    *(int *)ctx += c->pinned;
+    return 0;
+}
+
+/* Callers read the record before another one's pin, or before its deletion, and change it afterwards. */
+static void a_checkpoint_has_a_link_while_it_is_pinned_whatever_callers_knew(void **state) {
+    struct fixture *f = *state;
+    const struct pins pins = {f->results, sched_writer(f->sched)};
+    struct jobdb_checkpoint c = {.job_id = "train-1", .c = {.step = 1}};
+    int pinned = 0;
+    str_copy(c.c.path, sizeof c.c.path, f->model);
+    assert_int_equal(jobdb_add_checkpoint(f->db, "train-1", &c.c, 1, NULL), 0);
+    assert_int_equal(pins_add(&pins, &c, NULL), 0);
+    assert_int_equal(links(f), 1);
+    assert_int_equal(pins_add(&pins, &c, NULL), 0);
+    assert_int_equal(jobdb_records(f->db, "train-1", count_pinned, &pinned, NULL), 0);
+    assert_true(pinned == 1 && links(f) == 1);
+    assert_int_equal(pins_remove(&pins, &c, NULL), 0);
+    assert_int_equal(links(f), 0);
+    assert_int_equal(jobdb_remove_checkpoint(f->db, "train-1", 1, NULL), 0);
+    assert_int_equal(pins_add(&pins, &c, NULL), ERR_NOT_FOUND);
+    assert_int_equal(links(f), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_removal_that_the_process_did_not_finish_is_finished_by_the_next, set_up, tear_down),
@@ -314,6 +353,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_job_that_has_not_ended_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_job_whose_model_serves_from_another_volume_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_job_whose_model_serves_from_a_file_of_its_own_goes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_checkpoint_has_a_link_while_it_is_pinned_whatever_callers_knew, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
