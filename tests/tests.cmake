@@ -98,7 +98,7 @@ target_sources(test_paths PRIVATE ${CMAKE_SOURCE_DIR}/daemon/paths.c)
 target_link_options(test_yaml PRIVATE -Wl,--wrap=strcmp) # comparisons are counted
 target_link_options(test_slurm_doubt PRIVATE -Wl,--wrap=clock_ms -Wl,--wrap=command_run) # a cluster as the test says
 target_link_options(test_beds PRIVATE -Wl,--wrap=clock_ms -Wl,--wrap=clock_wall_ms)
-target_link_options(test_snapshot_store PRIVATE -Wl,--wrap=fsio_read) # so does it here
+target_link_options(test_snapshot_store PRIVATE -Wl,--wrap=fsio_read -Wl,--wrap=snapshot_write_eeg) # so does it here
 target_link_options(test_journal PRIVATE -Wl,--wrap=clock_wall_ms -Wl,--wrap=trusted_boot_ms)
 target_link_options(test_hooks PRIVATE -Wl,--wrap=journal_told)
 target_link_options(test_session_journal PRIVATE -Wl,--wrap=journal_add -Wl,--wrap=journal_add_again -Wl,--wrap=journal_take_open -Wl,--wrap=journal_has -Wl,--wrap=journal_is_failing -Wl,--wrap=clock_ms)

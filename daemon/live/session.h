@@ -51,6 +51,7 @@ struct session_claim {
 struct session_store {
     /* Takes the state unless false; sessions_kept answers. The model's file is kept by its SHA-256 before the snapshot. */
     bool (*put)(void *ctx, const struct session_snapshot *snapshot);
+    bool (*eeg_waits)(void *ctx); /* the EEG of a snapshot that is durable is still to be written */
     /* Where the kept model is; "" if the path does not fit. */
     void (*model)(void *ctx, const char *sha256, char *path, size_t size);
     void (*end)(void *ctx, const char *id); /* the client was sent the Summary; the snapshot stays in case it did not arrive */
@@ -258,7 +259,7 @@ int sessions_unsaved(const struct sessions *all); /* live streams that go on alt
 void sessions_announce_end(struct sessions *all, int64_t retry_ms, const char *reason);
 /* No more samples are read, and every resumable session gets a last snapshot. */
 void sessions_freeze(struct sessions *all);
-bool sessions_saved(const struct sessions *all); /* none is being made */
+bool sessions_saved(const struct sessions *all); /* none is being made, and the EEG of all is written */
 /* Ends the connection of every client: UNAVAILABLE, DRAINING. */
 void sessions_end(struct sessions *all);
 /* The journal has written entries: alarms that waited for it go to their connections. */

@@ -572,7 +572,8 @@ bool sessions_saved(const struct sessions *all) {
     for (const struct session *s = all->first; s; s = s->next_session)
         if (s->saving && !session_is_closing(s))
             return false;
-    return true;
+    const struct session_store *store = &all->config.store;
+    return !store->eeg_waits || !store->eeg_waits(store->ctx);
 }
 
 void sessions_end(struct sessions *all) {

@@ -148,25 +148,36 @@ int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, 
 
 static void eeg_name(const char *id, char ret[SNAPSHOT_ID_SIZE + 4]) { str_format(ret, SNAPSHOT_ID_SIZE + 4, "%s.eeg", id); }
 
-int snapshot_write_eeg(const char *dir, const char *id, const void *data, size_t len, struct err *err) {
-    char name[SNAPSHOT_ID_SIZE + 4];
-    eeg_name(id, name);
-    return snapshot_write(dir, name, data, len, err);
-}
-
 int snapshot_read_eeg(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err) {
     char name[SNAPSHOT_ID_SIZE + 4];
     eeg_name(id, name);
     return snapshot_read(dir, name, ret, ret_len, err);
 }
 
-int snapshot_remove_eeg(const char *dir, const char *id, struct err *err) {
+static int remove_file(const char *dir, const char *name, struct err *err) {
     char path[4096];
-    if (!str_format(path, sizeof path, "%s/%s.eeg", dir, id))
-        return err_set(err, ERR_RANGE, "path too long: %.200s…", dir);
+    int rc = fsio_join(path, sizeof path, dir, name, err);
+    if (rc)
+        return rc;
     if (unlink(path) && errno != ENOENT)
         return err_errno(err, errno, "%s: cannot be removed", path);
     return 0;
+}
+
+int snapshot_remove_eeg(const char *dir, const char *id, struct err *err) {
+    char name[SNAPSHOT_ID_SIZE + 4];
+    eeg_name(id, name);
+    return remove_file(dir, name, err);
+}
+
+/* Whoever removes a snapshot removes its EEG afterwards, so that none is left by a writer that has not noticed. */
+int snapshot_write_eeg(const char *dir, const char *id, const void *data, size_t len, struct err *err) {
+    char name[SNAPSHOT_ID_SIZE + 4], path[4096];
+    eeg_name(id, name);
+    int rc = fsio_join(path, sizeof path, dir, id, err);
+    if (rc || (rc = snapshot_write(dir, name, data, len, err)))
+        return rc;
+    return fsio_exists(path) ? 0 : snapshot_remove_eeg(dir, id, err);
 }
 
 bool snapshot_is_useless(const struct err *why) {
@@ -174,26 +185,22 @@ bool snapshot_is_useless(const struct err *why) {
 }
 
 int snapshot_remove(const char *dir, const char *id, struct err *err) {
-    char path[4096];
     int rc;
-    if ((rc = snapshot_unmark(dir, id, err)) || (rc = snapshot_remove_eeg(dir, id, err)) ||
-        (rc = fsio_join(path, sizeof path, dir, id, err)))
+    if ((rc = snapshot_unmark(dir, id, err)) || (rc = remove_file(dir, id, err)))
         return rc;
-    if (unlink(path) && errno != ENOENT)
-        return err_errno(err, errno, "%s: cannot be removed", path);
-    return 0;
+    return snapshot_remove_eeg(dir, id, err);
 }
 
 int snapshot_reject(const char *dir, const char *id, struct err *err) {
     char from[4096], folder[4096], to[4096];
     int rc;
-    if ((rc = snapshot_unmark(dir, id, err)) || (rc = snapshot_remove_eeg(dir, id, err)) ||
-        (rc = fsio_join(from, sizeof from, dir, id, err)) || (rc = fsio_join(folder, sizeof folder, dir, "rejected", err)) ||
-        (rc = fsio_join(to, sizeof to, folder, id, err)) || (rc = make_private(folder, err)))
+    if ((rc = snapshot_unmark(dir, id, err)) || (rc = fsio_join(from, sizeof from, dir, id, err)) ||
+        (rc = fsio_join(folder, sizeof folder, dir, "rejected", err)) || (rc = fsio_join(to, sizeof to, folder, id, err)) ||
+        (rc = make_private(folder, err)))
         return rc;
     if (rename(from, to) && errno != ENOENT)
         return err_errno(err, errno, "%s: cannot be moved to %s", from, to);
-    return 0;
+    return snapshot_remove_eeg(dir, id, err);
 }
 
 static bool is_id(const char *name) {

@@ -1,6 +1,7 @@
 /* snapshot: the states of sessions as files, one per session, and an empty file ID.ended beside it if the stream has ended, in a
  * folder that only the daemon's user may read (they derive from EEG). A file is its magic word, the length and bytes of the state,
- * and a SHA-256 over all of these. Writing replaces the file atomically and durably. Any thread; one at a time per id. */
+ * and a SHA-256 over all of these. Writing replaces the file atomically and durably. Any thread; one at a time
+ * per id, except for its EEG. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +25,8 @@ int snapshot_renew(const char *dir, const char *id, const void *state, size_t le
 int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err);
 /* Marks the session as ended: its client was sent the Summary. The next snapshot_write of this id removes the mark. */
 int snapshot_end(const char *dir, const char *id, struct err *err);
-/* EEG that people may look at after a restart, in a file ID.eeg beside the snapshot, which is removed and rejected with it. */
+/* EEG that people may look at after a restart, in a file ID.eeg beside the snapshot, which is removed and rejected with it. It may
+ * be written while the snapshot is written or removed; nothing stays without a snapshot. */
 int snapshot_write_eeg(const char *dir, const char *id, const void *data, size_t len, struct err *err);
 int snapshot_read_eeg(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err);
 int snapshot_remove_eeg(const char *dir, const char *id, struct err *err);

@@ -13,14 +13,14 @@
 #include "daemon/viewer/eegring.h"
 
 enum { RETRY_MS = 5000 };
-enum deed { DEED_WRITE, DEED_END, DEED_REMOVE, DEED_REJECT, DEED_LIST, DEED_READ, DEED_MODELS, DEED_UNKEEP, DEED_CLAIM };
+enum deed { DEED_WRITE, DEED_END, DEED_REMOVE, DEED_REJECT, DEED_LIST, DEED_READ, DEED_MODELS, DEED_UNKEEP, DEED_CLAIM, DEED_EEG };
 struct task {
     struct task *next;
     enum deed deed;
     char id[SNAPSHOT_ID_SIZE];
     char *state, *eeg; /* eeg: READ, what people may look at, or NULL */
     size_t len, eeg_len;
-    struct eegring *ring;                 /* WRITE; NULL: none */
+    struct eegring *ring;                 /* WRITE, EEG; NULL: none */
     char sha256[DIGEST_HEX_SIZE], *model; /* WRITE, UNKEEP; and the file of the model */
     struct snapshot_model *models;        /* MODELS, n_list of them */
     struct snapshot_entry *list;          /* LIST */
@@ -43,6 +43,13 @@ struct restoring {
     int64_t until_ms, next_ms, try_ms;
 };
 
+/* Tasks one after the other; the first is at work. */
+struct lane {
+    struct snapshot_store *store;
+    uv_work_t work;
+    struct task *first, *last;
+};
+
 struct snapshot_store {
     uv_loop_t *loop;
     const char *dir;
@@ -50,9 +57,7 @@ struct snapshot_store {
     int claims; /* that are under way */
     void (*written)(void *ctx, const char *id, const struct err *err);
     void *ctx;
-    uv_work_t work;
-    bool working;
-    struct task *first, *last; /* the first is at work */
+    struct lane lane, eeg; /* eeg: DEED_EEG alone, for which nothing else waits */
     struct restoring restoring;
     bool swept; /* kept models were compared with the snapshots since one was removed */
 };
@@ -61,13 +66,14 @@ struct snapshot_store *snapshot_store_new(uv_loop_t *loop, const char *dir, bool
                                           void (*written)(void *ctx, const char *id, const struct err *err), void *ctx) {
     struct snapshot_store *s = calloc(1, sizeof *s);
     if (s)
-        *s = (struct snapshot_store){.loop = loop, .dir = dir, .shared = shared, .written = written, .ctx = ctx};
+        *s = (struct snapshot_store){
+            .loop = loop, .dir = dir, .shared = shared, .written = written, .ctx = ctx, .lane.store = s, .eeg.store = s};
     return s;
 }
 
-static struct task *pop(struct snapshot_store *s) {
-    struct task *t = s->first;
-    QUEUE_DROP(s, next);
+static struct task *pop(struct lane *lane) {
+    struct task *t = lane->first;
+    QUEUE_DROP(lane, next);
     return t;
 }
 
@@ -87,21 +93,19 @@ static void task_free(struct task *t) {
 void snapshot_store_free(struct snapshot_store *s) {
     if (!s)
         return;
-    while (s->first)
-        task_free(pop(s));
+    while (s->lane.first)
+        task_free(pop(&s->lane));
+    while (s->eeg.first)
+        task_free(pop(&s->eeg));
     free(s->restoring.entries);
     free(s);
 }
 
-/* The EEG of a new alarm, or more of it. People can look at less without it, and the stream and its snapshot are as good. */
+/* People can look at less without it, and the stream and its snapshot are as good. */
 static void write_eeg(const struct snapshot_store *s, const struct task *t) {
     OWNED(str_done) struct str data = {0};
     struct err err = {0};
     char text[800];
-    const int64_t pinned = t->ring ? eegring_pinned(t->ring) : 0;
-    if (!pinned || pinned == eegring_saved(t->ring))
-        return;
-    eegring_set_saved(t->ring, pinned); /* after an error it is tried again when there is more, not every two seconds */
     str_init(&data, EEGRING_SAVED_BYTES);
     if (eegring_save(t->ring, &data))
         (void)snapshot_write_eeg(s->dir, t->id, data.data, data.len, &err);
@@ -113,14 +117,16 @@ static void write_eeg(const struct snapshot_store *s, const struct task *t) {
 }
 
 static void run(uv_work_t *work) {
-    struct snapshot_store *s = work->data;
-    struct task *t = s->first;
+    struct lane *lane = work->data;
+    struct snapshot_store *s = lane->store;
+    struct task *t = lane->first;
     switch (t->deed) {
     case DEED_WRITE:
         if (!*t->sha256 || !snapshot_keep_model(s->dir, t->sha256, t->model, &t->err))
             (t->again ? snapshot_renew : snapshot_write)(s->dir, t->id, t->state, t->len, &t->err);
-        if (!t->err.code)
-            write_eeg(s, t);
+        break;
+    case DEED_EEG:
+        write_eeg(s, t);
         break;
     case DEED_CLAIM:
         claim_take(s->dir, t->id, &t->found, &t->err);
@@ -158,25 +164,44 @@ static void on_read(struct snapshot_store *s, struct task *t);
 static void on_models(struct snapshot_store *s, const struct task *t);
 static void on_claimed(struct snapshot_store *s, struct task *t);
 
-static void go_on(struct snapshot_store *s) {
-    if (s->working || !s->first)
+static void go_on(struct lane *lane) {
+    lane->work.data = lane;
+    uv_queue_work(lane->store->loop, &lane->work, run, done); /* fails for want of a function alone */
+}
+
+static void enqueue(struct snapshot_store *s, struct task *t) {
+    struct lane *lane = t->deed == DEED_EEG ? &s->eeg : &s->lane;
+    const bool idle = !lane->first;
+    QUEUE_ADD(lane, t, next);
+    if (idle)
+        go_on(lane);
+}
+
+/* The snapshot is durable: the EEG of a new alarm follows, or more of it. Takes t. */
+static void save_eeg(struct snapshot_store *s, struct task *t) {
+    const int64_t pinned = t->ring && !t->err.code ? eegring_pinned(t->ring) : 0;
+    if (!pinned || pinned == eegring_saved(t->ring)) {
+        task_free(t);
         return;
-    s->working = true;
-    s->work.data = s;
-    uv_queue_work(s->loop, &s->work, run, done); /* fails for want of a function alone */
+    }
+    eegring_set_saved(t->ring, pinned); /* after an error it is tried again when there is more, not every two seconds */
+    free(t->state);
+    t->state = NULL;
+    t->deed = DEED_EEG;
+    enqueue(s, t);
 }
 
 static void done(uv_work_t *work, int status) {
-    struct snapshot_store *s = work->data;
-    struct task *t = pop(s);
+    struct lane *lane = work->data;
+    struct snapshot_store *s = lane->store;
+    struct task *t = pop(lane);
     char text[800];
     (void)status;
-    s->working = false;
+    if (lane->first)
+        go_on(lane);
     if (t->err.code && t->deed != DEED_READ && t->deed != DEED_CLAIM)
         log_warn("snapshot of a stream", "error=\"%s\"", err_text(&t->err, text, sizeof text));
-    if (t->deed == DEED_WRITE)
-        s->written(s->ctx, t->id, &t->err);
-    else if (t->deed == DEED_LIST)
+    if (t->deed == DEED_LIST)
         on_listed(s, t);
     else if (t->deed == DEED_READ)
         on_read(s, t);
@@ -184,13 +209,12 @@ static void done(uv_work_t *work, int status) {
         on_models(s, t);
     else if (t->deed == DEED_CLAIM)
         on_claimed(s, t);
-    task_free(t);
-    go_on(s);
-}
-
-static void enqueue(struct snapshot_store *s, struct task *t) {
-    QUEUE_ADD(s, t, next);
-    go_on(s);
+    if (t->deed != DEED_WRITE) {
+        task_free(t);
+        return;
+    }
+    s->written(s->ctx, t->id, &t->err);
+    save_eeg(s, t);
 }
 
 static bool ask(struct snapshot_store *s, enum deed deed, const char *id) {
@@ -415,6 +439,8 @@ static bool put(void *ctx, const struct session_snapshot *snapshot) {
     return true;
 }
 
+static bool eeg_waits(void *ctx) { return ((struct snapshot_store *)ctx)->eeg.first; }
+
 static void model(void *ctx, const char *sha256, char *path, size_t size) {
     if (snapshot_model_path(((struct snapshot_store *)ctx)->dir, sha256, path, size, NULL))
         *path = 0;
@@ -431,6 +457,7 @@ static void reject(void *ctx, const char *id) {
 
 struct session_store snapshot_store_for_sessions(struct snapshot_store *s) {
     return (struct session_store){.put = put,
+                                  .eeg_waits = eeg_waits,
                                   .model = model,
                                   .end = end,
                                   .drop = drop,

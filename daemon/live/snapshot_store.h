@@ -1,6 +1,6 @@
 /* snapshot_store: reads, writes and removes snapshots of sessions on libuv's thread pool, one after the other in the order they
- * were asked for, so that the loop never waits for a disk. Bounded by its caller: one unfinished write per session; it reads one
- * snapshot at a time. Loop thread. */
+ * were asked for, so that the loop never waits for a disk; the EEG of alarms is written beside that, and delays nothing. Bounded by
+ * its caller: one unfinished write per session; it reads one snapshot at a time. Loop thread. */
 #pragma once
 #include <uv.h>
 

@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/str.h"
 #include "seed.h"
 #include "unit/cmocka_all.h"
 #include "unit/eeg_fixture.h"
@@ -168,11 +169,14 @@ static void eeg_lies_beside_its_snapshot_and_goes_with_it(void **state) {
     (void)state;
     struct snapshot_entry *ids = NULL;
     size_t n = 0, len = 0;
-    char *data = NULL;
+    char *data = NULL, orphan[64];
     struct err err;
     assert_int_equal(snapshot_write(dir, id_of('e'), "state", 5, NULL), 0);
     assert_int_equal(snapshot_write_eeg(dir, id_of('e'), "traces", 6, NULL), 0);
-    assert_int_equal(snapshot_write_eeg(dir, id_of('f'), "orphan", 6, NULL), 0);
+    assert_int_equal(snapshot_write_eeg(dir, id_of('f'), "orphan", 6, NULL), 0); /* its snapshot was removed meanwhile */
+    assert_int_equal(snapshot_read_eeg(dir, id_of('f'), &data, &len, &err), ERR_NOT_FOUND);
+    str_format(orphan, sizeof orphan, "%s.eeg", id_of('f'));
+    assert_int_equal(snapshot_write(dir, orphan, "orphan", 6, NULL), 0); /* and then the daemon was killed */
     assert_int_equal(snapshot_list(dir, &ids, &n, NULL), 0);
     assert_int_equal(n, 1);
     assert_string_equal(ids[0].id, id_of('e'));

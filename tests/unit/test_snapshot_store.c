@@ -1,12 +1,14 @@
 #include "daemon/live/snapshot_store.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fsio.h"
 #include "daemon/live/session_parts.h"
 #include "daemon/live/snapshot.h"
+#include "daemon/viewer/eegring.h"
 #include "unit/session_fixture.h"
 #include "unit/temp_dir.h"
 
@@ -18,6 +20,15 @@ int __wrap_fsio_read(const char *path, size_t max_bytes, char **ret_data, size_t
     if (faults-- > 0)
         return err_set(err, ERR_INTERNAL, "%s: Input/output error", path);
     return __real_fsio_read(path, max_bytes, ret_data, ret_len, err);
+}
+/* While it is locked, the volume takes no EEG. */
+static pthread_mutex_t slow = PTHREAD_MUTEX_INITIALIZER;
+int __real_snapshot_write_eeg(const char *dir, const char *id, const void *data, size_t len, struct err *err);
+int __wrap_snapshot_write_eeg(const char *dir, const char *id, const void *data, size_t len, struct err *err);
+int __wrap_snapshot_write_eeg(const char *dir, const char *id, const void *data, size_t len, struct err *err) {
+    pthread_mutex_lock(&slow);
+    pthread_mutex_unlock(&slow);
+    return __real_snapshot_write_eeg(dir, id, data, len, err);
 }
 /* The monotonic clock is ahead by so much. */
 static int64_t later_ms;
@@ -227,6 +238,59 @@ static void a_stream_that_fails_while_kept_models_are_listed_keeps_its_own(void 
     stop(d);
 }
 
+/* ---- EEG of alarms ---- */
+
+static struct eegring *new_ring(void) {
+    struct eegring *ring = NULL;
+    assert_int_equal(eegring_new("referential-19", &(struct eegring_limits){10 * 256, 1 << 24}, &ring, NULL), 0);
+    return ring;
+}
+
+/* A stream with an alarm, of which a second of EEG is kept; its snapshot is on its way. */
+static struct session *alarm_stream(struct daemon_side *d, char token[RESUME_TOKEN_SIZE]) {
+    static const double uv[32 * 256];
+    struct live_stream *stream;
+    struct session *s = open_lasting(&d->b, &stream, token);
+    s->eeg = new_ring();
+    eegring_put(s->eeg, uv, 32, 256, 0, NULL);
+    eegring_put_mark(s->eeg, &(struct eegring_mark){EEGRING_ALARM_ON, 128, 128, 1});
+    struct live_report r = report(stream, LIVE_SAVED);
+    s->saving = true;
+    r.state = strdup("the worker's part");
+    r.state_len = strlen(r.state);
+    sessions_report(d->b.all, &r);
+    free(r.state);
+    return s;
+}
+
+static void eeg_of(const struct daemon_side *d, const struct session *s, char path[1024]) {
+    assert_true(str_format(path, 1024, "%s/%s.eeg", d->dir, session_id(s)));
+}
+
+static void a_snapshot_is_durable_before_the_eeg_of_its_alarms(void **state) {
+    struct daemon_side *d = *state;
+    char token[RESUME_TOKEN_SIZE], eeg[2][1024], left[1024];
+    begin(d);
+    pthread_mutex_lock(&slow);
+    struct session *s[2] = {alarm_stream(d, token), alarm_stream(d, token)};
+    for (int i = 0; i < 2; i++)
+        eeg_of(d, s[i], eeg[i]);
+    while (s[0]->saving || s[1]->saving)
+        uv_run(&d->loop, UV_RUN_ONCE);
+    assert_false(fsio_exists(eeg[0]) || fsio_exists(eeg[1]));
+    assert_false(sessions_saved(d->b.all)); /* a daemon that stops waits for it */
+    path_of(d, "", session_id(s[0]), left);
+    session_end(s[0], "uid:0", "");
+    while (fsio_exists(left))
+        uv_run(&d->loop, UV_RUN_ONCE);
+    pthread_mutex_unlock(&slow);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    assert_true(sessions_saved(d->b.all));
+    assert_false(fsio_exists(eeg[0])); /* of a stream that has ended meanwhile */
+    assert_true(fsio_exists(eeg[1]));
+    stop(d);
+}
+
 static void corrupt_snapshots_are_moved_aside(void **state) {
     struct daemon_side *d = *state;
     char token[RESUME_TOKEN_SIZE], path[1024], aside[1024];
@@ -393,6 +457,31 @@ static void a_stream_goes_on_at_the_daemon_that_claims_its_snapshot(void **state
     stop(d);
 }
 
+static void a_stream_that_another_daemon_claims_brings_the_eeg_of_its_alarms(void **state) {
+    struct daemon_side *d = *state;
+    struct daemon_side *peer = make_peer(d);
+    char token[RESUME_TOKEN_SIZE], mine[1024], theirs[1024];
+    struct session *s = alarm_stream(d, token);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    eeg_of(d, s, mine);
+    eeg_of(peer, s, theirs);
+    assert_true(fsio_exists(mine));
+    claim(peer, token);
+    assert_false(fsio_exists(mine));
+    assert_true(fsio_exists(theirs));
+    struct live_report opened = report(last(&peer->b)->stream, LIVE_OPENED);
+    opened.opened = calloc(1, sizeof *opened.opened);
+    opened.eeg = new_ring();
+    struct session *found = sessions_find(peer->b.all, token, "uid:1");
+    sessions_report(peer->b.all, &opened);
+    struct eegring_state kept;
+    assert_non_null(found->eeg);
+    eegring_describe(found->eeg, &kept);
+    assert_true(kept.n_pins == 1 && kept.pins[0].first == 0 && kept.pins[0].end == 256);
+    end_peer(peer);
+    stop(d);
+}
+
 static void a_stream_that_came_back_goes_on_from_the_newest_snapshot(void **state) {
     struct daemon_side *d = *state;
     struct daemon_side *peer = make_peer(d);
@@ -423,11 +512,13 @@ int main(void) {
         STORE_TEST(what_could_not_be_used_is_left_for_the_next_daemon),
         STORE_TEST(a_snapshot_keeps_its_model_while_it_exists),
         STORE_TEST(a_stream_that_fails_while_kept_models_are_listed_keeps_its_own),
+        STORE_TEST(a_snapshot_is_durable_before_the_eeg_of_its_alarms),
         STORE_TEST(corrupt_snapshots_are_moved_aside),
         STORE_TEST(a_stream_whose_model_is_not_there_yet_is_restored_later),
         STORE_TEST(rejected_snapshots_are_pruned_at_the_start_and_with_the_next_one),
         STORE_TEST(live_streams_come_before_those_that_have_ended),
         STORE_TEST(a_stream_goes_on_at_the_daemon_that_claims_its_snapshot),
+        STORE_TEST(a_stream_that_another_daemon_claims_brings_the_eeg_of_its_alarms),
         STORE_TEST(a_stream_that_came_back_goes_on_from_the_newest_snapshot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
