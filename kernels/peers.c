@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "kernels/backend.h"
@@ -14,6 +15,7 @@
 #define STORE(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELEASE)
 
 enum { LOOKS = 1000, NAP_MS = 50 }; /* looks before a rank that waits sleeps */
+enum { CHECKED_BYTES = 1 << 20 };   /* of each buffer, when the peers are opened */
 
 /* A rank, as all of them see it. */
 struct peer {
@@ -57,18 +59,24 @@ static void try_to_reach(const struct peers *p, char why[PEERS_WHY]) {
             str_copy(why, PEERS_WHY, reason.message);
 }
 
-/* Says why some rank cannot reach another one, in the words of the lowest such rank. */
-static int agree_on_reach(struct peers *p, char why[PEERS_WHY], struct err *err) {
+/* The reason of the lowest rank that has one becomes that of all. */
+static int agree(const struct peers *p, const char own[PEERS_WHY], char why[PEERS_WHY], struct err *err) {
     char all[PEERS_MOST][PEERS_WHY] = {0};
-    int rc = world_barrier(p->world, p->limit_ms, err); /* all devices are named */
-    if (rc)
-        return rc;
-    try_to_reach(p, all[p->rank]);
-    rc = world_gather(p->world, all, sizeof *all, p->limit_ms, err);
+    str_copy(all[p->rank], PEERS_WHY, own);
+    int rc = world_gather(p->world, all, sizeof *all, p->limit_ms, err);
     for (int i = p->size - 1; !rc && i >= 0; i--)
         if (all[i][0])
             str_copy(why, PEERS_WHY, all[i]);
     return rc;
+}
+
+static int agree_on_reach(const struct peers *p, char why[PEERS_WHY], struct err *err) {
+    char own[PEERS_WHY];
+    int rc = world_barrier(p->world, p->limit_ms, err); /* all devices are named */
+    if (rc)
+        return rc;
+    try_to_reach(p, own);
+    return agree(p, own, why, err);
 }
 
 static int open_buffers(struct peers *p, size_t bytes, struct err *err) {
@@ -77,6 +85,51 @@ static int open_buffers(struct peers *p, size_t bytes, struct err *err) {
     for (int i = 0; !rc && i < 2; i++)
         rc = device_alloc(mine->device, bytes, &mine->buffers[i], err);
     return rc ? rc : world_barrier(p->world, p->limit_ms, err);
+}
+
+/* Byte i of a rank's buffer while reads are checked. */
+static uint8_t checked_byte(int rank, size_t i) { return (uint8_t)((i * 2654435761U >> 13) + 97U * (unsigned)rank); }
+
+static int fill_own(const struct peers *p, uint8_t *host, size_t n, struct err *err) {
+    int rc;
+    for (size_t i = 0; i < n; i++)
+        host[i] = checked_byte(p->rank, i);
+    if ((rc = stream_to_device(p->stream, own_peer(p)->buffers[0], host, n, err)) || (rc = stream_sync(p->stream, err)))
+        return rc;
+    return world_barrier(p->world, p->limit_ms, err);
+}
+
+/* Copies from the memory of each other rank: the first that arrives as other bytes, in words; "" if there is none. */
+static int try_to_read(const struct peers *p, uint8_t *host, size_t n, char why[PEERS_WHY], struct err *err) {
+    const struct peer *mine = own_peer(p);
+    int rc = 0;
+    why[0] = 0;
+    for (int r = 0; !rc && r < p->size && !why[0]; r++) {
+        const struct peer *other = &p->meeting->peers[r];
+        size_t same = 0;
+        if ((rc = stream_copy(p->stream, mine->buffers[1], other->buffers[0], n, err)) ||
+            (rc = stream_to_host(p->stream, host, mine->buffers[1], n, err)) || (rc = stream_sync(p->stream, err)))
+            return rc;
+        while (same < n && host[same] == checked_byte(r, same))
+            same++;
+        if (same < n)
+            str_format(why, PEERS_WHY, "%s reads wrong bytes from the memory of %s: look at its IOMMU and PCIe ACS settings",
+                       mine->device->info.name, other->device->info.name);
+    }
+    return rc;
+}
+
+/* Some machines grant access and deliver other bytes: those whose IOMMU or PCIe switches send requests elsewhere. */
+static int agree_on_reads(const struct peers *p, size_t bytes, char why[PEERS_WHY], struct err *err) {
+    const size_t n = bytes < CHECKED_BYTES ? bytes : CHECKED_BYTES;
+    OWNED_MEMORY uint8_t *host = malloc(n);
+    char own[PEERS_WHY];
+    int rc;
+    if (!host)
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory", own_peer(p)->device->info.name);
+    if ((rc = fill_own(p, host, n, err)) || (rc = try_to_read(p, host, n, own, err)))
+        return rc;
+    return agree(p, own, why, err);
 }
 
 int peers_open(struct stream *s, const struct peers_config *config, struct peers **ret, char why[PEERS_WHY], struct err *err) {
@@ -109,7 +162,8 @@ int peers_open(struct stream *s, const struct peers_config *config, struct peers
                         .meeting = common,
                         .limit_ms = config->limit_ms};
     own_peer(p)->device = dev;
-    if ((rc = agree_on_reach(p, why, err)) || why[0] || (rc = open_buffers(p, config->bytes, err))) {
+    if ((rc = agree_on_reach(p, why, err)) || why[0] || (rc = open_buffers(p, config->bytes, err)) ||
+        (rc = agree_on_reads(p, config->bytes, why, err)) || why[0]) {
         peers_close(p);
         return rc;
     }

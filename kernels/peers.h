@@ -20,8 +20,8 @@ struct peers_config {
     size_t bytes;        /* of a buffer */
     int limit_ms;        /* for the ranks to come to a meeting */
 };
-/* All ranks call it. *ret NULL: they exchange through host memory; why says what keeps GPUs from the other way, the same on all
- * ranks, and is "" where the devices compute in host memory. */
+/* All ranks call it; each reads a pattern from the memory of the others. *ret NULL: they exchange through host memory; why says
+ * what keeps GPUs from the other way, the same on all ranks, and is "" where the devices compute in host memory. */
 int peers_open(struct stream *s, const struct peers_config *config, struct peers **ret, char why[PEERS_WHY], struct err *err);
 /* Begins a round, and returns the rank's own buffer, which is written by what is queued until peers_meet. */
 void *peers_begin(struct peers *p);

@@ -297,6 +297,9 @@ static void neurons_fire_the_same_where_gpus_do_not_reach_one_another(void **sta
     setenv("BRR_EMULATED_APART", "1", 1);
     flood("host memory: cuda:0 cannot access the memory of cuda:1", 3, 3);
     unsetenv("BRR_EMULATED_APART");
+    setenv("BRR_EMULATED_WRONG", "1", 1);
+    flood("host memory: cuda:1 reads wrong bytes from the memory of cuda:0: look at its IOMMU and PCIe ACS settings", 3, 3);
+    unsetenv("BRR_EMULATED_WRONG");
 }
 
 /* The others end at once, and with them the memory that GPUs read. */

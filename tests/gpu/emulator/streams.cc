@@ -391,6 +391,13 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t strea
         },
         &copies);
 }
+/* BRR_EMULATED_WRONG: the ordinal of a device that receives other bytes than lie in the memory of another one. */
+static int owner_of(const void *p) { return memory_is_device(p) ? memory_owner[((uintptr_t)p - memory_base) / MEMORY_UNIT] : -1; }
+static bool is_wrong(const void *dst, const void *src) {
+    const char *wrong = getenv("BRR_EMULATED_WRONG");
+    return wrong && owner_of(dst) == atoi(wrong) && owner_of(src) >= 0 && owner_of(src) != atoi(wrong);
+}
+
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
     gate lock(emulator_gate);
     if ((kind == cudaMemcpyHostToDevice && (!memory_is_device(dst) || memory_is_device(src))) ||
@@ -403,6 +410,8 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
             check_range("copy", dst, bytes);
             if (!emulator_fault)
                 memmove(dst, src, bytes);
+            if (!emulator_fault && bytes && is_wrong(dst, src))
+                ((uint8_t *)dst)[bytes / 2] ^= 1;
         },
         &copies);
 }
