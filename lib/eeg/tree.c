@@ -206,7 +206,7 @@ int tree_walk(const struct tree_config *config, tree_visit_fn *visit, struct err
     int rc = fsio_walk_names(config->root, look, &t, err);
     if (rc || (t.n && !config->all_names && (rc = keep_one_name(&t, err))))
         return rc;
-    if (t.n && !config->all_formats)
+    if (t.n)
         keep_one_format(&t);
     if (t.unread > 1)
         note(&t, "%s of formats that are not read", counted(t.unread, "file").text);

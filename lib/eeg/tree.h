@@ -12,7 +12,6 @@ struct tree_config {
     const char *root;
     enum labels_patient_rule patient;
     bool all_names;                            /* every name is a recording of its own */
-    bool all_formats;                          /* and so is every file, whatever others are called */
     void (*note)(void *ctx, const char *text); /* a sentence on what was left out; may be NULL */
     void *ctx;
 };

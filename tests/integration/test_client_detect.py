@@ -42,8 +42,13 @@ def check_folder(d, model):
     os.makedirs(os.path.dirname(bad))
     with open(bad, "wb") as f:
         f.write(b"this is no recording" * 100)
+    twin = f"{eeg}/sub-01/sub-01_run-01_eeg.vhdr"
+    with open(twin, "w") as f:
+        f.write("Brain Vision Data Exchange Header File Version 1.0\n")
     code, text, err = d.ctl("detect", eeg, "--model", model, "--out", out)
     assert code == 1 and "1 of 3 recordings failed" in err and "sub-09" in text, (text, err)
+    assert "sub-01_run-01_eeg.vhdr is left out: sub-01/sub-01_run-01_eeg.edf is the same recording" in err, err
+    os.remove(twin)
     recordings = sorted(glob.glob(f"{eeg}/sub-0[12]/**/*.edf", recursive=True))
     for path in recordings:
         events = os.path.join(out, os.path.relpath(path, eeg)).replace("_eeg.edf", "_events.tsv")
@@ -62,6 +67,8 @@ def check_folder(d, model):
     os.rename(events + ".earlier", events)
     with open(again, "wb") as f:
         f.write(whole)
+    code, text, err = d.ctl("detect", *recordings, "--model", "no-such-model", "--out", os.path.dirname(events))
+    assert code == 3 and err.count("no-such-model") == 1 and os.path.exists(events), "a wrong model is one error, and moves no result"
     shutil.rmtree(os.path.dirname(bad))
     code, text, err = d.ctl("detect", *recordings, "--model", model, "--out", f"{d.dir}/flat", "--json", "--parallel", "1")
     rows = [json.loads(line) for line in text.splitlines()]
@@ -101,7 +108,7 @@ def check_benchmark(d):
         code, text, err = d.ctl("benchmark", f"{d.dir}/eeg", *words)
         assert code == 2 and said in err and not text, err
     code, text, err = d.ctl("benchmark", f"{d.dir}/eeg", *models, "--model", "nobody")
-    assert code == 1 and "nobody did not run" in err and "no model is served as 'nobody'" in err and not text, (code, err)
+    assert code == 3 and "nobody did not run" in err and "no model is served as 'nobody'" in err and not text, (code, err)
 
 
 def check_files_of_others(d, recording, model):

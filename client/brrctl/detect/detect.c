@@ -131,6 +131,12 @@ static int by_output(const void *a, const void *b) {
     return strcmp(((const struct detect_item *)a)->output, ((const struct detect_item *)b)->output);
 }
 
+static void left_out(void *ctx, const char *text) {
+    const struct batch *b = ctx;
+    if (!detect_options_of(b->o)->quiet)
+        fprintf(stderr, "brrctl: note: %s\n", text);
+}
+
 /* Two recordings that would write the same file are a mistake. */
 static int check_outputs(const struct batch *b, struct err *err) {
     OWNED_MEMORY struct detect_item *sorted = needed(malloc(sizeof *sorted * (size_t)b->n));
@@ -150,7 +156,7 @@ static int collect(struct batch *b, struct err *err) {
         if (!fsio_exists(path))
             return err_set(err, ERR_NOT_FOUND,
                            "there is no %s; expected a recording, a folder of them, store://NAME/prefix or job:ID", path);
-        const struct tree_config tree = {.root = path, .all_names = true, .all_formats = true, .ctx = b};
+        const struct tree_config tree = {.root = path, .all_names = true, .note = left_out, .ctx = b};
         int rc = fsio_is_dir(path) ? tree_walk(&tree, visit, err) : add(b, path, fsio_basename(path), err);
         if (rc)
             return rc;
@@ -211,6 +217,7 @@ static void detect_one(struct batch *b, struct detect_item *item) {
         add_to_dataset(b, item, playback_source(d.playback)->info, &err);
     if (err.code)
         brrctl_keep_error(&item->err, &err);
+    item->no_model = item->err.code == BRR_NOT_FOUND && !*d.session;
     item->note = detection_note(&d);
     item->n_events = d.n_events;
     item->duration_s = d.duration_s;
@@ -237,8 +244,9 @@ static void report(struct batch *b, const struct detect_item *item) {
 }
 
 /* An error that every other recording would meet too. */
-static bool hopeless(const struct brr_error *err) {
-    return err->code == BRR_UNAVAILABLE || err->code == BRR_UNAUTHENTICATED || err->code == BRR_DENIED;
+static bool hopeless(const struct detect_item *item) {
+    const int code = item->err.code;
+    return item->no_model || code == BRR_UNAVAILABLE || code == BRR_UNAUTHENTICATED || code == BRR_DENIED;
 }
 
 static int detect_item(void *ctx, int64_t i, struct err *err) {
@@ -263,7 +271,7 @@ static void move_aside(const char *path) {
 static void set_earlier_aside(const struct detect_item *item) {
     char alarms[8192];
     size_t len = strlen(item->output);
-    if (!item->err.code || hopeless(&item->err) || interrupt_seen())
+    if (!item->err.code || hopeless(item) || interrupt_seen())
         return;
     move_aside(item->output);
     if (str_ends(item->output, "_events.tsv") && str_format(alarms, sizeof alarms, "%.*s_alarms.tsv", (int)len - 11, item->output))
@@ -279,7 +287,7 @@ static bool item_finished(void *ctx, int64_t i, int rc) {
     b->failed += item->err.code != 0;
     set_earlier_aside(item);
     report(b, item);
-    return hopeless(&item->err) || interrupt_seen();
+    return hopeless(item) || interrupt_seen();
 }
 
 static int finish(const struct batch *b) {
@@ -289,7 +297,7 @@ static int finish(const struct batch *b) {
         detect_table_print(b->items, b->n);
     detect_table_notes(b->items, b->n);
     for (int i = 0; i < b->n; i++)
-        if (hopeless(&b->items[i].err))
+        if (hopeless(&b->items[i]))
             return brrctl_fail_call(&b->items[i].err);
     if (interrupt_seen()) {
         fprintf(stderr, "brrctl: interrupted; %d of %s done\n", b->finished - b->failed, counted(b->n, "recording").text);

@@ -14,6 +14,7 @@ struct detect_item {
     double highest, threshold_on;             /* highest probability, NaN = unknown; the one that begins an event */
     int64_t bursts;
     struct brr_error err; /* code 0 = fine */
+    bool no_model;        /* err says that the daemon has no such model */
 };
 /* Prints one JSON line. */
 void detect_item_json(const struct detect_item *item);
