@@ -2,7 +2,7 @@
 """A network of spiking neurons, written here with numpy and run by brrd, with nothing but grpcio (Debian: python3-grpcio,
 python3-grpc-tools, python3-numpy).
 
-    BRR_ENDPOINT=unix:/run/brrd/brrd.sock ./burst.py [NEURONS [TICKS]]
+    ./burst.py [NEURONS [TICKS]]        # BRR_ENDPOINT names another daemon than this user's or the machine's
 
 Creates the network, injects potentials, and prints "tick<TAB>id" for each neuron that fires, live. The messages are compiled from the
 proto files at start; BRR_PROTO names their folder (installed: share/brrd/proto).
@@ -34,8 +34,11 @@ def load_messages():
 
 
 def connect():
-    """A channel to BRR_ENDPOINT: TLS with the CA of BRR_TLS_CA, and the token of BRR_TOKEN_FILE with every call."""
-    endpoint = os.environ.get("BRR_ENDPOINT", "unix:/run/brrd/brrd.sock")
+    """A channel to BRR_ENDPOINT, else to this user's daemon or the machine's: TLS with the CA of BRR_TLS_CA, and the token of BRR_TOKEN_FILE
+    with every call."""
+    own = (os.environ.get("XDG_RUNTIME_DIR", ""), os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"))
+    found = (f"{folder}/brrd/brrd.sock" for folder in own if os.path.exists(f"{folder}/brrd/brrd.sock"))
+    endpoint = os.environ.get("BRR_ENDPOINT") or f"unix:{next(found, '/run/brrd/brrd.sock')}"
     if endpoint.startswith("unix:") or not os.environ.get("BRR_TLS_CA"):
         return grpc.insecure_channel(endpoint)
     with open(os.environ["BRR_TLS_CA"], "rb") as f:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """An EDF recording through a model with nothing but grpcio (Debian: python3-grpcio, python3-grpc-tools).
 
-    BRR_ENDPOINT=unix:/run/brrd/brrd.sock ./stream.py RECORDING.edf MODEL [CHUNK_SAMPLES]
+    ./stream.py RECORDING.edf MODEL [CHUNK_SAMPLES]        # MODEL: ward, a served name, job:ID; BRR_ENDPOINT names another daemon
 
 Prints "onset_s<TAB>end_s<TAB>confidence" for each seizure as soon as it is final, and goes on after a lost connection or a restart of
 the daemon. The messages are compiled from the proto files
@@ -62,8 +62,11 @@ def read_edf(path):
 
 
 def connect():
-    """A channel to BRR_ENDPOINT: TLS with the CA of BRR_TLS_CA, and the token of BRR_TOKEN_FILE with every call."""
-    endpoint = os.environ.get("BRR_ENDPOINT", "unix:/run/brrd/brrd.sock")
+    """A channel to BRR_ENDPOINT, else to this user's daemon or the machine's: TLS with the CA of BRR_TLS_CA, and the token of BRR_TOKEN_FILE
+    with every call."""
+    own = (os.environ.get("XDG_RUNTIME_DIR", ""), os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"))
+    found = (f"{folder}/brrd/brrd.sock" for folder in own if os.path.exists(f"{folder}/brrd/brrd.sock"))
+    endpoint = os.environ.get("BRR_ENDPOINT") or f"unix:{next(found, '/run/brrd/brrd.sock')}"
     if endpoint.startswith("unix:") or not os.environ.get("BRR_TLS_CA"):
         return grpc.insecure_channel(endpoint, options=OPTIONS)
     with open(os.environ["BRR_TLS_CA"], "rb") as f:
@@ -137,7 +140,7 @@ class Stream:
 
 
 def main():
-    if len(sys.argv) not in (3, 4):
+    if len(sys.argv) not in (3, 4) or not sys.argv[-1].isdigit() and len(sys.argv) == 4:
         sys.exit("usage: stream.py RECORDING.edf MODEL [CHUNK_SAMPLES]")
     try:
         recording = read_edf(sys.argv[1])

@@ -164,6 +164,15 @@ def check_detector(d, recording, model):
             raise AssertionError(f"not refused: {words}")
         except brr.Error as e:
             assert words in str(e) and e.code < 0, e
+    try:
+        detector.detect(uv)
+        raise AssertionError("an array without its rate was taken")
+    except TypeError as e:
+        assert "rate in Hz" in str(e), e
+    env = {**{k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}, "OMP_DISPLAY_ENV": "true", "PYTHONPATH": FOLDER}
+    program = f"import brr, os; brr.Detector('{model}'); assert 'OMP_WAIT_POLICY' not in os.environ"
+    r = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=PATIENCE)
+    assert r.returncode == 0 and "OMP_WAIT_POLICY = 'PASSIVE'" in r.stderr, r.stderr
     return len(found.events)
 
 

@@ -14,9 +14,16 @@ class Error(RuntimeError):
         self.code = code
 
 
-def load(name, soname):
+def load(name, soname, sleeping=False):
     """The library: the file that BRR_SCAN_LIBRARY and its like name, else that of the clone or the installation that this package lies in, else
-    the system's."""
+    the system's. sleeping: the threads of OpenMP sleep while they wait, unless OMP_WAIT_POLICY decides or OpenMP is loaded already. Threads that
+    spin keep each other from the processors of a busy machine."""
+    if sleeping and "OMP_WAIT_POLICY" not in os.environ:
+        os.environ["OMP_WAIT_POLICY"] = "passive"  # OpenMP reads it when it is loaded
+        try:
+            return load(name, soname)
+        finally:
+            del os.environ["OMP_WAIT_POLICY"]
     named = os.environ.get(f"{name.upper()}_LIBRARY")
     build = os.environ.get("BRR_BUILD_DIR", f"{HERE}/../../../build")
     places = [named] if named else [f"{build}/lib/{soname}", f"{HERE}/{soname}", f"{HERE}/../../../../lib/{soname}", soname]

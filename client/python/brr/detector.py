@@ -72,7 +72,7 @@ _loaded = None
 def _library():
     global _loaded
     if _loaded is None:
-        library = load("brr_detector", "libbrr_detector.so.1")
+        library = load("brr_detector", "libbrr_detector.so.1", sleeping=True)
         pointer, error = ctypes.c_void_p, ctypes.POINTER(_Error)
         for name in ("library_version", "type", "montage", "sha256"):
             getattr(library, f"brr_detector_{name}").restype = ctypes.c_char_p
@@ -100,6 +100,8 @@ def push_all(open_stream, uv, rate, channels):
     """The results, in parts, of a whole recording, or of an array with its rate and channels, through a stream that is opened for it."""
     if hasattr(uv, "push_to"):
         return uv.push_to(open_stream(uv.rate, uv.labels))
+    if rate is None or channels is None:
+        raise TypeError("an array needs its rate in Hz and the names of its channels: detect(uv, rate, channels)")
     stream = open_stream(rate, channels)
     return [stream.push(uv), stream.finish()]
 
