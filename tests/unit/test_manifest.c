@@ -1,38 +1,11 @@
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "corpus_fixture.h"
-
-static char folder[4096], root[4200], cache[4200];
-
-static int set_up(void **state) {
-    (void)state;
-    corpus_make(folder, root, cache);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fixture_remove(folder);
-    return 0;
-}
-
-static struct manifest *open_corpus(const struct manifest_config *config) {
-    struct manifest *m = NULL;
-    struct err err = {0};
-    if (manifest_open(config, NULL, NULL, &m, &err))
-        fail_msg("%s (%s)", err.message, err.cause);
-    return m;
-}
+#include "corpus_case.h"
 
 static void recordings_come_sorted_with_patients_and_window_classes(void **state) {
     (void)state;

@@ -4,9 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "unit/cmocka_all.h"
-
-#include "corpus_fixture.h"
+#include "corpus_case.h"
 
 #define HEAD "onset\tduration\teventType\tconfidence\tchannels\tdateTime\trecordingDuration\treader\n"
 #define ROW  "\tn/a\tn/a\tn/a\t60\t"
@@ -18,30 +16,13 @@ static const char *const labels[] = {
 };
 enum { ANSWERS = 7 };
 
-static char folder[4096], root[4200], cache[4200];
 static uint8_t role[] = {PATIENT_TRAINING, PATIENT_TRAINING, PATIENT_TRAINING, PATIENT_VALIDATION, PATIENT_VALIDATION};
 
-static int set_up(void **state) {
-    (void)state;
-    corpus_make(folder, root, cache);
+static int set_up_answers(void **state) {
+    set_up(state);
     corpus_file(root, "sub-01/sub-01_run-01_eeg.edf", 60, labels[0]);
     corpus_file(root, "sub-02/sub-02_run-01_eeg.edf", 60, labels[1]);
     return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fixture_remove(folder);
-    return 0;
-}
-
-static struct manifest *open_corpus(void) {
-    const struct manifest_config config = corpus_config(root, cache);
-    struct manifest *m = NULL;
-    struct err err = {0};
-    if (manifest_open(&config, NULL, NULL, &m, &err))
-        fail_msg("%s (%s)", err.message, err.cause);
-    return m;
 }
 
 static struct train_answers answers_of(const struct manifest *m, uint64_t seed) {
@@ -59,7 +40,7 @@ static bool same_order(const struct train_answers *a, const struct train_answers
 
 static void the_order_is_drawn_with_seizures_spread(void **state) {
     (void)state;
-    struct manifest *m = open_corpus();
+    struct manifest *m = open_corpus(NULL);
     struct train_answers a = answers_of(m, 1), again = answers_of(m, 1);
     bool other = false;
     assert_int_equal(a.n, ANSWERS); /* not the label without a reader */
@@ -95,7 +76,7 @@ static void count(const struct manifest *m, int64_t entry, int64_t *ret_seizure,
 static void a_point_hides_what_it_does_not_count(void **state) {
     (void)state;
     for (int64_t counted = 0; counted <= ANSWERS; counted++) {
-        struct manifest *m = open_corpus();
+        struct manifest *m = open_corpus(NULL);
         struct train_answers a = answers_of(m, 1);
         int64_t hidden[2] = {0}, seizures[2] = {0}, windows = 0, of[2] = {0}, seizure, unknown;
         for (int64_t i = 0; i < a.n; i++) {
@@ -133,7 +114,7 @@ static void what_is_hidden_has_no_label(void **state) {
     (void)state;
     static float x[CORPUS_WINDOW * 19];
     static uint8_t is[CORPUS_WINDOW];
-    struct manifest *m = open_corpus();
+    struct manifest *m = open_corpus(NULL);
     struct recording_info info;
     struct err err = {0};
     int64_t valid = 0;
@@ -157,7 +138,7 @@ static void a_curve_needs_answers_and_recordings_to_score(void **state) {
     (void)state;
     struct train_config job = {.training.answers_curve = 3};
     uint8_t without[] = {PATIENT_UNUSED, PATIENT_UNUSED, PATIENT_TRAINING, PATIENT_TRAINING, PATIENT_VALIDATION};
-    struct manifest *m = open_corpus();
+    struct manifest *m = open_corpus(NULL);
     struct err err = {0};
     assert_int_equal(train_answers_check(&job, m, role, root, &err), 0);
     assert_int_equal(train_answers_check(&job, m, without, root, &err), ERR_PRECONDITION);
@@ -177,5 +158,5 @@ int main(void) {
         cmocka_unit_test(what_is_hidden_has_no_label),
         cmocka_unit_test(a_curve_needs_answers_and_recordings_to_score),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up_answers, tear_down);
 }

@@ -6,32 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "unit/cmocka_all.h"
-
-#include "corpus_fixture.h"
-
-static char folder[4096], root[4200], cache[4200];
-
-static int set_up(void **state) {
-    (void)state;
-    corpus_make(folder, root, cache);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fixture_remove(folder);
-    return 0;
-}
-
-static struct manifest *open_corpus(void) {
-    const struct manifest_config config = corpus_config(root, cache);
-    struct manifest *m = NULL;
-    struct err err = {0};
-    if (manifest_open(&config, NULL, NULL, &m, &err))
-        fail_msg("%s (%s)", err.message, err.cause);
-    return m;
-}
+#include "corpus_case.h"
 
 static struct json *counters_of(const struct train *t) {
     struct json_writer w;
@@ -65,7 +40,7 @@ static void expect(const struct train *t, const struct window_ref *hard, int64_t
 static void windows_follow_their_recordings(void **state) {
     (void)state;
     struct window_ref hard[] = {{1, 512}, {3, 0}, {3, 256}};
-    struct manifest *m = open_corpus();
+    struct manifest *m = open_corpus(NULL);
     struct train before = {.manifest = m, .hard = hard, .n_hard = 3}, after = {0};
     struct json *counters = counters_of(&before);
     char first[300], second[300];
@@ -78,13 +53,13 @@ static void windows_follow_their_recordings(void **state) {
     manifest_close(m);
 
     delete_recording(first); /* all others move up */
-    after.manifest = m = open_corpus();
+    after.manifest = m = open_corpus(NULL);
     assert_int_equal(train_hard_get(&after, counters, &err), 0);
     expect(&after, (struct window_ref[]){{0, 512}, {2, 0}, {2, 256}}, 3);
     manifest_close(m);
 
     delete_recording(second);
-    after.manifest = m = open_corpus();
+    after.manifest = m = open_corpus(NULL);
     assert_int_equal(train_hard_get(&after, counters, &err), 0);
     expect(&after, (struct window_ref[]){{1, 0}, {1, 256}}, 2);
     manifest_close(m);
