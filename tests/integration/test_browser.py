@@ -145,7 +145,7 @@ def check_eeg(p, beds):
 def check_three(p, beds):
     browser = p.browser
     p.open("/streams", "streams-3")
-    browser.wait(f"{TILES} === 4 && document.querySelector('.tile[data-mood=absent]') && document.querySelectorAll('[data-mood=fine]').length >= 2 && document.querySelector('.tile[data-mood=poor]')")
+    browser.wait(f"{TILES} === 4 && document.querySelector('.tile[data-mood=absent]') && document.querySelectorAll('.tile[data-mood=fine]').length === 2 && document.querySelector('.tile[data-mood=poor]')")
     assert browser.run("document.querySelector('[data-mood=poor] .note').textContent") == "F3 flat"
     states = {json.loads(line)["client"]: json.loads(line)["state"] for line in p.d.ctl("sessions", "--json")[1].splitlines()}
     assert states == {"bed-3": "poor", "bed-7": "fine", "bed-12": "fine"}, states  # those of the page
