@@ -8,7 +8,6 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "base/revision.h"
 #include "daemon/check.h"
 #include "daemon/config.h"
 #include "daemon/restore.h"
@@ -17,6 +16,7 @@
 #include "daemon/user_daemon.h"
 #include "daemon/versions.h"
 #include "kernels/device.h"
+#include "revision.h"
 
 static const char usage[] =
     "usage: brrd --config FILE [--set KEY=VALUE ...] [--check-config]\n"

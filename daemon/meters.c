@@ -9,11 +9,11 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/revision.h"
 #include "base/str.h"
 #include "daemon/rpc/accept.h"
 #include "daemon/server.h"
 #include "daemon/versions.h"
+#include "revision.h"
 
 enum { MAX_SERIES = 2000 };
 

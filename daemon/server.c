@@ -6,7 +6,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/revision.h"
 #include "daemon/deadline.h"
 #include "daemon/devices.h"
 #include "daemon/jobs/worker.h"
@@ -14,6 +13,7 @@
 #include "daemon/server_stop.h"
 #include "daemon/server_watch.h"
 #include "daemon/versions.h"
+#include "revision.h"
 
 enum {
     TICK_MS = 1000,

@@ -7,11 +7,11 @@
 #include <uv.h>
 
 #include "base/log.h"
-#include "base/revision.h"
 #include "base/str.h"
 #include "daemon/db/db.h"
 #include "daemon/rpc/rpc.h"
 #include "kernels/device.h"
+#include "revision.h"
 
 const char *versions_own(void) { return BRR_VERSION; }
 

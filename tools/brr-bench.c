@@ -11,10 +11,10 @@
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/order.h"
-#include "base/revision.h"
 #include "brr-bench/bench.h"
 #include "kernels/device_rates.h"
 #include "kernels/profile.h"
+#include "revision.h"
 
 enum { MAX_SAMPLES = 4096, WARM_UP = 3, LEAST_SAMPLES = 10 };
 

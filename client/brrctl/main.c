@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/revision.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
+#include "revision.h"
 
 #define COMMAND(name) extern const struct command command_##name;
 #include "client/brrctl/commands.def"

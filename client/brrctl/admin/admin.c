@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/revision.h"
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
+#include "revision.h"
 
 enum { READY_MS = 4000 };
 
