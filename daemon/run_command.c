@@ -386,49 +386,17 @@ static int64_t memory_limit(const struct run *r) {
     return r->config.memory_bytes ? r->config.memory_bytes : info.total_bytes / 10 * 9;
 }
 
-/* Linux takes the niceness of a session at most every 0.1 s from others than root. */
-static bool write_niceness(int group, int niceness) {
-    static const struct timespec turn = {.tv_nsec = 20 * 1000 * 1000};
-    enum { TURNS = 50 };
-    char text[8];
-    snprintf(text, sizeof text, "%d", niceness);
-    for (int i = 0; i < TURNS; i++) {
-        if (write(group, text, strlen(text)) >= 0)
-            return true;
-        if (errno != EAGAIN)
-            return false;
-        nanosleep(&turn, NULL);
-    }
-    return false;
-}
-
-/* The niceness in a line such as "/autogroup-7 nice 0". */
-static bool read_niceness(int group, int *ret) {
-    static const char before[] = " nice ";
-    char text[64], *end = NULL;
-    const ssize_t n = read(group, text, sizeof text - 1);
-    text[n > 0 ? n : 0] = '\0';
-    const char *at = strstr(text, before);
-    if (at)
-        *ret = (int)strtol(at + strlen(before), &end, 10);
-    return at && end > at + strlen(before);
-}
-
-/* Linux groups processes by session, and niceness counts within a group only: without a terminal, as under a batch system, the
- * whole session gives way to others, a daemon's live streams among them, for as long as the job runs. Sets the niceness of the
- * session; returns that which it had, or `niceness` where nothing has changed: at a terminal, or where groups are switched off. */
-static int session_niceness(int niceness) {
-    int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC), before = niceness;
-    int group = terminal < 0 ? open("/proc/self/autogroup", O_RDWR | O_CLOEXEC) : -1;
-    if (group >= 0 && !(read_niceness(group, &before) && (before == niceness || write_niceness(group, niceness)))) {
-        setpriority(PRIO_PROCESS, 0, niceness); /* groups are switched off */
-        before = niceness;
-    }
-    if (group >= 0)
-        close(group);
+/* Without a terminal, as under a batch system, the job gives way to others of its machine, a daemon's live streams among them.
+ * Linux groups processes by session, and niceness counts within a group only: where the session is the run's own, the whole group
+ * gives way. A session of others, which may go on after the run, keeps its place, and the run gives way within it. */
+static void give_way(void) {
+    static const char least_urgent[] = "19";
+    OWNED_FD int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
     if (terminal >= 0)
-        close(terminal);
-    return before;
+        return;
+    OWNED_FD int group = getsid(0) == getpid() ? open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC) : -1;
+    if (group < 0 || write(group, least_urgent, sizeof least_urgent - 1) < 0)
+        setpriority(PRIO_PROCESS, 0, LEAST_URGENT);
 }
 
 static void heed_signals(void) {
@@ -558,7 +526,8 @@ int run_command(int argc, char **argv) {
     heed_signals();
     if (r.args.order)
         signal(SIGPIPE, SIG_IGN); /* the daemon may be gone */
-    const int niceness = r.args.order ? LEAST_URGENT : session_niceness(LEAST_URGENT);
+    if (!r.args.order)
+        give_way();
     int rc = r.args.order ? open_order(&r, &err) : open_run(&r, &err);
     int code = r.world.broken ? RUN_AGAIN : RUN_FAILED;
     if (rc && r.args.order)
@@ -568,7 +537,5 @@ int run_command(int argc, char **argv) {
     else
         code = r.args.order ? run_order(&r) : run_job(&r);
     close_run(&r, !rc && (code == RUN_DONE || code == RUN_AGAIN));
-    if (niceness != LEAST_URGENT)
-        session_niceness(niceness);
     return code;
 }
