@@ -60,25 +60,47 @@ int paths_restoring(const struct config *c, char *buf, size_t size, struct err *
     return fsio_join(buf, size, c->results, ".restoring", err);
 }
 
-int paths_lock(const struct config *c, int *ret_lock, struct err *err) {
+void paths_unlock(struct paths_locks *locks) {
+    if (locks->cache >= 0)
+        close(locks->cache);
+    if (locks->results >= 0)
+        close(locks->results);
+    *locks = (struct paths_locks){-1, -1};
+}
+
+/* The name differs from that of the cache's lock: both may be one directory. */
+static int lock_results(const struct config *c, int *ret, struct err *err) {
+    char lock[4096], text[800];
+    struct err why;
+    int rc = fsio_join(lock, sizeof lock, c->results, ".results.lock", err);
+    if (rc || !(rc = fsio_lock(lock, ret, &why)))
+        return rc;
+    if (rc == ERR_PRECONDITION)
+        return err_set(err, rc, "another daemon uses paths.results: %s", why.message);
+    log_warn("paths.results is not locked: no other daemon may use it", "error=\"%s\"", err_text(&why, text, sizeof text));
+    return 0;
+}
+
+int paths_lock(const struct config *c, struct paths_locks *ret, struct err *err) {
     char lock[4096];
     int rc;
+    *ret = (struct paths_locks){-1, -1};
     if (fsio_mkdirs(c->cache, err))
         return err_wrap(err, "paths.cache");
     if (fsio_mkdirs(c->results, err))
         return err_wrap(err, "paths.results");
     if ((rc = fsio_join(lock, sizeof lock, c->cache, ".lock", err)))
         return rc;
-    if ((rc = fsio_lock(lock, ret_lock, err)) == ERR_PRECONDITION)
+    if ((rc = fsio_lock(lock, &ret->cache, err)) == ERR_PRECONDITION)
         err_wrap(err, "another daemon uses paths.cache");
-    return rc;
+    return rc ? rc : lock_results(c, &ret->results, err);
 }
 
-int paths_open(const struct config *c, int *ret_lock, struct err *err) {
+int paths_open(const struct config *c, struct paths_locks *ret, struct err *err) {
     char restoring[4096], text[800];
     struct err why;
     int rc;
-    if ((rc = paths_lock(c, ret_lock, err)) || (rc = paths_restoring(c, restoring, sizeof restoring, err)))
+    if ((rc = paths_lock(c, ret, err)) || (rc = paths_restoring(c, restoring, sizeof restoring, err)))
         return rc;
     if (fsio_exists(restoring))
         return err_set(err, ERR_PRECONDITION,

@@ -3,13 +3,18 @@
 #pragma once
 #include "daemon/config.h"
 
-/* Creates paths.cache and paths.results, locks the cache, empties its folder of networks and writes the built-in models there; logs
- * if they cannot be written or paths.data cannot be read. *ret_lock: the lock, a descriptor to close; written as soon as it is
- * held, also when a later step fails. PRECONDITION: another daemon holds the lock. */
-int paths_open(const struct config *config, int *ret_lock, struct err *err);
+/* Descriptors; -1: not held. */
+struct paths_locks {
+    int cache, results;
+};
+void paths_unlock(struct paths_locks *locks);
+/* Creates paths.cache and paths.results and locks both. PRECONDITION: another daemon uses one of them. Where a results volume has
+ * no locks, or no room for one, that is logged. */
+int paths_lock(const struct config *config, struct paths_locks *ret, struct err *err);
+/* The same; then empties the folders of the cache that hold networks, and writes the built-in models; logs if they cannot be
+ * written or paths.data cannot be read. */
+int paths_open(const struct config *config, struct paths_locks *ret, struct err *err);
 /* The file in paths.results that says that a restore has begun and not ended; paths_open refuses to go on beside it. */
 int paths_restoring(const struct config *config, char *buf, size_t size, struct err *err);
-/* Creates paths.cache and paths.results and locks the cache. */
-int paths_lock(const struct config *config, int *ret_lock, struct err *err);
 /* Checks that paths.cache and paths.results are directories that this user can write or create. Creates nothing. */
 int paths_check(const struct config *config, struct err *err);

@@ -169,10 +169,10 @@ static int put_database(const struct restore *r, struct err *err) {
 }
 
 static int restore(const struct restore *r, struct err *err) {
-    OWNED_FD int lock = -1;
+    OWNED(paths_unlock) struct paths_locks locks = {-1, -1};
     char marker[PATH];
     int rc;
-    if ((rc = check_manifest(r, err)) || (rc = paths_lock(r->config, &lock, err)) ||
+    if ((rc = check_manifest(r, err)) || (rc = paths_lock(r->config, &locks, err)) ||
         (rc = paths_restoring(r->config, marker, sizeof marker, err)) || (rc = check_target(r->config, marker, err)) ||
         (rc = fsio_write_atomic(marker, r->directory, strlen(r->directory), err)) || (rc = copy_files(r, err)) ||
         (rc = put_database(r, err)))

@@ -225,7 +225,8 @@ int server_run(const struct config *config, const struct config_source *source, 
     OWNED_MEMORY struct daemon *d = calloc(1, sizeof *d);
     if (!d)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
-    d->cache_lock = d->sessions_lock = -1;
+    d->locks = (struct paths_locks){-1, -1};
+    d->sessions_lock = -1;
     open_notify(d);
     d->config = config;
     d->source = source;

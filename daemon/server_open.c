@@ -384,7 +384,7 @@ int server_open(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
     int rc = thread_room_check(thread_room_needed(), err);
-    if (rc || (rc = paths_open(c, &d->cache_lock, err)))
+    if (rc || (rc = paths_open(c, &d->locks, err)))
         return rc;
     for (int i = 0; i < c->n_stores; i++) {
         d->stores[i] = c->stores[i];
@@ -456,8 +456,7 @@ void server_close(struct daemon *d) {
     }
     reload_stop(d->configuration);
     access_close(&d->access);
-    if (d->cache_lock >= 0)
-        close(d->cache_lock);
+    paths_unlock(&d->locks);
     if (d->sessions_lock >= 0)
         close(d->sessions_lock);
 }

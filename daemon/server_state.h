@@ -15,6 +15,7 @@
 #include "daemon/live/snapshot_store.h"
 #include "daemon/meters.h"
 #include "daemon/notify.h"
+#include "daemon/paths.h"
 #include "daemon/reload.h"
 #include "daemon/services/services.h"
 #include "daemon/status/gather.h"
@@ -46,7 +47,8 @@ struct daemon {
     struct source_store stores[CONFIG_MAX_STORES]; /* the configuration's, which count into the registry */
     struct err lost_database;                      /* code 0: it is not lost (daemon/lost_database.h) */
     struct db *database;                           /* of jobs; lent to the scheduler, whose thread writes */
-    int cache_lock, sessions_lock;
+    struct paths_locks locks;
+    int sessions_lock;
     bool announced; /* READY was sent */
     bool drain_wanted, stopping, rpc_stopped, lost, deaf, accept_slow, held[DEVICE_SET_MAX];
     int64_t stop_ms;          /* when the stop began */

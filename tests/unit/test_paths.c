@@ -30,7 +30,7 @@ static void put(void **state, const char *name) {
 static void own_leftovers_go_and_the_files_of_others_stay(void **state) {
     char cache[512], results[512];
     struct err err;
-    int lock = -1;
+    struct paths_locks locks;
     str_copy(cache, sizeof cache, in_dir(state, "cache"));
     str_copy(results, sizeof results, in_dir(state, "results"));
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
@@ -38,17 +38,40 @@ static void own_leftovers_go_and_the_files_of_others_stay(void **state) {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         put(state, others[i]);
     const struct config config = {.cache = cache, .results = results, .data = results};
-    assert_int_equal(paths_open(&config, &lock, &err), 0);
+    assert_int_equal(paths_open(&config, &locks, &err), 0);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (fsio_exists(in_dir(state, own[i])))
             fail_msg("%s is left", own[i]);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!fsio_exists(in_dir(state, others[i])))
             fail_msg("%s is gone", others[i]);
-    close(lock);
+    paths_unlock(&locks);
+}
+
+static void daemons_share_neither_a_cache_nor_results(void **state) {
+    char paths[4][512];
+    static const char *const names[] = {"cache", "results", "cache2", "results2"};
+    struct paths_locks locks[2];
+    struct err err;
+    for (int i = 0; i < 4; i++)
+        str_copy(paths[i], sizeof paths[i], in_dir(state, names[i]));
+    const struct config first = {.cache = paths[0], .results = paths[1]}, same_cache = {.cache = paths[0], .results = paths[3]},
+                        same_results = {.cache = paths[2], .results = paths[1]}, one = {.cache = paths[3], .results = paths[3]};
+    assert_int_equal(paths_lock(&first, &locks[0], &err), 0);
+    assert_int_equal(paths_lock(&same_cache, &locks[1], &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "another daemon uses paths.cache"));
+    assert_int_equal(paths_lock(&same_results, &locks[1], &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "another daemon uses paths.results"));
+    paths_unlock(&locks[1]);
+    paths_unlock(&locks[0]);
+    assert_int_equal(paths_lock(&same_results, &locks[0], &err), 0);
+    assert_int_equal(paths_lock(&one, &locks[1], &err), 0);
+    paths_unlock(&locks[0]);
+    paths_unlock(&locks[1]);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {in_temp_dir(own_leftovers_go_and_the_files_of_others_stay)};
+    const struct CMUnitTest tests[] = {in_temp_dir(own_leftovers_go_and_the_files_of_others_stay),
+                                       in_temp_dir(daemons_share_neither_a_cache_nor_results)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
