@@ -70,6 +70,9 @@ def check_evaluation(d, tmp, end):
     code, report, err = d.submit(f"data.source=file://{tmp}/two", "evaluate.patients=unseen", f"evaluate.checkpoint=job:{end['job']}",
                                  file=f"{SOURCE}/configs/eval.yaml")
     assert code != 0 and "has seen all 3 patients" in json.dumps(report), report
+    words = (unweighted, f"evaluate.checkpoint=job:{end['job']}", "data.loader_workers=2")
+    need = lambda *more: json.loads(d.ctl("validate", f"{SOURCE}/configs/eval.yaml", "--json", *[w for s in (*words, *more) for w in ("--set", s)])[1])["memory_bytes"]
+    assert need() - need("evaluate.baselines=[]") == 2 * 4 * 256 * 0.05 * 3600, "traces of baselines"
 
 
 def main():
