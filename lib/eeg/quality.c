@@ -111,12 +111,10 @@ static int close_second(struct quality *q, int64_t second, struct err *err) {
 }
 
 static void add(const struct quality *q, struct second *s, float *held, float *x) {
-    if (!isfinite(*x)) {
+    if (quality_hold(x, held)) {
         s->missing++;
-        *x = *held;
         return;
     }
-    *held = *x;
     if (!s->n) {
         s->first = s->lowest = s->highest = *x;
     }

@@ -2,6 +2,7 @@
  * lost. It is judged for each second of the source and gathered for the samples of a result, so that what is said of a result is a
  * function of the samples alone, however they were cut into pushes. One thread. */
 #pragma once
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,12 +26,20 @@ struct quality_report {
     double gap_fraction; /* of the samples: lost, or filled by holding the last one */
 };
 
+/* The rule for samples that are no numbers, of streams and files: *last, the channel's last finite sample (0 before the first),
+ * takes the place of a NaN or infinite one. Returns true if it did. */
+static inline bool quality_hold(float *sample, float *last) {
+    const bool missing = !isfinite(*sample);
+    *(missing ? sample : last) = missing ? *last : *sample;
+    return missing;
+}
+
 struct quality;
 /* limit_uv: where the source clips; infinite when unknown. NULL when out of memory. */
 struct quality *quality_new(int channels, double rate_hz, double limit_uv);
 void quality_free(struct quality *q);
-/* Takes the next n samples of all channels, uv[c][0..n), and replaces NaN and infinite samples by the channel's last finite one (0
- * before the first). EXHAUSTED when out of memory. */
+/* Takes the next n samples of all channels, uv[c][0..n), and holds those that are no numbers (quality_hold). EXHAUSTED when out of
+ * memory. */
 int quality_push(struct quality *q, float *const *uv, int64_t n, struct err *err);
 int quality_gap(struct quality *q, int64_t missing, struct err *err);
 /* Gathers the whole seconds in [first, end) at 256 Hz and forgets all before `end`; zeros when there is none. Calls come in order.

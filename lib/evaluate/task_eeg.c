@@ -101,7 +101,10 @@ int task_open_manifest(const struct task_env *env, struct task_progress *p, cons
 
 int task_check_recording(const struct task_env *env, const struct jobfile *job, const struct manifest_entry *entry,
                          struct err *err) {
-    const char *text = entry->recording ? recording_tell_mislabelled(entry->recording) : "";
+    const char *missing = entry->recording ? recording_tell_missing(entry->recording) : "",
+               *text = entry->recording ? recording_tell_mislabelled(entry->recording) : "";
+    if (*missing)
+        task_log(env, TASK_WARN, "%.300s: %s", entry->relative_path, missing);
     if (!*text)
         return 0;
     if (job->data->fail_on_mislabelled)

@@ -14,8 +14,8 @@ struct manifest_config task_manifest_config(const struct jobfile *job, const str
 int task_open_manifest(const struct task_env *env, struct task_progress *p, const struct manifest_config *config,
                        struct manifest **ret, struct err *err);
 
-/* Names a recording in the log when its samples, now loaded, show mislabelled channels: each once. PRECONDITION when
- * data.on_mislabelled is `fail`. task_check_labelling looks at all recordings of the manifest that are loaded by now. */
+/* Names a recording in the log when its samples, now loaded, show mislabelled channels or are no numbers: each once. PRECONDITION
+ * when data.on_mislabelled is `fail`. task_check_labelling looks at all recordings of the manifest that are loaded by now. */
 int task_check_recording(const struct task_env *env, const struct jobfile *job, const struct manifest_entry *entry,
                          struct err *err);
 int task_check_labelling(const struct task_env *env, const struct jobfile *job, const struct manifest *manifest, struct err *err);

@@ -118,6 +118,8 @@ void recording_put_facts(struct json_writer *json, const struct recording_facts 
     json_put_str(json, "note", facts->note);
     json_put_str(json, "faults", facts->faults);
     json_put_str(json, "mislabelled", facts->mislabelled);
+    if (facts->missing && *facts->missing)
+        json_put_str(json, "missing", facts->missing);
     put_spans(json, "segments", facts->segments, facts->n_segments);
     put_spans(json, "held", facts->held, facts->n_held);
     put_spans(json, "seizures", facts->seizures, facts->n_seizures);
@@ -180,6 +182,12 @@ int recording_writer_commit(struct recording_writer *w, const struct recording_f
     return rc;
 }
 
+/* A sentence that needs the samples; text: NULL until they were loaded for the first time. */
+struct said {
+    const char *_Atomic text;
+    atomic_bool told;
+};
+
 struct recording {
     struct fsio_map map; /* without data until a planned recording is loaded */
     struct arena arena;
@@ -188,9 +196,9 @@ struct recording {
     const char *key;
     int64_t *first_row; /* (n_segments) rows before each segment */
     struct recording_loader loader;
-    pthread_mutex_t lock;            /* held while loading */
-    const char *_Atomic mislabelled; /* NULL until the samples were loaded for the first time */
-    atomic_bool ready, notified;
+    pthread_mutex_t lock; /* held while loading */
+    struct said mislabelled, missing;
+    atomic_bool ready;
 };
 
 /* What a recording computes from its facts. */
@@ -227,8 +235,8 @@ int recording_get_facts(const struct json *index, const char *name, struct arena
     struct recording_facts f = {.samples = json_i64(json_get(index, "samples"), -1),
                                 .labelled = json_bool(json_get(index, "labelled"), false),
                                 .duration_s = json_f64(json_get(index, "duration_s"), 0)};
-    const char **const texts[] = {&f.key, &f.source, &f.montage, &f.label_source, &f.note, &f.faults, &f.mislabelled};
-    static const char *const keys[] = {"key", "source", "montage", "label_source", "note", "faults", "mislabelled"};
+    const char **const texts[] = {&f.key, &f.source, &f.montage, &f.label_source, &f.note, &f.faults, &f.mislabelled, &f.missing};
+    static const char *const keys[] = {"key", "source", "montage", "label_source", "note", "faults", "mislabelled", "missing"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!(*texts[i] = arena_strdup(arena, json_str(json_get(index, keys[i]), ""))))
             return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", name);
@@ -322,7 +330,8 @@ static int adopt_file(struct recording *rec, const char *cache_file, struct err 
     if (!room.first_row || !room.masked)
         return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", cache_file);
     adopt(rec, &facts, &room);
-    atomic_store(&rec->mislabelled, facts.mislabelled);
+    atomic_store(&rec->mislabelled.text, facts.mislabelled);
+    atomic_store(&rec->missing.text, facts.missing);
     if (rec->first_row[facts.n_segments] * facts.columns * 2 > (int64_t)offset - HEAD_SIZE)
         return damaged(cache_file, "it holds fewer samples than its index says", err);
     return 0;
@@ -397,6 +406,15 @@ static bool same_spans(const struct window_span *a, int n_a, const struct window
     return n_a == n_b && (!n_a || !memcmp(a, b, sizeof *a * (size_t)n_a));
 }
 
+/* The sentence of the built recording, once. */
+static int keep_said(struct recording *rec, struct said *said, const struct said *built, struct err *err) {
+    const char *text = atomic_load(&said->text);
+    if (!text && !(text = arena_strdup(&rec->arena, atomic_load(&built->text))))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a cached recording");
+    atomic_store(&said->text, text);
+    return 0;
+}
+
 /* Take the samples of an open cache file that holds what was planned. */
 static int take_samples(struct recording *rec, struct recording *built, const char *path, struct err *err) {
     const struct recording_info *a = &rec->found, *b = &built->found;
@@ -412,11 +430,10 @@ static int take_samples(struct recording *rec, struct recording *built, const ch
             "it holds other segments or labels than its header said when the data were indexed (a header that arrived damaged has "
             "been replaced since): the plan made of it does not hold; submit the job again, and if that does not help delete %s",
             path);
-    const char *mislabelled = atomic_load(&rec->mislabelled);
-    mislabelled = mislabelled ? mislabelled : arena_strdup(&rec->arena, atomic_load(&built->mislabelled));
-    if (!mislabelled)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", path);
-    atomic_store(&rec->mislabelled, mislabelled);
+    int rc;
+    if ((rc = keep_said(rec, &rec->mislabelled, &built->mislabelled, err)) ||
+        (rc = keep_said(rec, &rec->missing, &built->missing, err)))
+        return rc;
     rec->map = built->map;
     built->map = (struct fsio_map){0};
     return 0;
@@ -497,15 +514,20 @@ void recording_unload(struct recording *rec) {
 
 bool recording_ready(const struct recording *rec) { return atomic_load(&rec->ready); }
 
-const char *recording_mislabelled(const struct recording *rec) {
-    const char *text = atomic_load(&rec->mislabelled);
+static const char *said_text(const struct said *said) {
+    const char *text = atomic_load(&said->text);
     return text ? text : "";
 }
 
-const char *recording_tell_mislabelled(struct recording *rec) {
-    const char *text = recording_mislabelled(rec);
-    return *text && !atomic_exchange(&rec->notified, true) ? text : "";
+static const char *tell_said(struct said *said) {
+    const char *text = said_text(said);
+    return *text && !atomic_exchange(&said->told, true) ? text : "";
 }
+
+const char *recording_mislabelled(const struct recording *rec) { return said_text(&rec->mislabelled); }
+const char *recording_tell_mislabelled(struct recording *rec) { return tell_said(&rec->mislabelled); }
+const char *recording_missing(const struct recording *rec) { return said_text(&rec->missing); }
+const char *recording_tell_missing(struct recording *rec) { return tell_said(&rec->missing); }
 
 void recording_close(struct recording *rec) {
     if (!rec)
@@ -530,6 +552,7 @@ void recording_facts(const struct recording *rec, struct recording_facts *ret) {
                                     .note = info->note,
                                     .faults = info->faults,
                                     .mislabelled = recording_mislabelled(rec),
+                                    .missing = recording_missing(rec),
                                     .labelled = info->labelled,
                                     .channels = info->channels,
                                     .columns = info->columns,

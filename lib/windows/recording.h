@@ -26,6 +26,7 @@ struct recording_facts {
     const char *key, *source, *montage;
     const char *label_source, *note, *faults;
     const char *mislabelled; /* what the samples say against the channels' names, or ""; of planned recordings nothing */
+    const char *missing;     /* which samples were no numbers, or ""; of planned recordings nothing. NULL is "" */
     bool labelled;
     int channels, columns;
     double duration_s;
@@ -77,6 +78,10 @@ bool recording_ready(const struct recording *rec);
 const char *recording_mislabelled(const struct recording *rec);
 /* The same, but only the first time that there is a sentence; "" otherwise. */
 const char *recording_tell_mislabelled(struct recording *rec);
+
+/* The same for samples that were no numbers, in whose place the last number of the channel stands. */
+const char *recording_missing(const struct recording *rec);
+const char *recording_tell_missing(struct recording *rec);
 
 /* The row of sample `at` in `segment` of a loaded recording. */
 const uint16_t *recording_rows(const struct recording *rec, int segment, int64_t at);

@@ -5,11 +5,13 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/counted.h"
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "eeg/dsp.h"
 #include "eeg/labels_path.h"
+#include "eeg/quality.h"
 #include "store/mirror.h"
 #include "windows/window_builder.h"
 
@@ -117,6 +119,41 @@ int builder_segment_start(const struct eeg_segment *segment, double rate_hz, int
     return 0;
 }
 
+/* As in a stream. */
+static void hold_missing(struct builder *b, float **uv, int channels, int64_t n) {
+    for (int c = 0; c < channels; c++)
+        for (int64_t i = 0; i < n; i++)
+            b->missing[c].n += quality_hold(&uv[c][i], &b->missing[c].last);
+}
+
+/* Says what was held. A recording of which a channel lacks more than half is none of that channel. */
+static int describe_missing(const struct builder *b, const struct channels *c, char *text, size_t size, struct err *err) {
+    const int *used;
+    const int n = frontend_sources(b->frontend, &used);
+    int64_t samples = 0, sum = 0;
+    int some = 0, most = 0;
+    for (int s = 0; s < b->n_segments; s++)
+        samples += b->segments[s].n_records * c->samples_per_record;
+    for (int i = 0; i < n; i++) {
+        sum += b->missing[i].n;
+        some += b->missing[i].n > 0;
+        most = b->missing[i].n > b->missing[most].n ? i : most;
+    }
+    const char *name = n ? c->labels[used[most]] : "";
+    const double percent = samples ? 100.0 * (double)b->missing[most].n / (double)samples : 0;
+    text[0] = '\0';
+    if (2 * b->missing[most].n > samples)
+        return err_set(
+            err, ERR_INVALID,
+            "%.0f %% of the samples of %s are no numbers (NaN or infinite); expected at most half: leave the recording out, "
+            "or take a model without this channel",
+            percent, name);
+    if (sum)
+        str_format(text, size, "%lld samples of %s are no numbers: the last number is held in their place (%s: %.2g %%)",
+                   (long long)sum, counted(some, "channel").text, name, percent);
+    return 0;
+}
+
 /* Decode one segment in pieces of about READ_BYTES and push it. */
 static int push_segment(struct builder *b, const struct eeg_segment *segment, const int *signals, struct err *err) {
     const int *used;
@@ -136,8 +173,10 @@ static int push_segment(struct builder *b, const struct eeg_segment *segment, co
     for (int64_t at = 0, n; at < length; at += n) {
         n = length - at < piece ? length - at : piece;
         const struct eeg_range range = {segment->first_record * spr + at, n};
-        if ((rc = eegfile_read(b->edf, chosen, channels, range, uv, err)) ||
-            (rc = frontend_push(b->frontend, (const float *const *)uv, n, err)))
+        if ((rc = eegfile_read(b->edf, chosen, channels, range, uv, err)))
+            return rc;
+        hold_missing(b, uv, channels, n);
+        if ((rc = frontend_push(b->frontend, (const float *const *)uv, n, err)))
             return rc;
     }
     return 0;
@@ -235,14 +274,15 @@ int builder_facts(struct builder *b, const char *note, struct recording_facts *r
     return 0;
 }
 
-static int commit(struct builder *b, struct err *err) {
+static int commit(struct builder *b, const struct channels *c, struct err *err) {
     struct recording_facts facts;
-    char loops[256];
-    int rc = builder_facts(b, b->report.note, &facts, err);
-    if (rc)
+    char loops[256], missing[256];
+    int rc;
+    if ((rc = describe_missing(b, c, missing, sizeof missing, err)) || (rc = builder_facts(b, b->report.note, &facts, err)))
         return rc;
     frontend_loops_close(b->frontend, loops, sizeof loops);
     facts.mislabelled = loops;
+    facts.missing = missing;
     rc = recording_writer_commit(b->writer, &facts, err);
     b->writer = NULL;
     return rc;
@@ -350,7 +390,7 @@ static int build(struct builder *b, char path[BUILDER_PATH_BYTES], struct err *e
                            &b->report, err)) ||
         (rc = reserve(b, &c, path, err)) ||
         (rc = recording_writer_open(path, b->report.output_channels, b->report.output_columns, &b->writer, err)) ||
-        (rc = push_all(b, &c, err)) || (rc = commit(b, err)))
+        (rc = push_all(b, &c, err)) || (rc = commit(b, &c, err)))
         return rc;
     return keep(b, path, err);
 }

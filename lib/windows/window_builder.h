@@ -34,7 +34,11 @@ struct builder {
     struct cache_slot slot; /* of the writer, with a cache */
     bool reserved, pinned;  /* the slot; the cache's file of the key */
     int64_t end;            /* 256 Hz samples written so far in file time */
-    char assumed[200];      /* channels.faults */
+    struct {                /* samples of a used channel that are no numbers */
+        int64_t n;
+        float last;
+    } missing[FRONTEND_MAX_LABELS];
+    char assumed[200]; /* channels.faults */
     char faults[BUILDER_FAULTS_BYTES];
 };
 

@@ -326,6 +326,65 @@ static void a_header_longer_than_its_head_is_planned_too(void **state) {
     store_close(store);
 }
 
+/* Samples [100, end) of the fourth channel become `value`, or what the one before them is. */
+static void change_samples(void **state, const char *name, int end, const float *value) {
+    char *data = NULL;
+    size_t len = 0;
+    assert_int_equal(fsio_read(in_dir(state, name), 64 << 20, &data, &len, NULL), 0);
+    float *samples = (float *)(void *)data;
+    for (int t = 100; t < end; t++)
+        samples[t * SIGNALS + 3] = value ? *value : samples[99 * SIGNALS + 3];
+    assert_int_equal(fsio_write_atomic(in_dir(state, name), data, len, NULL), 0);
+    free(data);
+}
+
+static int build(void **state, const char *name, char path[4096], struct err *err) {
+    char file[600], cache[600];
+    str_copy(file, sizeof file, in_dir(state, name));
+    str_copy(cache, sizeof cache, in_dir(state, "cache"));
+    const struct window_build b = {.recording_path = file,
+                                   .cache_dir = cache,
+                                   .frontend = {"referential-19", 50, {0.5, 120}, 2},
+                                   .labels = "auto",
+                                   .unlabeled = "background"};
+    return window_build(&b, path, 4096, NULL, err);
+}
+
+static void samples_that_are_no_numbers_are_held_as_in_a_stream(void **state) {
+    static const char *const names[] = {"nan", "inf", "held"};
+    static const float values[] = {NAN, -INFINITY};
+    struct written_brainvision f = BASE;
+    struct recording *rec[3];
+    struct recording_info info[3];
+    struct err err = {0};
+    char path[4096], name[64];
+    f.binary = "IEEE_FLOAT_32";
+    f.vectorized = false;
+    for (int k = 0; k < 3; k++) {
+        write_brainvision(in_dir(state, names[k]), &f);
+        snprintf(name, sizeof name, "%s.eeg", names[k]);
+        change_samples(state, name, 400, k < 2 ? &values[k] : NULL);
+        snprintf(name, sizeof name, "%s.vhdr", names[k]);
+        if (build(state, name, path, &err) || recording_open(path, &rec[k], &err))
+            fail_msg("%s", err.message);
+        recording_info(rec[k], &info[k]);
+    }
+    const size_t rows = (size_t)info[2].segments[0].end * (size_t)info[2].columns * sizeof(uint16_t);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(info[k].segments[0].end, info[2].segments[0].end);
+        assert_memory_equal(recording_rows(rec[k], 0, 0), recording_rows(rec[2], 0, 0), rows);
+        assert_non_null(strstr(recording_missing(rec[k]), "300 samples of 1 channel are no numbers"));
+        assert_string_equal(recording_tell_missing(rec[k]), recording_missing(rec[k]));
+        assert_string_equal(recording_tell_missing(rec[k]), "");
+    }
+    assert_string_equal(recording_missing(rec[2]), "");
+    for (int k = 0; k < 3; k++)
+        recording_close(rec[k]);
+    change_samples(state, "nan.eeg", 100 + f.seconds * f.rate_hz / 2 + 1, &values[0]);
+    assert_int_equal(build(state, "nan.vhdr", path, &err), ERR_INVALID);
+    assert_non_null(strstr(err.cause, f.labels[3]));
+}
+
 static const char LABELS[] = FIXTURE_EVENTS "4\t6\tsz\tn/a\tn/a\tn/a\t20\n";
 
 /* What a network is fed of a folder of two formats: bit for bit what it is fed of the same recordings in EDF. */
@@ -405,6 +464,7 @@ int main(void) {
         in_temp_dir(a_bucket_is_planned_by_heads_and_read_whole),
         in_temp_dir(a_header_longer_than_its_head_is_planned_too),
         in_temp_dir(a_folder_of_two_formats_is_the_same_folder_in_edf),
+        in_temp_dir(samples_that_are_no_numbers_are_held_as_in_a_stream),
         in_temp_dir(a_change_of_the_samples_changes_the_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -103,10 +103,12 @@ static int write_file(const struct arguments *o, const struct tensors *t, struct
 
 static void report(const struct arguments *o, const struct tensors *t, const struct recording *rec) {
     struct recording_info facts, *info = &facts;
-    const char *mislabelled = recording_mislabelled(rec);
-    char note[600];
+    OWNED(str_done) struct str text = str_of(2048);
     recording_info(rec, info);
-    str_format(note, sizeof note, "%s%s%s", info->note, *info->note && *mislabelled ? "; " : "", mislabelled);
+    const char *const parts[] = {info->note, recording_mislabelled(rec), recording_missing(rec)};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        str_printf(&text, "%s%s", text.len && *parts[i] ? "; " : "", parts[i]);
+    const char *note = str_cstr(&text);
     if (o->json) {
         struct json_writer *w = output_begin();
         json_put_str(w, "recording", o->args[0]);
