@@ -87,21 +87,70 @@ static int64_t boot_of(int64_t wall_ms, const struct alarms_now *now) {
 
 /* ---- alarms of patients ---- */
 
-/* Makes room for one more: the oldest closed alarm goes, else the oldest of a replay, else the oldest. */
+/* Alarms that are closed go first, then those of replays. */
+static int rank_of(const struct alarm *a) { return !alarm_is_open(a) ? 2 : !a->live; }
+
+/* Alarms of a rank, of each principal and of each of its beds. */
+struct shares {
+    struct map *counts; /* values are numbers; NULL or incomplete when out of memory: then all are alike */
+    int rank;
+};
+
+static uintptr_t share_of(const struct shares *s, const char *key) { return s->counts ? (uintptr_t)map_get(s->counts, key) : 0; }
+
+static void bed_key(const struct alarm *a, char ret[CAUSE_KEY]) { str_format(ret, CAUSE_KEY, "%s\x1f%s", a->principal, a->bed); }
+
+static void count_one(struct shares *s, const char *key) {
+    if (s->counts)
+        (void)map_put(s->counts, key, (void *)(share_of(s, key) + 1), NULL);
+}
+
+static void count_shares(const struct alarms *all, struct shares *s) {
+    char bed[CAUSE_KEY];
+    void *at;
+    s->counts = map_new(2 * ALARMS_MAX);
+    for (size_t cursor = 0; next(all->patients, &cursor, &at);) {
+        const struct alarm *a = at;
+        if (rank_of(a) != s->rank)
+            continue;
+        bed_key(a, bed);
+        count_one(s, a->principal);
+        count_one(s, bed);
+    }
+}
+
+static int highest_rank(const struct alarms *all) {
+    int rank = 0;
+    void *at;
+    for (size_t cursor = 0; next(all->patients, &cursor, &at);)
+        rank = rank_of(at) > rank ? rank_of(at) : rank;
+    return rank;
+}
+
+/* Makes room for one more: of those that go first, the oldest of the principal who has most, and of its bed that has most. A client
+ * whose beds alarm without end takes no other's. */
 static void make_room(struct alarms *all) {
     const struct alarm *gone = NULL;
-    int rank = -1;
+    uintptr_t most[2] = {0};
+    char bed[CAUSE_KEY];
     void *at;
     if (map_count(all->patients) < ALARMS_MAX)
         return;
+    struct shares shares = {.rank = highest_rank(all)};
+    count_shares(all, &shares);
     for (size_t cursor = 0; next(all->patients, &cursor, &at);) {
         const struct alarm *a = at;
-        const int of_this = !alarm_is_open(a) ? 2 : !a->live;
-        if (of_this <= rank)
+        if (rank_of(a) != shares.rank)
+            continue;
+        bed_key(a, bed);
+        const uintptr_t own[2] = {share_of(&shares, a->principal), share_of(&shares, bed)};
+        if (gone && (own[0] < most[0] || (own[0] == most[0] && own[1] <= most[1])))
             continue;
         gone = a;
-        rank = of_this;
+        most[0] = own[0];
+        most[1] = own[1];
     }
+    map_free(shares.counts, NULL);
     free(map_remove(all->patients, gone->id));
 }
 
@@ -420,6 +469,14 @@ int alarms_answer(struct alarms *all, const char *id, const struct alarm_answer 
     return 0;
 }
 
+static int standbys_of(const struct alarms *all, const char *by) {
+    int n = 0;
+    void *at;
+    for (size_t cursor = 0; next(all->standbys, &cursor, &at);)
+        n += !strcmp(((const struct standby *)at)->author.by, by);
+    return n;
+}
+
 int alarms_standby(struct alarms *all, const char *bed, int64_t until_ms, const struct alarm_author *author,
                    const struct alarms_now *now, struct err *err) {
     struct standby *s = map_get(all->standbys, bed);
@@ -433,6 +490,8 @@ int alarms_standby(struct alarms *all, const char *bed, int64_t until_ms, const 
     if (!until_ms) {
         free(map_remove(all->standbys, bed));
     } else {
+        if (!s && standbys_of(all, author->by) >= ALARMS_STANDBYS / 4)
+            return err_set(err, ERR_EXHAUSTED, "%s has %d beds in standby already", author->by, ALARMS_STANDBYS / 4);
         if (!s && (!(s = calloc(1, sizeof *s)) || map_put(all->standbys, bed, s, NULL))) {
             free(s);
             return err_set(err, ERR_EXHAUSTED, "%d beds are in standby already", ALARMS_STANDBYS);

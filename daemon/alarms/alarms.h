@@ -1,8 +1,8 @@
 /* alarms: all alarms of the daemon in memory, who answered them, and when the next people are called. Pure: it reads no clock and
  * no file; each function gets the time. What must survive a restart leaves through the `row` callback as an appended row of the
  * journal, and comes back through alarms_began, alarms_ended, alarms_answer, alarms_escalated, alarms_technical and alarms_standby
- * between alarms_restore(true) and alarms_restore(false). Bounded: ALARMS_MAX alarms, of which closed ones go first, and
- * ALARMS_STANDBYS beds. Loop thread. */
+ * between alarms_restore(true) and alarms_restore(false). Bounded: ALARMS_MAX alarms, of which closed ones go first, those of the
+ * principal who has most before others', and ALARMS_STANDBYS beds, a quarter of them for each caller. Loop thread. */
 #pragma once
 #include <stddef.h>
 
@@ -94,7 +94,8 @@ void alarms_round_end(struct alarms *all, const struct alarms_now *now);
 int alarms_answer(struct alarms *all, const char *id, const struct alarm_answer *answer, const struct alarms_now *now,
                   struct err *err);
 /* The bed is not monitored until then (Unix time, at most ALARMS_STANDBY_MS from now): it has no technical alarms. 0: it is
- * monitored again. INVALID: the end is not in this span, or the bed has no name. */
+ * monitored again. INVALID: the end is not in this span, or the bed has no name. EXHAUSTED: the caller has its share of beds in
+ * standby, or all together have. */
 int alarms_standby(struct alarms *all, const char *bed, int64_t until_ms, const struct alarm_author *author,
                    const struct alarms_now *now, struct err *err);
 /* The end of the standby of the bed as Unix time; 0: it has none. *ret_author (may be NULL): who set it. */

@@ -405,6 +405,43 @@ static void closed_alarms_make_room_and_open_ones_stay(void **state) {
     assert_non_null(alarms_find(w->all, "r-11"));
 }
 
+/* The others' alarms are older, and wait for an answer as well. */
+static void beds_that_alarm_without_end_take_no_place_of_others(void **state) {
+    struct ward *w = *state;
+    for (int i = 0; i < ALARMS_MAX + 20; i++) {
+        char id[JOURNAL_ALARM], bed[16];
+        str_format(id, sizeof id, "a-%d", i);
+        str_format(bed, sizeof bed, "bed-%d", i % 100);
+        const struct alarms_start start = {.id = id,
+                                           .session = id,
+                                           .bed = i == 11 ? "quiet" : bed,
+                                           .principal = i < 10 ? "token:ward" : "token:broken",
+                                           .model = "m",
+                                           .live = true};
+        assert_non_null(alarms_began(w->all, &start, &w->now));
+    }
+    assert_non_null(alarms_find(w->all, "a-0"));
+    assert_non_null(alarms_find(w->all, "a-9"));
+    assert_null(alarms_find(w->all, "a-10"));
+    assert_non_null(alarms_find(w->all, "a-11")); /* of a bed of the same client that has one alone */
+    assert_null(alarms_find(w->all, "a-12"));
+}
+
+static void one_caller_takes_a_share_of_the_standbys(void **state) {
+    struct ward *w = *state;
+    const struct alarm_author all[] = {{.by = "token:broken"}, {.by = "token:ward"}};
+    const int64_t until_ms = w->now.wall_ms + MINUTE;
+    struct alarms *alone = alarms_new(&plan, NULL, NULL);
+    char bed[16];
+    for (int i = 0; i < ALARMS_STANDBYS; i++) {
+        str_format(bed, sizeof bed, "bed-%d", i);
+        assert_int_equal(alarms_standby(alone, bed, until_ms, &all[0], &w->now, NULL), i < ALARMS_STANDBYS / 4 ? 0 : ERR_EXHAUSTED);
+    }
+    assert_int_equal(alarms_standby(alone, bed, until_ms, &all[1], &w->now, NULL), 0);
+    assert_int_equal(alarms_standby(alone, "bed-0", until_ms + 1, &all[0], &w->now, NULL), 0);
+    alarms_free(alone);
+}
+
 static void a_test_takes_the_way_of_an_alarm(void **state) {
     struct ward *w = *state;
     struct journal_entry e;
@@ -436,6 +473,8 @@ int main(void) {
         in_ward(a_technical_alarm_goes_on_after_a_restart_until_its_cause_is_over),
         in_ward(a_bed_in_standby_has_no_technical_alarms_until_its_end),
         in_ward(closed_alarms_make_room_and_open_ones_stay),
+        in_ward(beds_that_alarm_without_end_take_no_place_of_others),
+        in_ward(one_caller_takes_a_share_of_the_standbys),
         in_ward(a_test_takes_the_way_of_an_alarm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
