@@ -115,6 +115,7 @@ static int await_event(const struct cuda_comm *c, const char *what, int64_t unti
             return 0;
         if (code != cudaErrorNotReady)
             return cuda_failed(c->device, what, code, err);
+        cudaGetLastError(); /* else the next op would take "not ready" for its own */
         if (api.ncclCommGetAsyncError(c->comm, &state) != NCCL_SUCCESS || (state != NCCL_SUCCESS && state != NCCL_IN_PROGRESS))
             return nccl_failed(c, what, state, err);
         if (now_ms() > until_ms)
