@@ -240,7 +240,8 @@ static int begin_exchange(struct stream *s, const struct exchange *host, struct 
     void *on_device = NULL;
     int rc = device_alloc(stream_device(s), sizeof *host, &on_device, err);
     *ret = on_device;
-    return rc ? rc : stream_to_device(s, on_device, host, sizeof *host, err);
+    rc = rc ? rc : stream_to_device(s, on_device, host, sizeof *host, err);
+    return rc ? rc : stream_sync(s, err); /* callers go on to change host */
 }
 static int end_exchange(struct stream *s, struct exchange *on_device, int rc, double sums[2], struct err *err) {
     rc = rc ? rc : stream_to_host(s, sums, on_device->sums, sizeof on_device->sums, err);

@@ -124,24 +124,27 @@ enum { HOUR = 3600, HOURS = 5, WINDOW_S = 60, HOP_S = 5 /* of a record, as the f
 
 struct counted {
     long recorded, launches, waits; /* recorded: launches of recorded passes, which are among the launches */
+    long pageable;                  /* copies of host memory that is not pinned, for which the host waits */
 };
 
 static struct counted counts_now(void) {
     void *library = dlopen(getenv("BRR_CUDA_LIBRARY"), RTLD_LAZY | RTLD_NOLOAD);
     void (*counts)(long ret[3]) = NULL;
-    long (*waits)(void) = NULL, now[3] = {0};
+    long (*waits)(void) = NULL, (*pageable)(void) = NULL, now[3] = {0};
     assert_non_null(library);
     *(void **)&counts = dlsym(library, "emulator_counts");
     *(void **)&waits = dlsym(library, "emulator_waits");
-    assert_true(counts && waits);
+    *(void **)&pageable = dlsym(library, "emulator_pageable");
+    assert_true(counts && waits && pageable);
     counts(now);
     dlclose(library);
-    return (struct counted){.recorded = now[2], .launches = now[0] + now[2], .waits = waits()};
+    return (struct counted){.recorded = now[2], .launches = now[0] + now[2], .waits = waits(), .pageable = pageable()};
 }
 
 static struct counted counts_since(const struct counted *then) {
     struct counted now = counts_now();
-    return (struct counted){now.recorded - then->recorded, now.launches - then->launches, now.waits - then->waits};
+    return (struct counted){now.recorded - then->recorded, now.launches - then->launches, now.waits - then->waits,
+                            now.pageable - then->pageable};
 }
 
 /* Recordings of an hour of three channels. */
@@ -224,6 +227,7 @@ static void detect_of_an_hour_takes_12_batches_and_15_waits(void **state) {
     print_message("detect of an hour: %ld launches of batches, %ld waits\n", took.recorded, took.waits);
     assert_in_range(took.recorded, 1, 12);
     assert_in_range(took.waits, 1, 15);
+    assert_int_equal(took.pageable, 0);
     task_work_of(job.kind)->close(task);
     arena_done(&arena);
     close_counted(&b);
@@ -273,6 +277,7 @@ static void causal_validation_of_5_hours_takes_400_launches(void **state) {
                       took.launches, took.recorded, took.waits);
     }
     assert_in_range(took.launches, 1, 400);
+    assert_int_equal(took.pageable, 0);
     manifest_close(manifest);
     detector_close(detector);
     stream_close(queue);

@@ -3,6 +3,7 @@
  *   checker.cc  every access of a kernel to memory: where it may go, and who else was there
  *   memory.cc   device memory, which the host cannot touch, and pinned memory
  *   streams.cc  queues that run later, events, recordings
+ *   copies.cc   copies, and the calls for memory
  *   runtime.cc  the devices, their errors, and what stands in for cuDNN
  *   matmul.cc   cuBLASLt (cublasLt.h beside it)
  *   communicators.cc  NCCL, for the threads of one process
@@ -24,10 +25,17 @@ int emulator_current(void);
 bool emulator_reaches(int device, int other);
 /* A call for which CUDA makes a context on the thread's current device (cudaSetDevice, memory, streams). */
 void emulator_use_device(void);
-/* What cudaGetLastError of this thread returns next: a launch that was refused. */
-void emulator_refuse(cudaError_t code);
+/* Returns code, which cudaGetLastError of this thread returns next, too, unless it is success. Each call that fails says so. */
+cudaError_t emulator_told(cudaError_t code);
 /* Queues work of a library on the stream, as a kernel. It runs with device memory open. */
 cudaError_t emulator_work(cudaStream_t stream, std::function<void()> work);
+
+/* Queues a copy or a filling; device memory is open when it runs. Under the gate. */
+cudaError_t emulator_copy(cudaStream_t stream, std::function<void()> work);
+bool emulator_records(cudaStream_t stream); /* it takes part in a recording */
+/* Whether the stream takes part in a recording, or with NULL this thread has one under way. The call may not be made then: it
+ * fails with cudaErrorStreamCaptureUnsupported, and so does the recording. Under the gate. */
+bool emulator_forbids(cudaStream_t stream);
 
 /* Queues a meeting of streams: `arrive` runs when the stream comes to it, with device memory open, and the stream goes on once all
  * flags are raised, which others may do. */

@@ -46,7 +46,11 @@ int emulator_devices(void) {
 }
 int emulator_current(void) { return current; }
 void emulator_use_device(void) { __atomic_or_fetch(&contexts, 1UL << current, __ATOMIC_RELAXED); }
-void emulator_refuse(cudaError_t code) { refused = code; }
+cudaError_t emulator_told(cudaError_t code) {
+    if (code != cudaSuccess)
+        refused = code;
+    return code;
+}
 /* Of the process so far: the devices on which it has made a context. */
 extern "C" __attribute__((visibility("default"))) unsigned long emulator_contexts(void) {
     return __atomic_load_n(&contexts, __ATOMIC_RELAXED);
@@ -64,7 +68,7 @@ cudaError_t cudaGetDeviceCount(int *count) { return *count = emulator_devices(),
 cudaError_t cudaGetDevice(int *ordinal) { return *ordinal = current, cudaSuccess; }
 cudaError_t cudaSetDevice(int ordinal) {
     if (ordinal < 0 || ordinal >= emulator_devices())
-        return cudaErrorInvalidDevice;
+        return emulator_told(cudaErrorInvalidDevice);
     current = ordinal;
     emulator_use_device();
     return emulator_fault;
@@ -73,7 +77,7 @@ cudaError_t cudaSetDevice(int ordinal) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal) {
     const char *old = getenv("BRR_EMULATED_OLD"), *memory = getenv("BRR_EMULATED_MEMORY");
     if (ordinal < 0 || ordinal >= emulator_devices())
-        return cudaErrorInvalidDevice;
+        return emulator_told(cudaErrorInvalidDevice);
     memset(p, 0, sizeof *p);
     snprintf(p->name, sizeof p->name, "emulated");
     p->totalGlobalMem = (size_t)(memory ? atol(memory) : 1024) << 20;
@@ -88,17 +92,17 @@ bool emulator_reaches(int device, int other) {
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
     const char *apart = getenv("BRR_EMULATED_APART");
     if (device < 0 || device >= emulator_devices() || peer < 0 || peer >= emulator_devices())
-        return cudaErrorInvalidDevice;
+        return emulator_told(cudaErrorInvalidDevice);
     *can = device != peer && !(apart && (atoi(apart) == device || atoi(apart) == peer));
     return cudaSuccess;
 }
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
     int can = 0;
     if (cudaDeviceCanAccessPeer(&can, current, peer) != cudaSuccess || !can)
-        return refused = cudaErrorPeerAccessUnsupported;
+        return emulator_told(cudaErrorPeerAccessUnsupported);
     emulator_use_device();
     if (__atomic_fetch_or(&reached[current], 1UL << peer, __ATOMIC_RELAXED) >> peer & 1)
-        return refused = cudaErrorPeerAccessAlreadyEnabled;
+        return emulator_told(cudaErrorPeerAccessAlreadyEnabled);
     return emulator_fault;
 }
 cudaError_t cudaDeviceGetPCIBusId(char *ret, int size, int ordinal) {

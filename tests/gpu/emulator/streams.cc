@@ -1,6 +1,6 @@
 /* streams: work is queued and runs when something waits for it, or before, when chance wants it: so that what forgets to wait sees
- * old values now and then. Work of two streams goes in any order that events allow. A copy reads host memory when it runs, not when
- * it is asked for. */
+ * old values now and then. Work of two streams goes in any order that events allow. A copy (copies.cc) reads host memory when it
+ * runs, not when it is asked for. */
 #include "emulator.h"
 
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <set>
 #include <vector>
 
 struct event_state {
@@ -20,6 +21,7 @@ struct event_state {
 };
 struct emulator_event {
     std::shared_ptr<struct event_state> state;
+    int device;
 };
 struct task {
     std::function<void()> work;
@@ -46,6 +48,7 @@ struct emulator_graph {
 std::recursive_mutex emulator_gate;
 typedef std::lock_guard<std::recursive_mutex> gate;
 static std::vector<cudaStream_t> streams;
+static std::set<cudaEvent_t> events;
 static thread_local cudaStream_t capturing; /* by this thread */
 
 /* Of the process so far, outside recordings: kernels, copies and fillings, launches of recordings; and kernels of recordings that
@@ -120,6 +123,18 @@ static bool kernels_run(void) {
     return !wanted || strcmp(wanted, "0") != 0;
 }
 
+/* A stream or an event that is there. */
+static cudaStream_t live(cudaStream_t s) {
+    if (std::find(streams.begin(), streams.end(), s) == streams.end())
+        emulator_die("%p is no stream, or no longer", (void *)s);
+    return s;
+}
+static struct event_state *live(cudaEvent_t event) {
+    if (!events.count(event))
+        emulator_die("%p is no event, or no longer", (void *)event);
+    return event->state.get();
+}
+
 static cudaError_t queue(cudaStream_t s, std::function<void()> work, long *counter) {
     if (counter == &kernels && !kernels_run())
         work = [] {};
@@ -135,6 +150,7 @@ static cudaError_t queue(cudaStream_t s, std::function<void()> work, long *count
     perhaps_run();
     return emulator_fault;
 }
+cudaError_t emulator_copy(cudaStream_t s, std::function<void()> work) { return queue(live(s), std::move(work), &copies); }
 
 /* ---- streams ---- */
 
@@ -142,16 +158,18 @@ void emulator_launch(const char *kernel, dim3 grid, unsigned threads, cudaStream
     gate lock(emulator_gate);
     if (threads < 1 || threads > 1024 || !grid.x || grid.x > INT32_MAX || !grid.y || grid.y > 65535 || !grid.z || grid.z > 65535)
         emulator_die("%s: a grid of %u x %u x %u blocks of %u threads cannot be launched", kernel, grid.x, grid.y, grid.z, threads);
-    if (stream->device != emulator_current())
-        return emulator_refuse(cudaErrorInvalidResourceHandle);
+    if (live(stream)->device != emulator_current()) {
+        emulator_told(cudaErrorInvalidResourceHandle);
+        return;
+    }
     int device = stream->device;
     queue(
         stream, [=] { block_run(kernel, device, grid, threads, thread); }, &kernels);
 }
 cudaError_t emulator_work(cudaStream_t stream, std::function<void()> work) {
     gate lock(emulator_gate);
-    if (stream->device != emulator_current())
-        return cudaErrorInvalidResourceHandle;
+    if (live(stream)->device != emulator_current())
+        return emulator_told(cudaErrorInvalidResourceHandle);
     return queue(
         stream,
         [=] {
@@ -169,8 +187,8 @@ emulator_flag emulator_flag_new(void) {
 void emulator_raise(const emulator_flag &flag) { flag->reached = 1; }
 cudaError_t emulator_meet(cudaStream_t stream, std::function<void()> arrive, const std::vector<emulator_flag> &flags) {
     gate lock(emulator_gate);
-    if (stream->device != emulator_current())
-        return cudaErrorInvalidResourceHandle;
+    if (live(stream)->device != emulator_current())
+        return emulator_told(cudaErrorInvalidResourceHandle);
     if (stream->origin)
         emulator_die("streams of several devices meet within a recording");
     stream->tasks.push_back({std::move(arrive), NULL, 0});
@@ -197,23 +215,29 @@ extern "C" __attribute__((visibility("default"))) uintptr_t emulator_new_stream(
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     gate lock(emulator_gate);
-    finish(stream);
+    finish(live(stream));
     streams.erase(std::find(streams.begin(), streams.end(), stream));
     delete stream;
     return emulator_fault;
 }
 
-/* Calls that no recording thread may make: they fail, and so does its recording. */
-static bool is_forbidden(void) {
-    if (capturing)
-        capturing->spoiled = true;
-    return capturing;
+/* An error of a call that spoils the recording that `origin` began. */
+static cudaError_t spoil(cudaStream_t origin, cudaError_t code) {
+    origin->spoiled = true;
+    return emulator_told(code);
+}
+bool emulator_records(cudaStream_t stream) { return live(stream)->origin; }
+bool emulator_forbids(cudaStream_t stream) {
+    cudaStream_t origin = stream ? live(stream)->origin : capturing;
+    if (origin)
+        spoil(origin, cudaErrorStreamCaptureUnsupported);
+    return origin;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     gate lock(emulator_gate);
-    if (stream && stream->origin)
-        return stream->origin->spoiled = true, cudaErrorStreamCaptureUnsupported;
+    if (stream && emulator_forbids(stream))
+        return cudaErrorStreamCaptureUnsupported;
     waits++;
     if (stream)
         finish(stream);
@@ -223,12 +247,23 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 /* ---- events ---- */
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *ret, unsigned) {
-    *ret = new emulator_event{std::make_shared<struct event_state>()};
+    gate lock(emulator_gate);
+    *ret = new emulator_event{std::make_shared<struct event_state>(), emulator_current()};
+    events.insert(*ret);
+    emulator_use_device();
     return emulator_fault;
 }
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, emulator_fault; }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    gate lock(emulator_gate);
+    live(event);
+    events.erase(event);
+    delete event;
+    return emulator_fault;
+}
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     gate lock(emulator_gate);
+    if (live(event) && event->device != live(stream)->device)
+        return emulator_told(cudaErrorInvalidResourceHandle);
     std::shared_ptr<struct event_state> state = event->state;
     state->capture = stream->origin;
     state->recorder = stream;
@@ -245,11 +280,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 /* Within a recording: a stream that waits for an event of it joins it; an event from outside is an error, and spoils it. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
     gate lock(emulator_gate);
-    cudaStream_t capture = event->state->capture;
-    if (stream->origin && stream->origin != capture)
-        return stream->origin->spoiled = true, cudaErrorStreamCaptureIsolation;
+    cudaStream_t capture = live(event)->capture;
+    if (live(stream)->origin && stream->origin != capture)
+        return spoil(stream->origin, cudaErrorStreamCaptureIsolation);
     if (capture && !capture->captured)
-        return cudaErrorCapturedEvent; /* of a recording that has ended */
+        return emulator_told(cudaErrorCapturedEvent); /* of a recording that has ended */
     if (capture) {
         event->state->recorder->ahead = false;
         stream->ahead = stream != capture;
@@ -262,10 +297,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     gate lock(emulator_gate);
-    if (event->state->capture) {
-        event->state->capture->spoiled = true;
-        return cudaErrorCapturedEvent;
-    }
+    if (live(event)->capture)
+        return spoil(event->state->capture, cudaErrorCapturedEvent);
     waits++;
     memory_open();
     while (event->state->reached < event->state->asked && !emulator_fault) {
@@ -280,10 +313,12 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 cudaError_t cudaEventElapsedTime(float *ret_ms, cudaEvent_t from, cudaEvent_t to) {
     gate lock(emulator_gate);
+    if (live(from) && live(to) && from->device != to->device)
+        return emulator_told(cudaErrorInvalidResourceHandle);
     const bool reached = from->state->asked && from->state->reached == from->state->asked && to->state->asked &&
                          to->state->reached == to->state->asked;
     *ret_ms = reached ? std::chrono::duration<float, std::milli>(to->state->at - from->state->at).count() : 0;
-    return emulator_fault ? emulator_fault : reached ? cudaSuccess : cudaErrorNotReady;
+    return emulator_told(emulator_fault ? emulator_fault : reached ? cudaSuccess : cudaErrorNotReady);
 }
 
 /* ---- ranges for a profiler ---- */
@@ -313,22 +348,24 @@ extern "C" __attribute__((visibility("default"))) void emulator_ranges(long ret[
 /* Something may run meanwhile. */
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     gate lock(emulator_gate);
-    if (event->state->capture)
-        return event->state->capture->spoiled = true, cudaErrorCapturedEvent;
+    if (live(event)->capture)
+        return spoil(event->state->capture, cudaErrorCapturedEvent);
     cudaStream_t next = event->state->reached < event->state->asked ? any_that_can() : NULL;
     if (next) {
         memory_open();
         run_first(next);
         memory_shut();
     }
-    return emulator_fault ? emulator_fault : event->state->reached < event->state->asked ? cudaErrorNotReady : cudaSuccess;
+    return emulator_told(emulator_fault                                ? emulator_fault
+                         : event->state->reached < event->state->asked ? cudaErrorNotReady
+                                                                       : cudaSuccess);
 }
 
 /* ---- recordings ---- */
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, int) {
     gate lock(emulator_gate);
-    stream->captured = std::make_unique<recording>();
+    live(stream)->captured = std::make_unique<recording>();
     stream->origin = stream;
     stream->spoiled = false;
     capturing = stream;
@@ -351,7 +388,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *ret) {
             s->ahead = false;
         }
     *ret = stream->spoiled || unjoined ? NULL : new emulator_graph{std::move(work)};
-    return stream->spoiled ? cudaErrorStreamCaptureInvalidated : unjoined ? cudaErrorStreamCaptureUnjoined : emulator_fault;
+    return emulator_told(stream->spoiled ? cudaErrorStreamCaptureInvalidated
+                         : unjoined      ? cudaErrorStreamCaptureUnjoined
+                                         : emulator_fault);
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *ret, cudaGraph_t graph, unsigned long long) {
     return *ret = new emulator_graph(*graph), emulator_fault;
@@ -363,86 +402,10 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
     std::shared_ptr<const recording> work = graph->work;
     recorded_kernels += work->kernels;
     return queue(
-        stream,
+        live(stream),
         [=] {
             for (const std::function<void()> &step : work->steps)
                 step();
         },
         &launches);
-}
-
-/* ---- copies ---- */
-
-static void check_range(const char *what, const void *p, size_t bytes) {
-    if (memory_holds(p, bytes))
-        return;
-    fprintf(stderr, "emulator: %s of %zu bytes at %p, which is not all allocated\n", what, bytes, p);
-    emulator_fault = cudaErrorIllegalAddress;
-}
-
-cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream) {
-    gate lock(emulator_gate);
-    return queue(
-        stream,
-        [=] {
-            check_range("filling", p, bytes);
-            if (!emulator_fault)
-                memset(p, value, bytes);
-        },
-        &copies);
-}
-/* BRR_EMULATED_WRONG: the ordinal of a device that receives other bytes than lie in the memory of another one. */
-static int owner_of(const void *p) { return memory_is_device(p) ? memory_owner[((uintptr_t)p - memory_base) / MEMORY_UNIT] : -1; }
-static bool is_wrong(const void *dst, const void *src) {
-    const char *wrong = getenv("BRR_EMULATED_WRONG");
-    return wrong && owner_of(dst) == atoi(wrong) && owner_of(src) >= 0 && owner_of(src) != atoi(wrong);
-}
-
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-    gate lock(emulator_gate);
-    if ((kind == cudaMemcpyHostToDevice && (!memory_is_device(dst) || memory_is_device(src))) ||
-        (kind == cudaMemcpyDeviceToHost && (memory_is_device(dst) || !memory_is_device(src))))
-        emulator_die("a copy's direction is not that of its addresses %p and %p", dst, src);
-    return queue(
-        stream,
-        [=] {
-            check_range("copy", src, bytes);
-            check_range("copy", dst, bytes);
-            if (!emulator_fault)
-                memmove(dst, src, bytes);
-            if (!emulator_fault && bytes && is_wrong(dst, src))
-                ((uint8_t *)dst)[bytes / 2] ^= 1;
-        },
-        &copies);
-}
-
-/* ---- memory ---- */
-
-cudaError_t cudaMalloc(void **ret, size_t bytes) {
-    if (is_forbidden())
-        return cudaErrorStreamCaptureUnsupported;
-    emulator_use_device();
-    return emulator_fault ? emulator_fault : memory_take(ret, bytes);
-}
-cudaError_t cudaHostAlloc(void **ret, size_t bytes, unsigned) {
-    if (is_forbidden())
-        return cudaErrorStreamCaptureUnsupported;
-    *ret = emulator_fault ? NULL : aligned_alloc(256, (bytes + 255) / 256 * 256);
-    return emulator_fault ? emulator_fault : *ret ? cudaSuccess : cudaErrorMemoryAllocation;
-}
-cudaError_t cudaFree(void *p) {
-    if (is_forbidden())
-        return cudaErrorStreamCaptureUnsupported;
-    memory_give(p);
-    return emulator_fault;
-}
-cudaError_t cudaFreeHost(void *p) { return is_forbidden() ? cudaErrorStreamCaptureUnsupported : (free(p), emulator_fault); }
-cudaError_t cudaMemset(void *p, int value, size_t bytes) {
-    gate lock(emulator_gate);
-    if (is_forbidden())
-        return cudaErrorStreamCaptureUnsupported;
-    memory_open();
-    memset(p, value, bytes);
-    memory_shut();
-    return emulator_fault;
 }

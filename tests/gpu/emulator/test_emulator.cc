@@ -156,6 +156,40 @@ static void wrong_way(bool wrong) {
     must(cudaMemcpyAsync(wrong ? (void *)y : x, wrong ? (void *)x : y, sizeof y, cudaMemcpyHostToDevice, s), "a copy");
     must(cudaStreamSynchronize(s), "a copy");
 }
+/* The host writes over what a copy is still to read. */
+static void torn_copies(bool wrong) {
+    float *x = new_memory(THREADS), y[THREADS] = {};
+    for (int i = 0; i < ROUNDS; i++) {
+        cudaStream_t s = new_stream();
+        must(cudaMemcpyAsync(x, y, sizeof y, cudaMemcpyHostToDevice, s), "a copy");
+        if (!wrong)
+            must(cudaStreamSynchronize(s), "a copy");
+        y[5] += 1;
+        must(cudaStreamDestroy(s), "a stream");
+    }
+}
+/* Pinned memory goes before what reads it has run. */
+static void frees_early(bool wrong) {
+    float *x = new_memory(THREADS);
+    for (int i = 0; i < ROUNDS; i++) {
+        cudaStream_t s = new_stream();
+        void *y = NULL;
+        must(cudaHostAlloc(&y, THREADS * sizeof(float), cudaHostAllocDefault), "pinned memory");
+        must(cudaMemcpyAsync(x, y, THREADS * sizeof(float), cudaMemcpyHostToDevice, s), "a copy");
+        if (!wrong)
+            must(cudaStreamSynchronize(s), "a copy");
+        must(cudaFreeHost(y), "pinned memory");
+        must(cudaStreamDestroy(s), "a stream");
+    }
+}
+static void waits_for_nothing(bool wrong) {
+    cudaStream_t s = new_stream();
+    cudaEvent_t e = NULL;
+    must(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "an event");
+    if (wrong)
+        must(cudaEventDestroy(e), "an event");
+    must(cudaStreamWaitEvent(s, e, 0), "waiting");
+}
 
 static const struct mortal {
     void (*run)(bool wrong);
@@ -169,6 +203,9 @@ static const struct mortal {
     {parting, "a barrier for all threads", "part: one"},
     {host_touches, "the host's side stays out of device memory", "the host touches device memory"},
     {wrong_way, "a copy's direction", "direction"},
+    {torn_copies, "host memory stays until the copy is done", "changed before the copy"},
+    {frees_early, "pinned memory stays until the copy is done", "is freed before a copy"},
+    {waits_for_nothing, "a wait for an event", "no event"},
 };
 
 static void check_mortal(const struct mortal *m, bool wrong) {
@@ -216,6 +253,18 @@ static void reads_past(cudaStream_t s, float *y) { CUDA_LAUNCH(read_kernel, 1, T
 static void reads_between(cudaStream_t s, float *y) {
     CUDA_LAUNCH(read_kernel, 1, THREADS, s, y, (const void *)new_memory(100), 2);
 }
+static __global__ void read_wide_kernel(float *y, const float4 *from) { y[threadIdx.x] = from->w; }
+static void reads_wide(cudaStream_t s, float *y) {
+    CUDA_LAUNCH(read_wide_kernel, 1, THREADS, s, y, (const float4 *)(new_memory(100) + 4));
+}
+static __global__ void copy_wide_kernel(float4 *y, const float4 *from) {
+    float4 v = *from;
+    v.x += v.w;
+    y[threadIdx.x] = v;
+}
+static void reads_wide_between(cudaStream_t s, float *) {
+    CUDA_LAUNCH(copy_wide_kernel, 1, THREADS, s, (float4 *)new_memory(4 * THREADS), (const float4 *)(new_memory(100) + 2));
+}
 static void reads_freed(cudaStream_t s, float *y) {
     float *x = new_memory(100);
     cudaFree(x);
@@ -247,24 +296,20 @@ static int stale_copies(bool wait) {
     return stale;
 }
 
-/* The host writes over what a copy is still to read. */
-static int torn_copies(bool wait) {
-    int torn = 0;
+/* What a copy is to bring has not come before the host has waited. */
+static int early_reads(bool wait) {
+    int early = 0;
     float *x = new_memory(THREADS), y[THREADS];
     for (int i = 0; i < ROUNDS; i++) {
         cudaStream_t s = new_stream();
-        y[5] = 1;
-        must(cudaMemcpyAsync(x, y, sizeof y, cudaMemcpyHostToDevice, s), "a copy");
+        y[5] = 0; /* as on the device, and as the last round left it */
+        must(cudaMemcpyAsync(y, x, sizeof y, cudaMemcpyDeviceToHost, s), "a copy");
         if (wait)
             must(cudaStreamSynchronize(s), "a copy");
-        y[5] = 2;
-        must(cudaStreamSynchronize(s), "a copy");
-        must(cudaMemcpyAsync(y, x, sizeof y, cudaMemcpyDeviceToHost, s), "a copy");
-        must(cudaStreamSynchronize(s), "a copy");
-        torn += y[5] != 1;
+        early += y[5] != 0;
         must(cudaStreamDestroy(s), "a stream");
     }
-    return torn;
+    return early;
 }
 
 static void check_recordings(void) {
@@ -287,6 +332,10 @@ static void check_recordings(void) {
     must(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "recording");
     check(cudaMalloc(&more, 4) == cudaErrorStreamCaptureUnsupported, "no allocation while recording", "");
     check(cudaStreamEndCapture(s, &graph) == cudaErrorStreamCaptureInvalidated && !graph, "which spoils the recording", "");
+    must(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "recording");
+    check(cudaMemcpyAsync(x, y, sizeof y, cudaMemcpyDefault, s) == cudaErrorStreamCaptureUnsupported,
+          "no copy of memory that is not pinned while recording", "");
+    check(cudaStreamEndCapture(s, &graph) == cudaErrorStreamCaptureInvalidated && !graph, "which spoils it, too", "");
 }
 
 static cudaEvent_t new_event(void) {
@@ -362,7 +411,15 @@ static void check_devices(void) {
     CUDA_LAUNCH(add_kernel, 1, THREADS, s, x, 1.0f);
     check(cudaGetLastError() == cudaErrorInvalidResourceHandle, "no launch on a stream of another device", "");
     check(cudaGetLastError() == cudaSuccess, "which is forgotten once it was told", "");
+    cudaEvent_t event = NULL;
+    must(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event");
+    check(cudaEventRecord(event, s) == cudaErrorInvalidResourceHandle && cudaGetLastError() != cudaSuccess,
+          "no event of one device on a stream of another", "");
     must(cudaSetDevice(0), "the first device");
+    must(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event");
+    must(cudaEventRecord(event, s), "an event");
+    cudaError_t code = cudaEventQuery(event); /* the stream is empty: it may have come */
+    check(cudaGetLastError() == code, "that an event has not come is the last error, too", "");
     check_fault("a kernel on memory of its own device", false, reads_own);
     check_fault("a kernel on memory of another device", true, reads_neighbour);
     check_fault("a kernel on memory of another device that it may access", false, reads_after_access);
@@ -415,13 +472,15 @@ int main(void) {
     check_fault("the last element", false, reads_last);
     check_fault("one behind the last is an illegal address", true, reads_past);
     check_fault("half an element on is an illegal address", true, reads_between);
+    check_fault("four at a time", false, reads_wide);
+    check_fault("four at a time and half of them on is an illegal address", true, reads_wide_between);
     check_fault("freed memory is an illegal address", true, reads_freed);
     check_fault("host memory is an illegal address", true, reads_host);
     check_fault("a copy behind the end is an illegal address", true, copies_past);
     check(stale_copies(true) == 0, "a copy after the kernel it waits for", "");
     check(stale_copies(false) > 0, "a copy beside the kernel it should wait for", "");
-    check(torn_copies(true) == 0, "host memory stays until the copy is done", "");
-    check(torn_copies(false) > 0, "host memory is changed before the copy is done", "");
+    check(early_reads(true) == 0, "the host reads what was copied once it has waited", "");
+    check(early_reads(false) > 0, "the host reads before it has waited", "");
     check_recordings();
     check_events_in_recordings();
     check_devices();
