@@ -1,7 +1,6 @@
 /* Geodesic models: an optimizer step of one fold, and of six side by side, of the built-in spectra (20 paths at each of 50
- * wavelengths) in closed form, and
- * (at 5 wavelengths) by Runge-Kutta with shooting; and the integrator alone, on the Lorenz system, beside the same steps as a plain
- * C loop. */
+ * wavelengths) in closed form, on a GPU on its tensor cores, too, and (at 5 wavelengths) by Runge-Kutta with shooting; and the
+ * integrator alone, on the Lorenz system, beside the same steps as a plain C loop. */
 #include <stdlib.h>
 
 #include "base/needed.h"
@@ -27,6 +26,13 @@ enum { LANES = 256, BLOCKS = 16, LORENZ_STEPS = 1000 };
 
 /* ---- a fold ---------------------------------------------------------------------------------------------------- */
 
+/* The parameters of a case. */
+struct fold_ways {
+    enum geodesic_solver solver;
+    enum geodesic_products products;
+};
+static bool by_ode(const struct bench_case *c) { return ((const struct fold_ways *)c->parameters)->solver == GEODESIC_ODE; }
+
 struct fold_state {
     struct spectra spectra;
     struct geodesic_fit *fit;
@@ -41,11 +47,13 @@ static void fold_close(void *state, struct device *dev) {
 }
 
 static int fold_open(const struct bench_case *c, const struct bench_context *x, void **ret, struct err *err) {
+    const struct fold_ways *ways = c->parameters;
+    const int batch = by_ode(c) ? ODE_WAVELENGTHS : WAVELENGTHS + 1; /* 601 wavelengths in 121 or 12 steps */
     struct geodesic_fit_config config = {.head = GEODESIC_FLOW,
-                                         .solver = c->parameters ? GEODESIC_ODE : GEODESIC_CLOSED_FORM,
+                                         .solver = ways->solver,
+                                         .products = ways->products,
                                          .epochs = 1000000,
-                                         .batch = c->parameters ? ODE_WAVELENGTHS
-                                                                : WAVELENGTHS + 1, /* 601 wavelengths in 121 or 12 steps */
+                                         .batch = batch,
                                          .ode_steps = ODE_STEPS,
                                          .metric_rate = 5e-4,
                                          .head_rate = 1e-3,
@@ -82,14 +90,14 @@ static struct rates_work fold_work(const struct bench_case *c, const struct benc
     double metrics = (double)WAVELENGTHS * CELLS * ORDER, flows = (double)WAVELENGTHS * PATH_NODES;
     struct rates_work w = {0};
     (void)x;
-    if (c->parameters) {
+    if (by_ode(c)) {
         flows = (double)ODE_WAVELENGTHS * PAIRS * ODE_STEPS * 4;
         metrics = 2 * flows;
     }
     metrics *= c->batch;
     flows *= c->batch;
     w.flops = 3 * (metrics * operations(metric) + flows * operations(head));
-    w.exponentials = metrics * (metric.hidden1 + metric.hidden2) / (c->parameters ? 2 : 1) + flows * (head.hidden1 + head.hidden2);
+    w.exponentials = metrics * (metric.hidden1 + metric.hidden2) / (by_ode(c) ? 2 : 1) + flows * (head.hidden1 + head.hidden2);
     return w;
 }
 
@@ -189,13 +197,18 @@ static struct rates_work lorenz_work(const struct bench_case *c, const struct be
     return (struct rates_work){.flops = (double)c->batch * LORENZ_STEPS * 4 * (9 + 3 * 6)};
 }
 
-static const bool by_ode = true;
+static const struct fold_ways closed_form = {GEODESIC_CLOSED_FORM, GEODESIC_F32}, bf16x3 = {GEODESIC_CLOSED_FORM, GEODESIC_BF16X3},
+                              ode = {GEODESIC_ODE, GEODESIC_F32};
 #define FOLD(name_, batch_, where_, parameters_)                                                                                   \
     { "geodesic", name_, batch_, true, where_, fold_work, fold_open, fold_run, fold_close, parameters_ }
 #define LORENZ(name_, run_)                                                                                                        \
     { "ode", name_, LANES *BLOCKS, true, BENCH_CPU, lorenz_work, lorenz_open, run_, lorenz_close, NULL }
 const struct bench_case bench_geodesic_cases[] = {
-    FOLD("fold closed_form", 1, BENCH_ANYWHERE, NULL), FOLD("six folds closed_form", FOLDS, BENCH_ANYWHERE, NULL),
-    FOLD("fold ode", 1, BENCH_CPU, &by_ode),           LORENZ("lorenz batch", lorenz_batch),
-    LORENZ("lorenz plain loop", lorenz_loop),          {.name = NULL},
+    FOLD("fold closed_form", 1, BENCH_ANYWHERE, &closed_form),
+    FOLD("six folds closed_form", FOLDS, BENCH_ANYWHERE, &closed_form),
+    FOLD("six folds bf16x3", FOLDS, BENCH_GPU, &bf16x3),
+    FOLD("fold ode", 1, BENCH_CPU, &ode),
+    LORENZ("lorenz batch", lorenz_batch),
+    LORENZ("lorenz plain loop", lorenz_loop),
+    {.name = NULL},
 };
