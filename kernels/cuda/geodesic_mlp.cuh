@@ -18,6 +18,7 @@ enum {
     MLP_THREADS = 256,
     MLP_ROWS = 16,
     MLP_ROOM = MLP_ROWS + 4 /* of a column: threads at neighbours meet no bank twice */,
+    MLP_GAP = 4 /* between rows of h2, likewise: lanes of a product read eight rows at once */,
     MLP_MAX_H1 = 128,
     MLP_MAX_H2 = 256
 };
@@ -33,9 +34,11 @@ static inline __host__ __device__ struct mlp_weights mlp_weights_of(struct mlp_s
     return w;
 }
 
+template <int H2> constexpr int mlp_wide = H2 + MLP_GAP; /* floats from a row of h2 to the next */
+
 struct mlp_shared {
     alignas(16) float h1[MLP_MAX_H1 * MLP_ROOM];
-    float h2[MLP_ROWS * MLP_MAX_H2], d1[MLP_ROWS * MLP_MAX_H1];
+    float h2[MLP_ROWS * mlp_wide<MLP_MAX_H2>], d1[MLP_ROWS * MLP_MAX_H1];
     float x[MLP_MAX_INPUTS][MLP_ROWS], dx[MLP_MAX_INPUTS][MLP_ROWS];
     float y[MLP_ROWS], dy[MLP_ROWS]; /* with a tangent: of the values, then of the derivatives */
     float part[MLP_ROWS][MLP_THREADS / MLP_ROWS];
@@ -90,7 +93,7 @@ template <int H1, int H2> static __device__ inline void mlp_hidden_x3(const stru
                 d, [&](int row, int k) { return m.h1[(at + k) * MLP_ROOM + row]; },
                 [&](int k, int column) { return w.w2[(first + column) * H1 + at + k]; });
         mlp_sums(d, [&](int row, int column, float z) {
-            m.h2[row * H2 + first + column] = row < rows ? tanhf(z + w.b2[first + column]) : z;
+            m.h2[row * mlp_wide<H2> + first + column] = row < rows ? tanhf(z + w.b2[first + column]) : z;
         });
     }
 }
@@ -115,7 +118,7 @@ template <int H1, int H2> static __device__ inline void mlp_hidden(const struct 
         }
     }
     for (int r = 0; r < SHARE; r++)
-        m.h2[(first + r) * H2 + j] = first + r < rows ? tanhf(acc[r] + w.b2[j]) : acc[r];
+        m.h2[(first + r) * mlp_wide<H2> + j] = first + r < rows ? tanhf(acc[r] + w.b2[j]) : acc[r];
 }
 
 /* y from x; rows is 16, or 8 with a tangent. All threads of the block; x is written and synchronised. */
@@ -141,8 +144,8 @@ static __device__ void mlp_tile_forward(const struct mlp_weights w, struct mlp_s
     int row = tid / MLP_ROWS, lane = tid % MLP_ROWS;
     float sum = 0;
     for (int c = lane; c < H2; c += MLP_ROWS) {
-        float h = m.h2[(row < rows ? row : row - rows) * H2 + c];
-        sum += row < rows ? w.w3[c] * h : w.w3[c] * (1.0f - h * h) * m.h2[row * H2 + c];
+        float h = m.h2[(row < rows ? row : row - rows) * mlp_wide<H2> + c];
+        sum += row < rows ? w.w3[c] * h : w.w3[c] * (1.0f - h * h) * m.h2[row * mlp_wide<H2> + c];
     }
     m.part[row][lane] = sum;
     __syncthreads();
@@ -171,7 +174,7 @@ static __device__ inline void mlp_hidden_backward(const struct mlp_weights w, st
         float sum = 0;
 #pragma unroll
         for (int s = 0; s < MLP_ROWS; s++)
-            sum += m.h2[s * H2 + j] * column[s];
+            sum += m.h2[s * mlp_wide<H2> + j] * column[s];
         mlp_put(g2 + j * H1 + i, sum, first);
     }
     for (int s = 0; s < SHARE; s++)
@@ -180,7 +183,7 @@ static __device__ inline void mlp_hidden_backward(const struct mlp_weights w, st
         float v = w.w2[j * H1 + i];
 #pragma unroll
         for (int s = 0; s < SHARE; s++)
-            acc[s] += v * m.h2[(lane * SHARE + s) * H2 + j];
+            acc[s] += v * m.h2[(lane * SHARE + s) * mlp_wide<H2> + j];
     }
     for (int s = 0; s < SHARE; s++)
         m.d1[(lane * SHARE + s) * H1 + i] = acc[s];
@@ -194,7 +197,7 @@ static __device__ inline void mlp_hidden_backward_x3(const struct mlp_weights w,
         int row0 = tile / (H1 / 8) * 16, column0 = tile % (H1 / 8) * 8;
         float d[4] = {};
         mlp_multiply(
-            d, [&](int row, int k) { return m.h2[k * H2 + row0 + row]; },
+            d, [&](int row, int k) { return m.h2[k * mlp_wide<H2> + row0 + row]; },
             [&](int k, int column) { return m.h1[(column0 + column) * MLP_ROOM + k]; });
         mlp_sums(d, [&](int row, int column, float sum) { mlp_put(g2 + (row0 + row) * H1 + column0 + column, sum, first); });
     }
@@ -202,7 +205,7 @@ static __device__ inline void mlp_hidden_backward_x3(const struct mlp_weights w,
         float d[4] = {};
         for (int at = 0; at < H2; at += 16)
             mlp_multiply(
-                d, [&](int row, int k) { return m.h2[row * H2 + at + k]; },
+                d, [&](int row, int k) { return m.h2[row * mlp_wide<H2> + at + k]; },
                 [&](int k, int column) { return w.w2[(at + k) * H1 + column0 + column]; });
         mlp_sums(d, [&](int row, int column, float sum) { m.d1[row * H1 + column0 + column] = sum; });
     }
@@ -218,17 +221,17 @@ static __device__ void mlp_tile_backward(const struct mlp_weights w, struct mlp_
     if (tid < H2) {
         float dw = 0, db = 0, w3 = w.w3[tid];
         for (int r = 0; r < rows; r++) {
-            float h = m.h2[r * H2 + tid], slope = 1.0f - h * h, g = m.dy[r] * w3;
+            float h = m.h2[r * mlp_wide<H2> + tid], slope = 1.0f - h * h, g = m.dy[r] * w3;
             dw += m.dy[r] * h;
             if (tangent) {
-                float z = m.h2[(rows + r) * H2 + tid], gt = m.dy[rows + r] * w3;
+                float z = m.h2[(rows + r) * mlp_wide<H2> + tid], gt = m.dy[rows + r] * w3;
                 dw += m.dy[rows + r] * slope * z;
                 g -= 2.0f * h * z * gt;
-                m.h2[(rows + r) * H2 + tid] = gt * slope;
+                m.h2[(rows + r) * mlp_wide<H2> + tid] = gt * slope;
             }
             g *= slope;
             db += g;
-            m.h2[r * H2 + tid] = g;
+            m.h2[r * mlp_wide<H2> + tid] = g;
         }
         mlp_put(g3 + tid, dw, first);
         mlp_put(gb2 + tid, db, first);
