@@ -12,11 +12,10 @@ shift 3
 say() { printf '%s\n' "$*" >&2; }
 die() { say "gpu: $*"; exit 1; }
 
+anywhere=(op_windows augment augment_noise scan_conv scan_reference op_geodesic geodesic_fit burst burst_bits burst_change burst_state burst_synapses
+    burst_ranks scan_library recordings profile) # tests of any device
 programs=(bin/brrd bin/brrctl bin/brr-load bin/edfgen bin/brr-bench tests/test_ops_vs_cpu tests/test_network_vs_cpu tests/test_batch tests/test_weights
-    tests/test_op_windows tests/test_augment tests/test_augment_noise tests/test_op_geodesic tests/test_geodesic_fit tests/test_burst
-    tests/test_burst_bits tests/test_burst_change tests/test_burst_state tests/test_burst_synapses tests/test_burst_ranks tests/test_scan_library
-    tests/test_recordings tests/test_profile tests/test_scan_conv tests/test_scan_reference tests/test_gpu_devices
-    tests/test_gpu_exchange tests/test_fault tests/test_health tests/task_driver tests/golden_net)
+    "${anywhere[@]/#/tests/test_}" tests/test_gpu_devices tests/test_gpu_exchange tests/test_fault tests/test_health tests/task_driver tests/golden_net)
 all_stages=(smoke correctness path ops frameworks figures peers sanitizer faults)
 most_bytes=$((48 << 20))
 runtimes='libstdc\+\+\.so|libgcc_s\.so' # the target's own where it has them: its CUDA libraries were made for those
@@ -88,8 +87,8 @@ write_json() {
             IFS=$'\t' read -r verdict took _ < <(ended "${names[i]}")
             printf '%s{"name": "%s", "verdict": "%s", "seconds": %d}' "$([ "$i" = 0 ] || printf ', ')" "${names[i]}" "$verdict" "$took"
         done
-        printf '], "f32": %s, "bf16": %s, "bf16_cudnn": %s, "torch": %s}\n' "$(figures f32)" "$(figures bf16)" "$(figures bf16-cudnn)" \
-            "$(figures torch)"
+        printf '], "f32": %s, "bf16": %s, "bf16_cudnn": %s, "torch": %s, "lines": [%s]}\n' "$(figures f32)" "$(figures bf16)" \
+            "$(figures bf16-cudnn)" "$(figures torch)" "$(lines)"
     } >"$out.new"
     mv "$out.new" "$out"
 }
@@ -163,14 +162,14 @@ doctor() {
     return $rc
 }
 
-# TOOL: compute-sanitizer over the ops. Calls that fail are not its matter: ours are looked at, and libraries try what a GPU may lack.
-# Races are looked for in the ops whose kernels are all our own: on an H200 racecheck broke cuBLASLt's ("failed to handle a hardware
+# TOOL PROGRAM [OPS]: compute-sanitizer over a test. Calls that fail are not its matter: ours are looked at, and libraries try what a GPU
+# may lack. Races are looked for in kernels that are all our own: on an H200 racecheck broke cuBLASLt's ("failed to handle a hardware
 # exception"), also where it was told to leave them out.
 sanitize() {
     local tool
     tool=$(command -v compute-sanitizer || command -v /usr/local/cuda/bin/compute-sanitizer) || { echo "no compute-sanitizer here" && return 77; }
-    [ "$1" != racecheck ] || export BRR_TEST_OPS=norm,depthwise,eltwise,loss,sigmoid,dropout,adamw,scan,ssd
-    "$tool" --tool "$1" --report-api-errors no --error-exitcode 9 "$build/tests/test_ops_vs_cpu" 1
+    [ -z "${3:-}" ] || export BRR_TEST_OPS=$3
+    BRR_TEST_DEVICE=cuda:0 "$tool" --tool "$1" --report-api-errors no --error-exitcode 9 "$build/tests/test_$2"
 }
 
 bench() { # DTYPE [FILTER]; BRR_GPU_FILTER: only cases whose name contains it
@@ -228,11 +227,14 @@ torch_peer() {
 
 figures() { if [ -s "$log/bench-$1.json" ]; then cat "$log/bench-$1.json"; else printf null; fi; }
 
+# Of checks that print their figures.
+lines() { grep -hE '^(path|frameworks),' "$log/path" "$log/frameworks" 2>/dev/null | sed 's/["\\]//g; s/.*/"&"/' | paste -sd, || true; }
+
 # What needs no GPU: every program finds its libraries and starts, and the CUDA backend belongs to these programs.
 starts() {
     local program missing failed=0
     for program in $programs_list; do
-        missing=$(ldd "$build/$program" | grep 'not found' || true)
+        missing=$(ldd "$build/$program" 2>&1 | grep -iE 'not found|no such file' || true)
         [ -z "$missing" ] || { echo "$program: $missing" && failed=1; }
     done
     missing=$(ldd "$BRR_CUDA_LIBRARY" | grep 'not found' || true)
@@ -270,9 +272,8 @@ stage_correctness() {
     run ops 150 "$build/tests/test_ops_vs_cpu"
     run batch 90 "$build/tests/test_batch"
     run weights 60 "$build/tests/test_weights"
-    for test in op_windows augment augment_noise op_masks scan_conv scan_reference op_geodesic geodesic_fit burst burst_bits burst_change burst_state \
-        burst_synapses burst_ranks scan_library recordings profile; do
-        run "${test#op_}" 60 env BRR_TEST_DEVICE=cuda:0 "$build/tests/test_$test"
+    for test in "${anywhere[@]}"; do
+        run "${test#op_}" 120 env BRR_TEST_DEVICE=cuda:0 "$build/tests/test_$test"
     done
     for section in gradients inference replay training; do
         run "network-$section" 90 "$build/tests/test_network_vs_cpu" $section
@@ -293,6 +294,7 @@ stage_ops() {
     run ops-causal 40 bash -c "ops f32 detector.step 'causal tiny b64'"
     run ops-causal-train 40 bash -c "ops f32 detector.train 'causal tiny b8'"
     run ops-geodesic 40 bash -c "ops f32 geodesic 'six folds closed_form'"
+    run ops-geodesic-x3 40 bash -c "ops f32 geodesic 'six folds bf16x3'"
 }
 
 stage_frameworks() {
@@ -322,8 +324,12 @@ stage_peers() {
 stage_sanitizer() {
     find_device
     side_by_side "${BRR_GPU_JOBS:-1}"
-    run memcheck 260 bash -c 'sanitize memcheck'
-    run racecheck 260 bash -c 'sanitize racecheck'
+    run racecheck-geodesic 180 bash -c 'sanitize racecheck op_geodesic'
+    run racecheck-scan 180 bash -c 'sanitize racecheck ops_vs_cpu scan'
+    run racecheck-ssd 180 bash -c 'sanitize racecheck ops_vs_cpu ssd'
+    run racecheck-rows 180 bash -c 'sanitize racecheck ops_vs_cpu norm,depthwise,eltwise,loss,sigmoid,dropout,adamw'
+    run racecheck-burst 120 bash -c 'sanitize racecheck burst'
+    run memcheck 260 bash -c 'sanitize memcheck ops_vs_cpu'
     side_by_side 1
 }
 
