@@ -306,6 +306,9 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
            ENVIRONMENT BRR_TEST_DEVICE=cuda:0 BRR_TEST_FILTER=devices_share_* BRR_CUDA_LIBRARY=${emulated_library})
   brr_test(emulated_test_evaluation COMMAND $<TARGET_FILE:test_evaluation> LABELS emulated # counts of launches and waits
            ENVIRONMENT BRR_TEST_DEVICE=cuda:0 BRR_EMULATED_KERNELS=0 BRR_CUDA_LIBRARY=${emulated_library})
+  # `./dev gpu` finds its programs, and the cases that it asks brr-bench for.
+  brr_test(emulated_gpu_checks COMMAND bash ${CMAKE_SOURCE_DIR}/tools/gpu.sh check ${CMAKE_BINARY_DIR} ${CMAKE_BINARY_DIR}/tests/gpu.json smoke ops
+           LABELS emulated ENVIRONMENT BRR_EMULATED_KERNELS=0 "BRR_GPU_ONLY=^(starts|ops-geodesic.*)" BRR_CUDA_LIBRARY=${emulated_library})
   # Ranks on eight GPUs that read one another's memory: the small network in the checked library.
   brr_test(emulated_test_burst_gpus COMMAND $<TARGET_FILE:test_burst_ranks> LABELS emulated seeded
            ENVIRONMENT BRR_EMULATED_DEVICES=8 BRR_TEST_SPREAD=1 BRR_TEST_FILTER=neurons_* BRR_CUDA_LIBRARY=${checked_library})

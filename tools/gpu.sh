@@ -57,7 +57,7 @@ where() { find /usr/local /usr/lib /opt "$HOME" -name "$1" -not -path '*/stubs/*
 # The folder of cuBLASLt as the backend wants it, where the loader does not find it by itself.
 find_products() {
     local wanted found
-    wanted=$(ldd "$build/lib/libbrr_cuda.so" | awk '/libcublasLt.*not found/ {print $1}')
+    wanted=$(ldd "$BRR_CUDA_LIBRARY" | awk '/libcublasLt.*not found/ {print $1}')
     [ -n "$wanted" ] || return 0
     found=$(where "$wanted")
     [ -n "$found" ] || die "no $wanted on this machine: install CUDA ${wanted##*.}'s cuBLAS"
@@ -367,20 +367,22 @@ summary() {
 }
 
 check() {
-    local stage libs products nvrtc failed=0 stages=("$@")
+    local stage libs products cudnn='' nvrtc='' failed=0 stages=("$@")
     [ $# -gt 0 ] || stages=("${all_stages[@]}")
     for stage in "${stages[@]}"; do
         [[ " ${all_stages[*]} " == *" $stage "* ]] || die "no stage '$stage'; expected ${all_stages[*]}"
     done
+    export BRR_CUDA_LIBRARY=${BRR_CUDA_LIBRARY:-$build/lib/libbrr_cuda.so} OMP_WAIT_POLICY=passive
     [ -x "$build/tests/test_ops_vs_cpu" ] || die "no test programs in $build; run ninja -C $build first"
-    [ -f "$build/lib/libbrr_cuda.so" ] || die "this build has no CUDA backend: it needs nvcc and libcublasLt"
+    [ -f "$BRR_CUDA_LIBRARY" ] || die "this build has no CUDA backend: it needs nvcc and libcublasLt"
     given=${LD_LIBRARY_PATH:-}
     cublas=$(find_products) libs=$(find_libraries)
     export given LD_LIBRARY_PATH=$libs${libs:+${given:+:}}$given
-    export BRR_CUDA_LIBRARY=${BRR_CUDA_LIBRARY:-$build/lib/libbrr_cuda.so} OMP_WAIT_POLICY=passive
     export -f training doctor sanitize bench with_cudnn torch_peer starts cpu_side ops_and_network ops frameworks
-    products=$(ldd "$build/lib/libbrr_cuda.so" | grep -om1 'libcublasLt\.so\.[0-9]*' || true)
-    cudnn=$(where 'libcudnn.so.9') nvrtc=$(where "libnvrtc.so.${products##*.}") # with which cuDNN compiles what it fuses
+    products=$(ldd "$BRR_CUDA_LIBRARY" | grep -om1 'libcublasLt\.so\.[0-9]*' || true)
+    if [[ " ${stages[*]} " =~ \ (figures|peers)\  ]]; then # elsewhere no folders are searched for them
+        cudnn=$(where 'libcudnn.so.9') nvrtc=$(where "libnvrtc.so.${products##*.}") # with which cuDNN compiles what it fuses
+    fi
     export cudnn=$cudnn${cudnn:+${nvrtc:+:$nvrtc}}
     log=$(mktemp -d)
     trap 'rm -rf "$log"' EXIT
