@@ -60,6 +60,13 @@ static const struct field fields[] = {
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
+/* Without it, as on a full volume, a record is found later. */
+static void make_index(struct db *db) {
+    struct db_query q;
+    db_query(db, "CREATE INDEX IF NOT EXISTS checkpoints_path ON checkpoints(path)", "set it up", &q, NULL);
+    (void)db_run(&q, NULL);
+}
+
 int jobdb_setup(struct db *db, struct err *err) {
     static const char *const types[] = {[FIELD_TEXT] = "TEXT",   [FIELD_HEAP_TEXT] = "TEXT", [FIELD_I64] = "INTEGER",
                                         [FIELD_INT] = "INTEGER", [FIELD_REAL] = "REAL",      [FIELD_STATE] = "TEXT"};
@@ -76,9 +83,11 @@ int jobdb_setup(struct db *db, struct err *err) {
     if ((rc = db_table(db, "jobs", jobs, FIELDS, "id", err)) ||
         (rc = db_table(db, "checkpoints", checkpoints, sizeof checkpoints / sizeof *checkpoints, "job_id, step", err)) ||
         (rc = db_table(db, "pins", pins, sizeof pins / sizeof *pins, "job_id, step", err)) ||
-        (rc = db_table(db, "removals", removals, sizeof removals / sizeof *removals, "job_id", err)))
+        (rc = db_table(db, "removals", removals, sizeof removals / sizeof *removals, "job_id", err)) ||
+        (rc = db_table(db, "counters", counters, sizeof counters / sizeof *counters, "name", err)))
         return rc;
-    return db_table(db, "counters", counters, sizeof counters / sizeof *counters, "name", err);
+    make_index(db);
+    return 0;
 }
 
 /* ---- jobs ---- */
@@ -332,17 +341,21 @@ static void read_checkpoint(const struct db_query *q, struct jobdb_checkpoint *r
     ret->c.best = db_int(q, 8) != 0;
 }
 
+#define RECORD_COLUMNS                                                                                                             \
+    "SELECT c.job_id, c.step, c.epoch, c.path, c.sha256, c.bytes, c.metric, c.metric_name, c.best, c.created_ms, p.step, p.path "
+#define RECORDS RECORD_COLUMNS "FROM checkpoints c LEFT JOIN pins p USING(job_id, step) "
+
+static const char reading_records[] = "read checkpoints";
+
 int jobdb_records(struct db *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx,
                   struct err *err) {
     OWNED(db_done) struct db_query q;
     bool row = true;
     int rc;
-    db_query(
-        db,
-        "SELECT c.job_id, c.step, c.epoch, c.path, c.sha256, c.bytes, c.metric, c.metric_name, c.best, c.created_ms, p.step, "
-        "p.path FROM checkpoints c LEFT JOIN pins p USING(job_id, step) WHERE ?1='' OR c.job_id=?1 ORDER BY c.created_ms, c.step",
-        "read checkpoints", &q, err);
-    db_put_text(&q, job_id);
+    db_query(db, *job_id ? RECORDS "WHERE c.job_id=?1 ORDER BY c.created_ms, c.step" : RECORDS "ORDER BY c.created_ms, c.step",
+             reading_records, &q, err);
+    if (*job_id)
+        db_put_text(&q, job_id);
     while (!(rc = db_next(&q, &row, err)) && row) {
         struct jobdb_checkpoint c;
         read_checkpoint(&q, &c);
@@ -350,6 +363,32 @@ int jobdb_records(struct db *db, const char *job_id, int (*visit)(void *ctx, con
             break;
     }
     return rc;
+}
+
+static int read_one(struct db_query *q, struct jobdb_checkpoint *ret, bool *ret_found, struct err *err) {
+    *ret_found = false;
+    int rc = db_next(q, ret_found, err);
+    if (*ret_found)
+        read_checkpoint(q, ret);
+    return rc;
+}
+
+int jobdb_record(struct db *db, const char *job_id, int64_t step, struct jobdb_checkpoint *ret, bool *ret_found, struct err *err) {
+    OWNED(db_done) struct db_query q;
+    db_query(db, RECORDS "WHERE c.job_id=? AND c.step=?", reading_records, &q, err);
+    db_put_text(&q, job_id);
+    db_put_int(&q, step);
+    return read_one(&q, ret, ret_found, err);
+}
+
+int jobdb_record_at(struct db *db, const char *path, struct jobdb_checkpoint *ret, bool *ret_found, struct err *err) {
+    OWNED(db_done) struct db_query q;
+    db_query(db,
+             RECORDS "WHERE c.path=?1 UNION ALL " RECORD_COLUMNS
+                     "FROM pins p JOIN checkpoints c USING(job_id, step) WHERE p.path=?1",
+             reading_records, &q, err);
+    db_put_text(&q, path);
+    return read_one(&q, ret, ret_found, err);
 }
 
 /* A statement whose parameters are a checkpoint's job and step. */

@@ -47,6 +47,10 @@ int jobdb_add_checkpoint(struct db *db, const char *job_id, const struct task_ch
  * when visit returns non-zero and returns that value. */
 int jobdb_records(struct db *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx,
                   struct err *err);
+/* The record of this step of a job, or the one whose file, or the link that keeps it, has this path. *ret_found is
+ * false without a record, and *ret as it was. */
+int jobdb_record(struct db *db, const char *job_id, int64_t step, struct jobdb_checkpoint *ret, bool *ret_found, struct err *err);
+int jobdb_record_at(struct db *db, const char *path, struct jobdb_checkpoint *ret, bool *ret_found, struct err *err);
 /* PRECONDITION if it is pinned, or has no record. */
 int jobdb_remove_checkpoint(struct db *db, const char *job_id, int64_t step, struct err *err);
 /* Marks a checkpoint as pinned; kept: the hard link that keeps its file. NOT_FOUND if it has no record. */

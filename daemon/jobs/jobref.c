@@ -20,18 +20,13 @@ int jobref_find(const struct sched *sched, const char *id, const struct job **re
     return 0;
 }
 
-struct wanted {
-    int64_t step;
-    struct jobref *ret;
-};
-
-static int match_step(void *ctx, const struct jobdb_checkpoint *c) {
-    const struct wanted *w = ctx;
-    if (c->c.step != w->step)
-        return 0;
-    str_copy(w->ret->path, sizeof w->ret->path, c->c.path);
-    str_copy(w->ret->spare, sizeof w->ret->spare, c->kept);
-    return 0;
+static int find_step(struct db *db, const char *id, int64_t step, struct jobref *ret, struct err *err) {
+    struct jobdb_checkpoint c = {.kept = ""};
+    bool found;
+    int rc = jobdb_record(db, id, step, &c, &found, err);
+    str_copy(ret->path, sizeof ret->path, c.c.path);
+    str_copy(ret->spare, sizeof ret->spare, c.kept);
+    return rc;
 }
 
 int jobref_resolve(const struct sched *sched, struct db *db, const char *ref, struct jobref *ret, struct err *err) {
@@ -41,7 +36,7 @@ int jobref_resolve(const struct sched *sched, struct db *db, const char *ref, st
     if (at)
         *at++ = '\0';
     const struct job *job = sched_get(sched, id);
-    struct wanted w = {.ret = ret};
+    int64_t step;
     int rc = 0;
     *ret = (struct jobref){.path = ""};
     if (!job)
@@ -53,8 +48,8 @@ int jobref_resolve(const struct sched *sched, struct db *db, const char *ref, st
         str_copy(ret->path, sizeof ret->path, job->best);
     else if (!strcmp(at, "last"))
         str_copy(ret->path, sizeof ret->path, job->last);
-    else if (str_to_i64(at, &w.step))
-        rc = jobdb_records(db, id, match_step, &w, err);
+    else if (str_to_i64(at, &step))
+        rc = find_step(db, id, step, ret, err);
     else
         return err_set(err, ERR_INVALID, "%s: expected job:ID, job:ID@best, job:ID@last or job:ID@STEP", ref);
     err_set(&ret->absent, ERR_NOT_FOUND, "%s: job %s (%s) has no such checkpoint; `brrctl checkpoints %s` lists them", ref, id,

@@ -60,16 +60,6 @@ Brr__V1__Checkpoint *checkpoint_message_of_file(struct arena *arena, const struc
 
 /* ---- one checkpoint by its REF ---- */
 
-static int match_path(void *ctx, const struct jobdb_checkpoint *c) {
-    struct checkpoint_find *o = ctx;
-    if (strcmp(o->file.path, c->c.path) != 0 && strcmp(o->file.path, c->kept) != 0)
-        return 0;
-    o->record = *c;
-    o->recorded = true;
-    str_copy(o->record.c.path, sizeof o->record.c.path, o->file.path); /* where it is now */
-    return 0;
-}
-
 void checkpoint_find_file(struct offload *work) {
     struct checkpoint_find *o = (struct checkpoint_find *)work;
     if (!model_resolve(&o->model, NULL, &o->file, &work->err))
@@ -93,8 +83,9 @@ Brr__V1__Checkpoint *checkpoint_found(struct checkpoint_find *o) {
     Brr__V1__Checkpoint *m = NULL;
     if (!call)
         return NULL;
-    if (!o->work.err.code)
-        jobdb_records(services_of(call)->db, "", match_path, o, &o->work.err);
+    if (!o->work.err.code && !jobdb_record_at(services_of(call)->db, o->file.path, &o->record, &o->recorded, &o->work.err) &&
+        o->recorded)
+        str_copy(o->record.c.path, sizeof o->record.c.path, o->file.path); /* where it is now */
     if (!o->work.err.code && o->recorded && o->model.origin != MODEL_SERVED &&
         !services_sees_job(call, sched_get(services_of(call)->sched, o->record.job_id)))
         err_set(&o->work.err, ERR_NOT_FOUND, "there is no checkpoint '%.200s' that this caller may see", o->ref);

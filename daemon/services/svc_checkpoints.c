@@ -17,12 +17,11 @@ enum { MAX_LISTED = 10000 };
 
 /* ---- List ---- */
 
-/* A record, and what the pool finds out about its files. */
+/* A record of a checkpoint whose file is there. */
 struct listed {
     char job_id[JOB_ID_SIZE];
     int64_t step;
-    char *paths[2]; /* of the checkpoint, and of the link that keeps it */
-    int there;      /* which of them is there; -1 = none */
+    char *path;
 };
 
 struct listing {
@@ -33,8 +32,9 @@ struct listing {
     char job_id[JOB_ID_SIZE];
     struct checkpoint_file *uploads; /* as the pool has read them */
     size_t n_uploads;
-    struct listed *records; /* of jobs; those whose file is gone are not listed */
-    size_t n_records, room, at;
+    struct listed *records; /* of jobs */
+    size_t n_records, room;
+    const char *database;
     char folder[LIVE_PATH];
     Brr__V1__Checkpoint **items;
     size_t n;
@@ -42,10 +42,8 @@ struct listing {
 
 static void drop_listing(struct offload *work) {
     struct listing *l = (struct listing *)work;
-    for (size_t i = 0; i < l->n_records; i++) {
-        free(l->records[i].paths[0]);
-        free(l->records[i].paths[1]);
-    }
+    for (size_t i = 0; i < l->n_records; i++)
+        free(l->records[i].path);
     free(l->records);
     free(l->uploads);
     free(l);
@@ -55,6 +53,9 @@ static int fail_listing(struct listing *l) { return err_set(&l->work.err, ERR_EX
 
 static int note_record(void *ctx, const struct jobdb_checkpoint *c) {
     struct listing *l = ctx;
+    const char *path = fsio_exists(c->c.path) ? c->c.path : *c->kept && fsio_exists(c->kept) ? c->kept : NULL;
+    if (!path)
+        return 0;
     if (l->n_records == l->room) {
         size_t room = l->room ? 2 * l->room : 64;
         struct listed *more = realloc(l->records, room * sizeof *more);
@@ -64,18 +65,24 @@ static int note_record(void *ctx, const struct jobdb_checkpoint *c) {
         l->room = room;
     }
     struct listed *r = &l->records[l->n_records++];
-    *r = (struct listed){.step = c->c.step, .paths = {strdup(c->c.path), strdup(c->kept)}, .there = -1};
+    *r = (struct listed){.step = c->c.step, .path = strdup(path)};
     str_copy(r->job_id, sizeof r->job_id, c->job_id);
-    return r->paths[0] && r->paths[1] ? 0 : fail_listing(l);
+    return r->path ? 0 : fail_listing(l);
+}
+
+/* On the pool: a job leaves as many records as it ever wrote checkpoints. */
+static void look_at_records(struct listing *l) {
+    struct db *db = NULL;
+    if (!jobdb_open_reader(l->database, &db, &l->work.err))
+        jobdb_records(db, l->job_id, note_record, l, &l->work.err);
+    db_close(db);
 }
 
 /* On the pool. Uploads that are no models are passed over. */
 static void look_at_files(struct offload *work) {
     struct listing *l = (struct listing *)work;
-    for (size_t i = 0; i < l->n_records; i++)
-        for (int k = 1; k >= 0; k--)
-            if (l->records[i].paths[k] && *l->records[i].paths[k] && fsio_exists(l->records[i].paths[k]))
-                l->records[i].there = k;
+    db_wait(l->db);
+    look_at_records(l);
     OWNED_DIR DIR *d = *l->folder ? opendir(l->folder) : NULL;
     char path[LIVE_PATH], ref[256];
     struct dirent *e = NULL;
@@ -96,7 +103,7 @@ static void look_at_files(struct offload *work) {
         ref[strlen(ref) - strlen(".safetensors")] = '\0';
         l->n_uploads += !checkpoint_file_read(&more[l->n_uploads], ref, path, &err);
     }
-    db_wait(l->db); /* the records are read next */
+    db_wait(l->db); /* the records are read again */
 }
 
 /* NULL: there are too many. */
@@ -108,19 +115,17 @@ static int add_item(struct listing *l, Brr__V1__Checkpoint *m) {
     return 0;
 }
 
-static int add_checkpoint(void *ctx, const struct jobdb_checkpoint *c) {
-    struct listing *l = ctx;
-    size_t i = l->at;
-    while (i < l->n_records && (l->records[i].step != c->c.step || strcmp(l->records[i].job_id, c->job_id) != 0))
-        i++;
-    if (i == l->n_records)
-        return 0; /* written since */
-    l->at = i + 1;
-    if (l->records[i].there < 0 || !services_sees_job(l->work.call, sched_get(services_of(l->work.call)->sched, c->job_id)))
+/* One that has been deleted since is passed over. */
+static int add_checkpoint(struct listing *l, const struct listed *r) {
+    struct jobdb_checkpoint c;
+    bool found;
+    if (!services_sees_job(l->work.call, sched_get(services_of(l->work.call)->sched, r->job_id)))
         return 0;
-    struct jobdb_checkpoint found = *c;
-    str_copy(found.c.path, sizeof found.c.path, l->records[i].paths[l->records[i].there]);
-    return add_item(l, l->n < MAX_LISTED ? checkpoint_message_of(l->work.call, &found) : NULL);
+    int rc = jobdb_record(l->db, r->job_id, r->step, &c, &found, &l->work.err);
+    if (rc || !found)
+        return rc;
+    str_copy(c.c.path, sizeof c.c.path, r->path);
+    return add_item(l, l->n < MAX_LISTED ? checkpoint_message_of(l->work.call, &c) : NULL);
 }
 
 static void answer_list(struct offload *work) {
@@ -132,8 +137,8 @@ static void answer_list(struct offload *work) {
     l->items = arena_alloc(rpc_arena(call), MAX_LISTED * sizeof *l->items);
     if (!l->items)
         fail_listing(l);
-    else if (!work->err.code)
-        jobdb_records(l->db, l->job_id, add_checkpoint, l, &work->err);
+    for (size_t i = 0; i < l->n_records && !work->err.code; i++)
+        add_checkpoint(l, &l->records[i]);
     for (size_t i = 0; i < l->n_uploads && !work->err.code; i++)
         add_item(l, l->n < MAX_LISTED ? checkpoint_message_of_file(rpc_arena(call), &l->uploads[i]) : NULL);
     if (work->err.code) {
@@ -162,8 +167,7 @@ static int list(struct rpc_call *call, const void *message, struct err *err) {
         *strrchr(path, '/') = '\0';
         str_copy(l->folder, sizeof l->folder, path);
     }
-    if (jobdb_records(services->db, l->job_id, note_record, l, &l->work.err))
-        return rpc_finish(call, &l->work.err);
+    l->database = services->database;
     offload_start(&l->work, look_at_files, answer_list);
     return 0;
 }

@@ -211,6 +211,18 @@ static void a_pin_names_the_file_that_it_keeps_until_it_is_taken_away(void **sta
     assert_true(f->n == 1 && f->items[0].pinned);
     assert_string_equal(f->items[0].c.path, path);
     assert_string_equal(f->items[0].kept, kept);
+    struct jobdb_checkpoint one = {.created_ms = 7};
+    bool is_there = false;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(jobdb_record_at(db, i ? kept : path, &one, &is_there, NULL), 0);
+        assert_true(is_there && one.pinned && one.c.step == 5 && one.created_ms == 100);
+    }
+    assert_int_equal(jobdb_record(db, "j", 5, &one, &is_there, NULL), 0);
+    assert_true(is_there && !strcmp(one.kept, kept));
+    assert_int_equal(jobdb_record(db, "j", 6, &one, &is_there, NULL), 0);
+    assert_false(is_there);
+    assert_int_equal(jobdb_record_at(db, "elsewhere", &one, &is_there, NULL), 0);
+    assert_false(is_there);
     assert_int_equal(jobdb_remove_checkpoint(db, "j", 5, NULL), ERR_PRECONDITION);
     assert_int_equal(jobdb_unpin(db, "j", 5, NULL), 0);
     f = found_of(db, "j");
