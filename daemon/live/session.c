@@ -77,17 +77,22 @@ const char *session_model(const struct session *s) { return s->model; }
 bool session_is_resumable(const struct session *s) { return s->resumable; }
 int64_t session_resume_ttl_ms(const struct session *s) { return s->resumable ? s->all->config.resume_ttl_ms : 0; }
 
-/* Sessions that are done wait for clients in no more places than there are sessions; the oldest makes room. */
-static void bound_done(struct sessions *all) {
-    struct session *oldest = NULL;
-    int n = 0;
-    for (struct session *s = all->first; s; s = s->next_session)
-        if (session_is_closing(s) && s->parked_ms) {
-            oldest = s;
-            n++;
-        }
+/* Sessions that are done wait for clients in no more places than there are sessions. The oldest makes room, and of a principal who
+ * has more than half of them its own. */
+static void bound_done(struct sessions *all, const char *principal) {
+    struct session *oldest = NULL, *own = NULL;
+    int n = 0, n_own = 0;
+    for (struct session *s = all->first; s; s = s->next_session) {
+        if (!session_is_closing(s) || !s->parked_ms)
+            continue;
+        const bool is_own = !strcmp(s->token.principal, principal);
+        n++;
+        n_own += is_own;
+        oldest = s;
+        own = is_own ? s : own;
+    }
     if (n > all->config.max_sessions)
-        session_let_go(oldest);
+        session_let_go(2 * n_own > n ? own : oldest);
 }
 
 void session_close(struct session *s, const char *reason) {
@@ -102,7 +107,7 @@ void session_close(struct session *s, const char *reason) {
         all->config.store.end(all->config.store.ctx, s->id);
     session_release(s);
     session_park(s);
-    bound_done(all);
+    bound_done(all, s->token.principal);
 }
 
 static const char *why_left(const struct session *s) {

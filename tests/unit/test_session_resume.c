@@ -150,6 +150,33 @@ static void the_end_of_a_stream_is_told_again_to_a_client_that_missed_it(void **
                       "done") == 1);
 }
 
+/* A stream of this principal that is done, and whose client may come back for its end. */
+static void end_stream(struct bench *b, const char *principal, char token[RESUME_TOKEN_SIZE]) {
+    struct session_request asks = lasting;
+    struct session *s = NULL;
+    asks.principal = principal;
+    assert_int_equal(session_open(b->all, &asks, &sink, &b->owner, &s, NULL), 0);
+    struct live_stream *stream = last(b)->stream;
+    struct live_report opened = report(stream, LIVE_OPENED), summary = report(stream, LIVE_SUMMARY);
+    sessions_report(b->all, &opened);
+    str_copy(token, RESUME_TOKEN_SIZE, session_token(s));
+    assert_int_equal(session_finish(s, NULL), 0);
+    sessions_report(b->all, &summary);
+    closed(b, stream);
+    session_close(s, "done");
+}
+
+static void streams_that_are_done_take_no_place_of_those_of_others(void **state) {
+    struct bench *b = *state;
+    char other[RESUME_TOKEN_SIZE], tokens[4][RESUME_TOKEN_SIZE];
+    end_stream(b, "uid:1", other);
+    for (int i = 0; i < 4; i++)
+        end_stream(b, "uid:2", tokens[i]);
+    assert_non_null(sessions_find(b->all, other, "uid:1"));
+    assert_null(sessions_find(b->all, tokens[2], "uid:2"));
+    assert_non_null(sessions_find(b->all, tokens[3], "uid:2"));
+}
+
 static void a_second_half_close_of_a_stream_at_work_is_the_first_one(void **state) {
     struct bench *b = *state;
     struct owner_side next = {0};
@@ -505,6 +532,7 @@ int main(void) {
         SESSION_TEST(who_had_the_session_is_told_that_it_was_taken_over),
         IMPATIENT_TEST(a_session_that_nobody_wants_back_expires),
         SESSION_TEST(the_end_of_a_stream_is_told_again_to_a_client_that_missed_it),
+        SESSION_TEST(streams_that_are_done_take_no_place_of_those_of_others),
         SESSION_TEST(a_second_half_close_of_a_stream_at_work_is_the_first_one),
         SESSION_TEST(a_failure_while_nobody_listens_is_told_later),
         SESSION_TEST(a_client_that_comes_back_hears_of_the_model_whatever_memory_is_left),
