@@ -111,8 +111,14 @@ static void put_result(struct html *h, const struct job *job) {
 
 static void put_configuration(struct html *h, const struct job *job) {
     html_put(h, "<section class=\"wide\" aria-labelledby=\"configuration\"><h2 id=\"configuration\">Configuration</h2>");
-    if (job->overrides && strcmp(job->overrides, "[]") && *job->overrides)
-        html_put(h, "<p class=\"hint\">over the file: <code>%s</code></p>", job->overrides);
+    OWNED_POINTER(json_free) struct json *overrides = NULL;
+    if (job->overrides && !json_parse(job->overrides, strlen(job->overrides), "overrides", &overrides, NULL) &&
+        json_count(overrides)) {
+        html_put(h, "<p class=\"hint\">in place of what the file says:");
+        for (size_t i = 0; i < json_count(overrides); i++)
+            html_put(h, "<br><code>%s</code>", json_str(json_at(overrides, i), ""));
+        html_put(h, "</p>");
+    }
     html_put(h, "<pre tabindex=\"0\">%s</pre></section>\n", job->yaml ? job->yaml : "");
 }
 

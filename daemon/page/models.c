@@ -93,9 +93,10 @@ void page_models(struct html *h, const struct page_view *v) {
     shell_begin(h, v, &(struct shell){.title = "Models", .place = SHELL_MODELS, .live = true});
     html_put(h, "<h1>Models</h1>\n");
     if (!s->n_models)
-        html_put(h, "<p class=\"empty\">No model serves under a name. <code>brrctl load ward job:ID</code> makes one serve; the "
-                    "built-in models <code>demo</code>, <code>line_length</code> and <code>band_power</code> are loaded when a "
-                    "stream asks for them.</p>\n");
+        html_put(h,
+                 "<p class=\"empty\">No model serves under a name. <code>brrctl load NAME job:ID</code> makes one serve; the "
+                 "built-in models <code>ward</code>, <code>demo</code>, <code>line_length</code> and <code>band_power</code> are "
+                 "loaded when a stream asks for them.</p>\n");
     html_put(h, "<div class=\"cards\">");
     for (int i = 0; i < s->n_models; i++) {
         const struct status_model *m = &s->models[i];

@@ -79,8 +79,8 @@ void shell_begin(struct html *h, const struct page_view *v, const struct shell *
 void shell_end(struct html *h, const struct page_view *v) {
     html_put(h, "</main>\n<footer>");
     if (v)
-        html_put(h, "<p>Not a medical device: a secondary notification without confirmed delivery.</p><p>brrd %s (%s): %s</p>",
-                 v->status->version, v->status->revision, v->status->notice);
+        html_put(h, "<p>brrd %s (%s): %s. Alarms are a secondary notification without confirmed delivery.</p>", v->status->version,
+                 v->status->revision, v->status->notice);
     if (v && v->signed_in)
         html_put(h, "<form method=\"post\" action=\"/logout\"><button type=\"submit\">Sign out</button></form>");
     html_put(h, "</footer>\n</body>\n</html>\n");

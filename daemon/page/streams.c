@@ -31,8 +31,8 @@ void page_streams(struct html *h, const struct page_view *v) {
         html_put(h, "<p class=\"hint\">This token shows its own streams only; a token with <code>all</code> shows those of every "
                     "caller.</p>\n");
     if (!n)
-        html_put(h, "<p class=\"empty\">No stream is open. One begins with <code>brrctl stream recording.edf --client bed-1 "
-                    "--alarms</code>.</p>\n");
+        html_put(h, "<p class=\"empty\">No stream is open. One begins with <code>brrctl stream recording.edf --model ward "
+                    "--client bed-1 --alarms</code>.</p>\n");
     html_put(h, "<ol class=\"tiles%s\" id=\"tiles\" data-order=\"%lld\">\n",
              n > CROWD  ? " crowd"
              : n > MANY ? " many"

@@ -27,7 +27,8 @@ static void put_file(struct status *to, const struct live_opened *opened, struct
     out->labels = gather_text(to, f->labels);
     out->init_from = gather_text(to, *f->init_from ? f->init_from : f->init_from_sha256);
     out->note = gather_text(to, opened->note);
-    out->channels = f->model.in_channels;
+    if (montage_channels(f->montage, NULL, &out->channels, NULL))
+        out->channels = f->model.in_channels;
     out->most_missing = frontend_is_feature(f->frontend.normalize) ? out->channels - 1 : (int)f->most_missing;
     out->parameters = opened->info.parameters;
     out->memory_bytes = opened->info.memory_bytes;

@@ -322,7 +322,7 @@ int plot_recording(const char *path, const struct plot_recording *r, struct err 
 static void draw_curve(struct svg *g, const struct plot_curve *c, double last_x, const struct scale *s, int color) {
     char class[24];
     struct svg_path p;
-    bool started = false;
+    int points = 0;
     str_format(class, sizeof class, "line line%d", color % 8);
     svg_path_open(&p, g, class);
     for (int i = 0; i < c->n;) {
@@ -336,9 +336,10 @@ static void draw_curve(struct svg *g, const struct plot_curve *c, double last_x,
             }
         if (n == 0)
             continue;
-        (started ? svg_path_line : svg_path_move)(&p, LEFT + TRAINING_WIDTH * x / n / last_x, place(s, y / n));
-        started = true;
+        (points++ ? svg_path_line : svg_path_move)(&p, LEFT + TRAINING_WIDTH * x / n / last_x, place(s, y / n));
     }
+    if (points == 1)
+        svg_path_line(&p, (double)p.x / 10 - 4, (double)p.y / 10); /* a lone point is seen too */
     svg_path_close(&p);
 }
 

@@ -58,6 +58,12 @@ def detect_with_ward(d, tmp):
     score = json.loads(out)["pooled"]["event"]
     assert (score["tp"], score["fp"], score["ref"]) == (1, 0, 1), score
     assert json.loads(d.ctl("models", "ward", "--json")[1])["most_missing"] == 10 and "--partial 8 runs it" in d.ctl("models", "ward")[1]
+    assert d.ctl("load", "bedside", "ward")[0] == 0
+    text, end = "", time.monotonic() + PATIENCE
+    while "<dt>montage</dt>" not in text and time.monotonic() < end:
+        with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/models", timeout=PATIENCE) as f:
+            text = f.read().decode()
+    assert "--partial 8 runs it" in text and d.ctl("unload", "bedside")[0] == 0, text
 
 
 def detect(d, tmp):

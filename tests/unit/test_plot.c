@@ -320,6 +320,12 @@ static void a_training_shows_loss_and_scores(void **state) {
     assert_int_equal(count_of(text, ">validation loss<"), 0);
     assert_int_equal(count_of(text, ">training loss<"), 1);
     free(text);
+    const struct plot_curve lone = {"training loss", loss, 1};
+    t = (struct plot_training){.title = "ten steps", .losses = &lone, .n_losses = 1};
+    assert_int_equal(plot_training(f->file, &t, NULL), 0);
+    text = read_text(f->file);
+    assert_non_null(strstr(text, "l-4 0\"/>")); /* one point is seen as a dash */
+    free(text);
 }
 
 /* Without losses the scores have the axis alone, and each point a mark with its number. */
