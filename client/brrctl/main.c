@@ -42,13 +42,18 @@ static void print_columns(FILE *out, const char *left, int width, const char *ri
         fprintf(out, "%s%*s %s\n", left, width - used, "", right);
 }
 
-static void print_usage(FILE *out) {
+static void print_command(FILE *out, const struct command *c) {
     char left[128];
-    fputs("usage: brrctl COMMAND [ARGUMENTS] [--json] [--endpoint E] [--tls-ca F] [--token-file F]\n\n", out);
-    for (int i = 0; i < N_COMMANDS; i++) {
-        snprintf(left, sizeof left, "  %-11s %s", commands[i]->name, commands[i]->words);
-        print_columns(out, left, COMMAND_WIDTH, commands[i]->summary);
-    }
+    snprintf(left, sizeof left, "  %-11s %s", c->name, c->words);
+    print_columns(out, left, COMMAND_WIDTH, c->summary);
+}
+
+static void print_usage(FILE *out) {
+    fputs("usage: brrctl COMMAND [ARGUMENTS] [--json] [--endpoint E] [--tls-ca F] [--token-file F]\n", out);
+#define GROUP(text)   fputs("\n" text ":\n", out);
+#define COMMAND(name) print_command(out, &command_##name);
+#include "client/brrctl/commands.def"
+#undef COMMAND
     fputs("\n`brrctl COMMAND --help` explains a command. The daemon is found through BRR_ENDPOINT (unix:/path or host:port).\n"
           "ps and list are jobs, train is submit; --version prints the version of this program.\n"
           "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 no daemon.\n"

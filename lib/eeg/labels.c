@@ -432,7 +432,7 @@ static int load_annotations(struct request *q, bool *ret_found, struct err *err)
     if (*ret_found)
         q->out->recording_s = info->duration_s;
     else if (info->n_annotations)
-        add_without(q, "%s of the recording, none a seizure", counted((int64_t)info->n_annotations, "EDF+ annotation").text);
+        add_without(q, "%s of the recording, none a seizure", counted((int64_t)info->n_annotations, "annotation").text);
     else
         note_tried(q, "EDF+ annotations");
     return 0;

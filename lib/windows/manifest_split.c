@@ -289,7 +289,7 @@ static int no_seizure(const struct manifest *m, const struct patients *p, uint8_
         with += p->items[i].seizure_windows > 0;
         name = p->items[i].seizure_windows > 0 ? p->items[i].name : name;
     }
-    if (f.seizures == 0 && with == 1 && role == ROLE_TRAIN)
+    if (with == 1 && role == ROLE_TRAIN)
         return err_set(err, ERR_PRECONDITION,
                        "the training set has no seizure: of %s only %s has windows with seizures, and validates; a split by "
                        "patient needs two such patients: add recordings, set data.validation_fraction to 0, or leave out each "

@@ -358,7 +358,7 @@ def check_odd_labels(d, recording):
         assert sum(p.startswith(text) for p in found["problems"]) == 1, (text, found)
     assert any(p.startswith("c_eeg.edf (no labels") for p in found["problems"]), found
     code, out, err = d.ctl("dataset", folder)
-    assert code == 1 and "1 direct" in out and "siezure 1" in out and "file ends early" in out, (out, err)
+    assert code == 1 and "1 direct" in out and '"siezure" (1)' in out and "file ends early" in out, (out, err)
 
 
 def check_cut(d, recording, model):

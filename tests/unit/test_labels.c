@@ -498,7 +498,7 @@ static void no_source_is_told_from_no_seizure(void **state) {
     const char *names[] = {"y_events.tsv", "y_eeg.csv", "y_eeg.csv_bi", "chbNN-summary.txt"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_non_null(strstr(p->labels.tried, names[i]));
-    assert_string_equal(p->labels.without, "1 EDF+ annotation of the recording, none a seizure");
+    assert_string_equal(p->labels.without, "1 annotation of the recording, none a seizure");
     assert_int_equal(load(p, "y_eeg.edf", "edf-annotations"), 0);
     assert_int_equal(p->labels.source, LABELS_EDF_ANNOTATIONS);
     assert_int_equal(p->labels.n_runs, 0);

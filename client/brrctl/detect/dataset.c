@@ -462,7 +462,7 @@ static void print_types(const struct survey *s) {
     if (s->n_types)
         printf("%-10s not counted as seizures:", "events");
     for (int i = 0; i < s->n_types; i++)
-        printf("%s %s %lld", i ? "," : "", s->types[i].name, (long long)s->types[i].count);
+        printf("%s \"%s\" (%lld)", i ? "," : "", s->types[i].name, (long long)s->types[i].count);
     if (s->n_types)
         puts("; --seizure PATTERN (data.seizure_labels) counts more of them");
 }
@@ -477,6 +477,7 @@ static void print_lines(const char *title, const struct lines *l) {
 }
 
 static void print_text(const struct survey *s) {
+    int64_t windows = 0;
     output_clear();
     printf("%s: %lld recording%s, %lld usable with %s\n", s->o->args[0], (long long)s->files, s->files == 1 ? "" : "s",
            (long long)s->usable, s->frontend.montage);
@@ -489,12 +490,18 @@ static void print_text(const struct survey *s) {
         printf("%-10s %10lld %8lld %9.2f %8lld %10.1f |          %9lld %8lld %8lld\n", i ? split_names[i] : "by patient",
                (long long)x->recordings, (long long)x->n_patients, x->seconds / 3600, (long long)x->seizures, x->seizure_s,
                (long long)x->windows[WINDOW_NONE], (long long)x->windows[WINDOW_PARTIAL], (long long)x->windows[WINDOW_FULL]);
+        windows += x->windows[WINDOW_NONE] + x->windows[WINDOW_PARTIAL] + x->windows[WINDOW_FULL];
         if (i < 2 && x->seizures)
             print_balance(x);
     }
     if (s->usable)
         print_sources(s);
     print_types(s);
+    if (s->usable && !windows)
+        printf(
+            "hint       no recording has half a window of %g s without a gap, so nothing can be learned here; lower data.window_s "
+            "(--window)\n",
+            (double)s->window / FRONTEND_RATE_HZ);
     print_lines("notes", &s->notes);
     print_lines("problems", &s->problems);
     if (s->unlabelled)

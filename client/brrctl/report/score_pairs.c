@@ -15,13 +15,13 @@
 #include "eeg/tree.h"
 #include "store/outputs.h"
 
-/* "sub-XX" of a path, else what a training takes for the patient. */
+/* "sub-XX" of a path, else what a training takes for the patient of the recording. */
 static char *subject_of(const char *path) {
-    char patient[4096];
-    const char *at = strstr(path, "sub-");
+    char patient[4096], stem[4096];
+    const char *at = strstr(path, "sub-"), *name = score_stem(path, stem, sizeof stem) ? stem : path;
     if (at)
         return strndup(at, strcspn(at, "_/"));
-    return strdup(labels_patient(path, LABELS_PATIENT_AUTO, patient, sizeof patient, NULL, NULL) ? path : patient);
+    return strdup(labels_patient(name, LABELS_PATIENT_AUTO, patient, sizeof patient, NULL, NULL) ? name : patient);
 }
 
 /* The hypothesis of a reference: the same relative path, else the same name anywhere where both folders have it once. *ret NULL
