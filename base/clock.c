@@ -22,6 +22,14 @@ int64_t clock_ms(void) { return milliseconds(now(CLOCK_MONOTONIC)); }
 
 int64_t clock_wall_ms(void) { return milliseconds(now(CLOCK_REALTIME)); }
 
+const char *clock_utc(int64_t wall_ms, const char *fmt, char *buf, size_t size) {
+    const time_t t = (time_t)(wall_ms / 1000);
+    struct tm tm;
+    if (!gmtime_r(&t, &tm) || !strftime(buf, size, fmt, &tm))
+        *buf = '\0';
+    return buf;
+}
+
 void clock_cond_init(pthread_cond_t *cond) {
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);

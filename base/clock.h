@@ -9,6 +9,9 @@
 double clock_s(void);        /* monotonic, seconds */
 int64_t clock_ms(void);      /* monotonic, milliseconds */
 int64_t clock_wall_ms(void); /* milliseconds since 1970-01-01 UTC */
+/* The time in UTC as strftime's format says, or "" if no calendar has it. Returns buf. */
+const char *clock_utc(int64_t wall_ms, const char *fmt, char *buf, size_t size);
+#define CLOCK_ISO "%Y-%m-%dT%H:%M:%SZ" /* "2026-01-31T12:00:00Z" */
 /* False if the environment's TZ names a time zone that this machine does not have, so that local times are those of UTC: a name
  * without a file, and no rule such as CET-1CEST. */
 bool clock_zone_known(void);

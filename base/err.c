@@ -1,7 +1,6 @@
 #include "base/err.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,10 +32,7 @@ int err_set_at(struct err *err, const char *file, int line, int code, const char
     if (!err)
         return code;
     char text[sizeof err->message]; /* arguments may point into *err */
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
+    STR_ARGUMENTS(text, fmt);
     str_cut_utf8(text);
     err->code = code;
     memcpy(err->message, text, sizeof text);
@@ -74,10 +70,7 @@ int err_errno_at(struct err *err, const char *file, int line, int errnum, const 
     if (!err)
         return code;
     char text[MOST_BEFORE_REASON + 1];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
+    STR_ARGUMENTS(text, fmt);
     str_cut_utf8(text);
     char reason[128];
     const char *words = strerror_r(errnum, reason, sizeof reason);
@@ -97,10 +90,7 @@ int err_wrap(struct err *err, const char *fmt, ...) {
     if (!err)
         return ERR_UNKNOWN;
     char text[sizeof err->message];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
+    STR_ARGUMENTS(text, fmt);
     str_cut_utf8(text);
     char below[sizeof err->cause], upper[151], lower[101];
     str_copy(upper, sizeof upper, err->message);

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/members.h"
 #include "base/str.h"
 
 struct json;
@@ -64,3 +65,31 @@ void json_put_i64(struct json_writer *w, const char *key, int64_t value);
 void json_put_bool(struct json_writer *w, const char *key, bool value);
 void json_put_null(struct json_writer *w, const char *key);
 void json_put_raw(struct json_writer *w, const char *key, const char *json_text); /* already valid JSON */
+
+/* Members of an open object, each under its name in the struct: JSON_MEMBERS(w, *score, f1, precision). JSON_OBJECT: an object of
+ * them. */
+#define JSON_MEMBERS(w, of, ...)   EACH_MEMBER(JSON_MEMBER, w, of, __VA_ARGS__)
+#define JSON_MEMBER(w, of, member) json_put(w, #member, (of).member);
+#define JSON_OBJECT(w, key, of, ...)                                                                                               \
+    do {                                                                                                                           \
+        json_begin_object(w, key);                                                                                                 \
+        JSON_MEMBERS(w, of, __VA_ARGS__);                                                                                          \
+        json_end(w, '}');                                                                                                          \
+    } while (0)
+/* An array of n values. */
+#define JSON_ARRAY(w, key, values, n)                                                                                              \
+    do {                                                                                                                           \
+        json_begin_array(w, key);                                                                                                  \
+        for (size_t value_ = 0; value_ < (size_t)(n); value_++)                                                                    \
+            json_put(w, NULL, (values)[value_]);                                                                                   \
+        json_end(w, ']');                                                                                                          \
+    } while (0)
+/* As the type of the value says: a bool, a text, a number with a fraction or without. */
+#define json_put(w, key, value)                                                                                                    \
+    _Generic((value), bool                                                                                                         \
+             : json_put_bool, char *                                                                                               \
+             : json_put_str, const char *                                                                                          \
+             : json_put_str, float                                                                                                 \
+             : json_put_f64, double                                                                                                \
+             : json_put_f64, default                                                                                               \
+             : json_put_i64)(w, key, value)

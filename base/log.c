@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/str.h"
 
@@ -251,12 +251,9 @@ void log_write(enum log_level level, const char *message, const char *fields, ..
         format_fields(&(struct fields){.text = text, .size = sizeof text}, fields, &ap);
         va_end(ap);
     }
-    struct timespec now;
-    struct tm utc;
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &utc);
-    size_t len = strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
-    str_format(stamp + len, sizeof stamp - len, ".%03ldZ", now.tv_nsec / 1000000);
+    const int64_t now_ms = clock_wall_ms();
+    size_t len = strlen(clock_utc(now_ms, "%Y-%m-%dT%H:%M:%S", stamp, sizeof stamp));
+    str_format(stamp + len, sizeof stamp - len, ".%03dZ", (int)(now_ms % 1000));
 
     OWNED(str_done) struct str line = str_of(LINE_BYTES);
     if (atomic_load(&sink_json))

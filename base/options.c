@@ -1,7 +1,6 @@
 #include "base/options.h"
 
 #include <limits.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -31,10 +30,7 @@ static void where_of(const struct yaml_node *node, const char *file, char *buf, 
 int options_error(const struct yaml_node *node, const char *file, struct err *err, const char *fmt, ...) {
     char where[340], text[400];
     where_of(node, file, where, sizeof where);
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
+    STR_ARGUMENTS(text, fmt);
     return err_set(err, ERR_INVALID, "%s: %s", where, text);
 }
 

@@ -1,6 +1,5 @@
 #include "base/pages.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 

@@ -154,6 +154,13 @@ bool str_format(char *dst, size_t size, const char *fmt, ...) {
     return fits;
 }
 
+int str_index(const char *text, const char *const *names, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(text, names[i]))
+            return (int)i;
+    return -1;
+}
+
 bool str_starts(const char *text, const char *prefix) { return !strncmp(text, prefix, strlen(prefix)); }
 
 bool str_ends(const char *text, const char *suffix) {

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct str {
     char *data; /* NUL-terminated when not NULL */
@@ -59,5 +60,16 @@ bool str_to_f64(const char *text, double *ret); /* finite only, '.' decimal poin
 bool str_to_duration_ms(const char *text, int64_t *ret_ms);
 /* "512MiB" "2TB" "10GB" or a plain number of bytes. */
 bool str_to_bytes(const char *text, int64_t *ret_bytes);
+/* The place of the text among n names, -1 for none of them. STR_AMONG: among all names of an array. */
+int str_index(const char *text, const char *const *names, size_t n);
+#define STR_AMONG(text, names) str_index(text, names, sizeof(names) / sizeof *(names))
+/* For the end of a function like printf: writes its arguments into an array, truncating anywhere. */
+#define STR_ARGUMENTS(array, fmt)                                                                                                  \
+    do {                                                                                                                           \
+        va_list arguments_;                                                                                                        \
+        va_start(arguments_, fmt);                                                                                                 \
+        vsnprintf(array, sizeof(array), fmt, arguments_);                                                                          \
+        va_end(arguments_);                                                                                                        \
+    } while (0)
 /* Returns the edit distance, at most 32; used for "did you mean". */
 int str_distance(const char *a, const char *b);
