@@ -19,8 +19,10 @@ CPU_CLONES static void add_rows(const struct tensor *dy, int64_t first, int64_t 
             out[c] += from[r * dy->ld + c];
 }
 
-int cpu_column_sums(struct stream *s, const struct tensor *dy, float *dbias, struct err *err) {
+int cpu_column_sums(struct stream *s, const struct tensor *dy, const struct tensor *dbias, struct err *err) {
     enum { BLOCK = 512 };
+    if (!tensor_present(dbias))
+        return 0;
     int64_t rows = tensor_rows(dy), cols = dy->dim[dy->rank - 1], blocks = (rows + BLOCK - 1) / BLOCK;
     float *partial = cpu_scratch(s, (size_t)(blocks * cols) * sizeof *partial, err);
     if (!partial)
@@ -31,13 +33,16 @@ int cpu_column_sums(struct stream *s, const struct tensor *dy, float *dbias, str
         add_rows(dy, i * BLOCK, i + 1 < blocks ? BLOCK : rows - i * BLOCK, partial + i * cols);
     for (int64_t i = 0; i < blocks; i++)
         for (int64_t c = 0; c < cols; c++)
-            dbias[c] += partial[i * cols + c];
+            mf(dbias)[c] += partial[i * cols + c];
     return 0;
 }
 
-void cpu_fill_rows(struct stream *s, const struct tensor *y, const float *row) {
+float cpu_fill_rows(struct stream *s, const struct tensor *y, const struct tensor *bias) {
+    if (!tensor_present(bias))
+        return 0;
     int64_t rows = tensor_rows(y), cols = y->dim[y->rank - 1];
 #pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
     for (int64_t r = 0; r < rows; r++)
-        memcpy(mf(y) + r * y->ld, row, (size_t)cols * sizeof *row);
+        memcpy(mf(y) + r * y->ld, cf(bias), (size_t)cols * sizeof(float));
+    return 1;
 }

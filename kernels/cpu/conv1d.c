@@ -21,21 +21,16 @@ static int conv_stride2(struct stream *s, const struct conv1d_args *a, struct er
     if (!wp)
         return ERR_EXHAUSTED;
     pack_stride2(cf(&a->w), wp, co, ci);
-    bool bias = tensor_present(&a->bias);
-    if (bias)
-        cpu_fill_rows(s, &a->y, cf(&a->bias));
+    const float beta = cpu_fill_rows(s, &a->y, &a->bias);
     const struct gemm g = {.trans_b = true,
                            .m = b * to,
                            .n = co,
                            .k = 2 * ci,
                            .span = to,
-                           .a = cf(&a->x),
-                           .lda = 2 * ci,
-                           .b = wp,
-                           .ldb = 2 * ci,
-                           .c = mf(&a->y),
-                           .ldc = a->y.ld,
-                           .beta = bias ? 1.0f : 0.0f};
+                           .a = {cf(&a->x), 2 * ci},
+                           .b = {wp, 2 * ci},
+                           .c = gemm_write(&a->y),
+                           .beta = beta};
     return cpu_gemm(s, &g, err);
 }
 
@@ -55,48 +50,28 @@ int cpu_conv1d(struct stream *s, const struct conv1d_args *a, struct err *err) {
 }
 
 static int backward_stride2(struct stream *s, const struct conv1d_backward_args *a, struct err *err) {
-    int64_t b = a->x.dim[0], to = a->dy.dim[1], ci = a->x.dim[2], co = a->w.dim[0];
-    int64_t n = co * 2 * ci;
-    int rc;
+    int64_t b = a->x.dim[0], to = a->dy.dim[1], ci = a->x.dim[2], co = a->w.dim[0], n = co * 2 * ci;
     if (a->x.ld != ci || (tensor_present(&a->dx) && a->dx.ld != ci))
         return err_set(err, ERR_UNSUPPORTED, "op conv1d_backward: stride 2 with a strided x is unsupported");
     float *wp = cpu_scratch(s, (size_t)(2 * n) * sizeof *wp, err);
     if (!wp)
         return ERR_EXHAUSTED;
-    float *dwp = wp + n;
+    float *dwp = tensor_present(&a->dw) ? wp + n : NULL;
     pack_stride2(cf(&a->w), wp, co, ci);
-    if (tensor_present(&a->dx)) {
-        struct gemm g = {.m = b * to,
-                         .n = 2 * ci,
-                         .k = co,
-                         .a = cf(&a->dy),
-                         .lda = a->dy.ld,
-                         .b = wp,
-                         .ldb = 2 * ci,
-                         .c = mf(&a->dx),
-                         .ldc = 2 * ci};
-        if ((rc = cpu_gemm(s, &g, err)))
-            return rc;
-    }
-    if (tensor_present(&a->dw)) {
-        struct gemm g = {.trans_a = true,
-                         .m = co,
-                         .n = 2 * ci,
-                         .k = b * to,
-                         .a = cf(&a->dy),
-                         .lda = a->dy.ld,
-                         .b = cf(&a->x),
-                         .ldb = 2 * ci,
-                         .c = dwp,
-                         .ldc = 2 * ci};
-        if ((rc = cpu_gemm(s, &g, err)))
-            return rc;
-        for (int64_t o = 0; o < co; o++)
-            for (int64_t i = 0; i < ci; i++)
-                for (int64_t k = 0; k < 2; k++)
-                    mf(&a->dw)[(o * ci + i) * 2 + k] += dwp[(o * 2 + k) * ci + i];
-    }
-    return 0;
+    const struct gemm_gradients gradients = {.rows = b * to,
+                                             .n = co,
+                                             .k = 2 * ci,
+                                             .x = {cf(&a->x), 2 * ci},
+                                             .w = {wp, 2 * ci},
+                                             .dy = gemm_read(&a->dy),
+                                             .dx = {mf(&a->dx), 2 * ci},
+                                             .dw = {dwp, 2 * ci}};
+    int rc = cpu_gemm_gradients(s, &gradients, err);
+    for (int64_t o = 0; !rc && dwp && o < co; o++)
+        for (int64_t i = 0; i < ci; i++)
+            for (int64_t k = 0; k < 2; k++)
+                mf(&a->dw)[(o * ci + i) * 2 + k] += dwp[(o * 2 + k) * ci + i];
+    return rc;
 }
 
 /* w (Co,Ci,K) → (Ci,Co,K) with the taps reversed; ci and co of the key are those of the flipped convolution. */
@@ -146,12 +121,9 @@ static int backward_weights_wide(struct stream *s, const struct conv1d_backward_
                              .m = co,
                              .n = ci,
                              .k = end - first,
-                             .a = cf(&a->dy) + (row * to + first) * a->dy.ld,
-                             .lda = a->dy.ld,
-                             .b = cf(&a->x) + (row * t + first + shift) * a->x.ld,
-                             .ldb = a->x.ld,
-                             .c = plain + k * co * ci,
-                             .ldc = ci,
+                             .a = {cf(&a->dy) + (row * to + first) * a->dy.ld, a->dy.ld},
+                             .b = {cf(&a->x) + (row * t + first + shift) * a->x.ld, a->x.ld},
+                             .c = {plain + k * co * ci, ci},
                              .beta = 1};
             int rc = g.k > 0 ? cpu_gemm(s, &g, err) : 0;
             if (rc)
@@ -182,5 +154,5 @@ int cpu_conv1d_backward(struct stream *s, const struct conv1d_backward_args *a, 
         rc = backward_data(s, a, err);
     if (rc || (a->stride != 2 && tensor_present(&a->dw) && (rc = backward_weights(s, a, err))))
         return rc;
-    return tensor_present(&a->dbias) ? cpu_column_sums(s, &a->dy, mf(&a->dbias), err) : 0;
+    return cpu_column_sums(s, &a->dy, &a->dbias, err);
 }

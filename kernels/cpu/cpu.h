@@ -51,15 +51,32 @@ void dnn_cache_free(struct dnn_cache *cache);
 /* C (m,n) = A·B + beta·C, row-major, optionally transposed operands, leading dimensions in elements. span: rows of C that belong
  * together, a batch row (0 = all); how one is computed does not depend on how many there are. The same bits on any number of
  * threads. */
+struct gemm_in {
+    const float *at;
+    int64_t ld;
+};
+struct gemm_out {
+    float *at;
+    int64_t ld;
+};
 struct gemm {
     bool trans_a, trans_b;
     int64_t m, n, k, span;
-    const float *a, *b;
-    int64_t lda, ldb, ldc;
+    struct gemm_in a, b;
+    struct gemm_out c;
     float beta;
-    float *c;
 };
 int cpu_gemm(struct stream *s, const struct gemm *g, struct err *err);
+/* The gradients of y = x·wᵀ, w (n,k): dx = dy·w + dx_beta·dx and dw = dyᵀ·x + dw_beta·dw, each unless it is at NULL. */
+struct gemm_gradients {
+    int64_t rows, n, k;
+    struct gemm_in x, w, dy;
+    struct gemm_out dx, dw;
+    float dx_beta, dw_beta;
+};
+int cpu_gemm_gradients(struct stream *s, const struct gemm_gradients *p, struct err *err);
 
 static inline const float *cf(const struct tensor *t) { return t->data; }
 static inline float *mf(const struct tensor *t) { return t->data; }
+static inline struct gemm_in gemm_read(const struct tensor *t) { return (struct gemm_in){cf(t), t->ld}; }
+static inline struct gemm_out gemm_write(const struct tensor *t) { return (struct gemm_out){mf(t), t->ld}; }

@@ -12,41 +12,63 @@ static void lay_transposed(const struct dnn_forward *call, int threads, float *o
             out[i * cols + j] = w[j * rows + i];
 }
 
+static struct dnn_rows product_rows(const struct tensor *t, int split) { return (struct dnn_rows){t->data, t->ld, split}; }
+
+static struct conv_key product_key(int64_t t, int64_t ci, int64_t co) {
+    struct conv_key key = conv_key_of(t, ci, co, 1, 0);
+    key.bf16 = true;
+    return key;
+}
+
+/* The gradients of a product of t tokens with ci and co channels, each unless it is absent. Memory rows of x and dx are 1/x_split
+ * of such a token, those of dy 1/y_split. */
+struct product_gradients {
+    int64_t t, ci, co;
+    const struct tensor *x, *w, *dy, *dx, *dw;
+    int x_split, y_split;
+    bool accumulate_dx;
+    dnn_lay *lay; /* of the transposed weights */
+    void (*add)(const struct dnn_gradient *call, const float *plain);
+};
+
+static int run_gradients(struct stream *s, const struct product_gradients *g, struct err *err) {
+    const struct dnn_forward data = {.key = product_key(g->t, g->co, g->ci),
+                                     .batch = g->x->dim[0],
+                                     .x = product_rows(g->dy, g->y_split),
+                                     .y = product_rows(g->dx, g->x_split),
+                                     .accumulate = g->accumulate_dx,
+                                     .source = g->w->data,
+                                     .lay = g->lay};
+    const struct dnn_gradient weights = {.key = product_key(g->t, g->ci, g->co),
+                                         .batch = g->x->dim[0],
+                                         .x = product_rows(g->x, g->x_split),
+                                         .dy = product_rows(g->dy, g->y_split),
+                                         .dw = mf(g->dw),
+                                         .add = g->add};
+    int rc = tensor_present(g->dx) ? dnn_forward(s, &data, err) : 0;
+    return rc || !tensor_present(g->dw) ? rc : dnn_weight_gradient(s, &weights, err);
+}
+
 int dnn_linear(struct stream *s, const struct linear_args *a, struct err *err) {
     if (tensor_present(&a->bias) && a->accumulate)
         return err_set(err, ERR_UNSUPPORTED, "op linear: a bias together with accumulate is unsupported");
-    struct dnn_forward call = {.key = conv_key_of(a->x.dim[1], a->x.dim[2], a->w.dim[0], 1, 0),
-                               .batch = a->x.dim[0],
-                               .x = {a->x.data, a->x.ld, 1},
-                               .y = {a->y.data, a->y.ld, 1},
-                               .bias = cf(&a->bias),
-                               .accumulate = a->accumulate,
-                               .source = a->w.data,
-                               .version = WEIGHTS_VERSION_OF(a->weight_version)};
-    call.key.bf16 = true;
+    const struct dnn_forward call = {.key = product_key(a->x.dim[1], a->x.dim[2], a->w.dim[0]),
+                                     .batch = a->x.dim[0],
+                                     .x = product_rows(&a->x, 1),
+                                     .y = product_rows(&a->y, 1),
+                                     .bias = cf(&a->bias),
+                                     .accumulate = a->accumulate,
+                                     .source = a->w.data,
+                                     .version = WEIGHTS_VERSION_OF(a->weight_version)};
     return dnn_forward(s, &call, err);
 }
 
 int dnn_linear_backward(struct stream *s, const struct linear_backward_args *a, struct err *err) {
-    int64_t l = a->x.dim[1], ci = a->x.dim[2], co = a->w.dim[0];
-    struct dnn_forward data = {.key = conv_key_of(l, co, ci, 1, 0),
-                               .batch = a->x.dim[0],
-                               .x = {a->dy.data, a->dy.ld, 1},
-                               .y = {a->dx.data, a->dx.ld, 1},
-                               .accumulate = a->accumulate_dx,
-                               .source = a->w.data,
-                               .lay = lay_transposed};
-    struct dnn_gradient weights = {.key = conv_key_of(l, ci, co, 1, 0),
-                                   .batch = a->x.dim[0],
-                                   .x = {a->x.data, a->x.ld, 1},
-                                   .dy = {a->dy.data, a->dy.ld, 1},
-                                   .dw = mf(&a->dw)};
-    data.key.bf16 = weights.key.bf16 = true;
-    int rc;
-    if ((rc = tensor_present(&a->dx) ? dnn_forward(s, &data, err) : 0) ||
-        (tensor_present(&a->dw) && (rc = dnn_weight_gradient(s, &weights, err))))
-        return rc;
-    return !tensor_present(&a->dbias) ? 0 : cpu_column_sums(s, &a->dy, mf(&a->dbias), err);
+    int rc = run_gradients(s,
+                           &(struct product_gradients){a->x.dim[1], a->x.dim[2], a->w.dim[0], &a->x, &a->w, &a->dy, &a->dx, &a->dw,
+                                                       1, 1, a->accumulate_dx, lay_transposed, NULL},
+                           err);
+    return rc ? rc : cpu_column_sums(s, &a->dy, &a->dbias, err);
 }
 
 /* ---- two taps, stride 2: pairs of rows are one row of 2·Ci channels ---------------------------------------------- */
@@ -81,37 +103,25 @@ static void add_stride2(const struct dnn_gradient *call, const float *plain) {
 int dnn_conv1d_stride2(struct stream *s, const struct conv1d_args *a, struct err *err) {
     if (a->x.ld != a->x.dim[2] || a->relu)
         return err_set(err, ERR_UNSUPPORTED, "op conv1d: stride 2 with a strided x or a fused ReLU is unsupported");
-    struct dnn_forward call = {.key = conv_key_of(a->y.dim[1], 2 * a->x.dim[2], a->w.dim[0], 1, 0),
-                               .batch = a->x.dim[0],
-                               .x = {a->x.data, a->x.ld, 2},
-                               .y = {a->y.data, a->y.ld, 1},
-                               .bias = cf(&a->bias),
-                               .source = a->w.data,
-                               .version = WEIGHTS_VERSION_OF(a->weight_version),
-                               .lay = lay_stride2};
-    call.key.bf16 = true;
+    const struct dnn_forward call = {.key = product_key(a->y.dim[1], 2 * a->x.dim[2], a->w.dim[0]),
+                                     .batch = a->x.dim[0],
+                                     .x = product_rows(&a->x, 2),
+                                     .y = product_rows(&a->y, 1),
+                                     .bias = cf(&a->bias),
+                                     .source = a->w.data,
+                                     .version = WEIGHTS_VERSION_OF(a->weight_version),
+                                     .lay = lay_stride2};
     return dnn_forward(s, &call, err);
 }
 
 int dnn_conv1d_stride2_backward(struct stream *s, const struct conv1d_backward_args *a, struct err *err) {
-    int64_t to = a->dy.dim[1], ci = a->x.dim[2], co = a->w.dim[0];
+    int64_t ci = a->x.dim[2];
     if (a->x.ld != ci || (tensor_present(&a->dx) && a->dx.ld != ci))
         return err_set(err, ERR_UNSUPPORTED, "op conv1d_backward: stride 2 with a strided x is unsupported");
-    struct dnn_forward data = {.key = conv_key_of(to, co, 2 * ci, 1, 0),
-                               .batch = a->x.dim[0],
-                               .x = {a->dy.data, a->dy.ld, 1},
-                               .y = {a->dx.data, a->dx.ld, 2},
-                               .source = a->w.data,
-                               .lay = lay_stride2_transposed};
-    struct dnn_gradient weights = {.key = conv_key_of(to, 2 * ci, co, 1, 0),
-                                   .batch = a->x.dim[0],
-                                   .x = {a->x.data, a->x.ld, 2},
-                                   .dy = {a->dy.data, a->dy.ld, 1},
-                                   .dw = mf(&a->dw),
-                                   .add = add_stride2};
-    data.key.bf16 = weights.key.bf16 = true;
-    int rc = tensor_present(&a->dx) ? dnn_forward(s, &data, err) : 0;
-    return rc || !tensor_present(&a->dw) ? rc : dnn_weight_gradient(s, &weights, err);
+    return run_gradients(s,
+                         &(struct product_gradients){a->dy.dim[1], 2 * ci, a->w.dim[0], &a->x, &a->w, &a->dy, &a->dx, &a->dw, 2, 1,
+                                                     false, lay_stride2_transposed, add_stride2},
+                         err);
 }
 
 /* ---- transposed: a row of 2·Co channels is a pair of output rows ------------------------------------------------- */
@@ -144,37 +154,22 @@ static void add_convt(const struct dnn_gradient *call, const float *plain) {
 }
 
 int dnn_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err) {
-    struct dnn_forward call = {.key = conv_key_of(a->x.dim[1], a->x.dim[2], 2 * a->w.dim[1], 1, 0),
-                               .batch = a->x.dim[0],
-                               .x = {a->x.data, a->x.ld, 1},
-                               .y = {a->y.data, a->y.ld, 2},
-                               .bias = cf(&a->bias),
-                               .bias_repeat = 2,
-                               .source = a->w.data,
-                               .version = WEIGHTS_VERSION_OF(a->weight_version),
-                               .lay = lay_convt};
-    call.key.bf16 = true;
+    const struct dnn_forward call = {.key = product_key(a->x.dim[1], a->x.dim[2], 2 * a->w.dim[1]),
+                                     .batch = a->x.dim[0],
+                                     .x = product_rows(&a->x, 1),
+                                     .y = product_rows(&a->y, 2),
+                                     .bias = cf(&a->bias),
+                                     .bias_repeat = 2,
+                                     .source = a->w.data,
+                                     .version = WEIGHTS_VERSION_OF(a->weight_version),
+                                     .lay = lay_convt};
     return dnn_forward(s, &call, err);
 }
 
 int dnn_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a, struct err *err) {
-    int64_t t = a->x.dim[1], ci = a->x.dim[2], co = a->w.dim[1];
-    struct dnn_forward data = {.key = conv_key_of(t, 2 * co, ci, 1, 0),
-                               .batch = a->x.dim[0],
-                               .x = {a->dy.data, a->dy.ld, 2},
-                               .y = {a->dx.data, a->dx.ld, 1},
-                               .source = a->w.data,
-                               .lay = lay_convt_transposed};
-    struct dnn_gradient weights = {.key = conv_key_of(t, ci, 2 * co, 1, 0),
-                                   .batch = a->x.dim[0],
-                                   .x = {a->x.data, a->x.ld, 1},
-                                   .dy = {a->dy.data, a->dy.ld, 2},
-                                   .dw = mf(&a->dw),
-                                   .add = add_convt};
-    data.key.bf16 = weights.key.bf16 = true;
-    int rc;
-    if ((rc = tensor_present(&a->dx) ? dnn_forward(s, &data, err) : 0) ||
-        (tensor_present(&a->dw) && (rc = dnn_weight_gradient(s, &weights, err))))
-        return rc;
-    return !tensor_present(&a->dbias) ? 0 : cpu_column_sums(s, &a->dy, mf(&a->dbias), err);
+    int rc = run_gradients(s,
+                           &(struct product_gradients){a->x.dim[1], a->x.dim[2], 2 * a->w.dim[1], &a->x, &a->w, &a->dy, &a->dx,
+                                                       &a->dw, 1, 2, false, lay_convt_transposed, add_convt},
+                           err);
+    return rc ? rc : cpu_column_sums(s, &a->dy, &a->dbias, err);
 }

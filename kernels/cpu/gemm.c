@@ -7,61 +7,37 @@ int cpu_linear(struct stream *s, const struct linear_args *a, struct err *err) {
     if (a->x.dtype == DTYPE_BF16)
         return dnn_linear(s, a, err);
     int64_t b = a->x.dim[0], l = a->x.dim[1], ci = a->x.dim[2], co = a->w.dim[0];
-    bool bias = tensor_present(&a->bias);
-    if (bias && a->accumulate)
+    if (tensor_present(&a->bias) && a->accumulate)
         return err_set(err, ERR_UNSUPPORTED, "op linear: a bias together with accumulate is unsupported");
-    if (bias)
-        cpu_fill_rows(s, &a->y, cf(&a->bias));
+    const float beta = cpu_fill_rows(s, &a->y, &a->bias);
     const struct gemm g = {.trans_b = true,
                            .m = b * l,
                            .n = co,
                            .k = ci,
                            .span = l,
-                           .a = cf(&a->x),
-                           .lda = a->x.ld,
-                           .b = cf(&a->w),
-                           .ldb = ci,
-                           .c = mf(&a->y),
-                           .ldc = a->y.ld,
-                           .beta = bias || a->accumulate ? 1.0f : 0.0f};
+                           .a = gemm_read(&a->x),
+                           .b = {cf(&a->w), ci},
+                           .c = gemm_write(&a->y),
+                           .beta = a->accumulate ? 1.0f : beta};
     return cpu_gemm(s, &g, err);
 }
 
 int cpu_linear_backward(struct stream *s, const struct linear_backward_args *a, struct err *err) {
     if (a->x.dtype == DTYPE_BF16)
         return dnn_linear_backward(s, a, err);
-    int64_t rows = tensor_rows(&a->x), ci = a->x.dim[2], co = a->w.dim[0];
-    int rc;
-    if (tensor_present(&a->dx)) {
-        struct gemm g = {.m = rows,
-                         .n = ci,
-                         .k = co,
-                         .a = cf(&a->dy),
-                         .lda = a->dy.ld,
-                         .b = cf(&a->w),
-                         .ldb = ci,
-                         .c = mf(&a->dx),
-                         .ldc = a->dx.ld,
-                         .beta = a->accumulate_dx ? 1.0f : 0.0f};
-        if ((rc = cpu_gemm(s, &g, err)))
-            return rc;
-    }
-    if (tensor_present(&a->dw)) {
-        struct gemm g = {.trans_a = true,
-                         .m = co,
-                         .n = ci,
-                         .k = rows,
-                         .a = cf(&a->dy),
-                         .lda = a->dy.ld,
-                         .b = cf(&a->x),
-                         .ldb = a->x.ld,
-                         .c = mf(&a->dw),
-                         .ldc = ci,
-                         .beta = 1.0f};
-        if ((rc = cpu_gemm(s, &g, err)))
-            return rc;
-    }
-    return tensor_present(&a->dbias) ? cpu_column_sums(s, &a->dy, mf(&a->dbias), err) : 0;
+    const int64_t ci = a->x.dim[2];
+    const struct gemm_gradients gradients = {.rows = tensor_rows(&a->x),
+                                             .n = a->w.dim[0],
+                                             .k = ci,
+                                             .x = gemm_read(&a->x),
+                                             .w = {cf(&a->w), ci},
+                                             .dy = gemm_read(&a->dy),
+                                             .dx = gemm_write(&a->dx),
+                                             .dw = {mf(&a->dw), ci},
+                                             .dx_beta = a->accumulate_dx ? 1.0f : 0.0f,
+                                             .dw_beta = 1};
+    int rc = cpu_gemm_gradients(s, &gradients, err);
+    return rc ? rc : cpu_column_sums(s, &a->dy, &a->dbias, err);
 }
 
 /* w (Ci,Co,2) → wp (2, Co, Ci). */
@@ -80,9 +56,7 @@ int cpu_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err)
     if (!wp)
         return ERR_EXHAUSTED;
     pack_convt(cf(&a->w), wp, ci, co);
-    bool bias = tensor_present(&a->bias);
-    if (bias)
-        cpu_fill_rows(s, &a->y, cf(&a->bias));
+    const float beta = cpu_fill_rows(s, &a->y, &a->bias);
     int rc = 0;
     for (int64_t k = 0; k < 2 && !rc; k++) { /* even rows, then odd rows */
         const struct gemm g = {.trans_b = true,
@@ -90,13 +64,10 @@ int cpu_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err)
                                .n = co,
                                .k = ci,
                                .span = t,
-                               .a = cf(&a->x),
-                               .lda = a->x.ld,
-                               .b = wp + k * co * ci,
-                               .ldb = ci,
-                               .c = mf(&a->y) + k * a->y.ld,
-                               .ldc = 2 * a->y.ld,
-                               .beta = bias ? 1.0f : 0.0f};
+                               .a = gemm_read(&a->x),
+                               .b = {wp + k * co * ci, ci},
+                               .c = {mf(&a->y) + k * a->y.ld, 2 * a->y.ld},
+                               .beta = beta};
         rc = cpu_gemm(s, &g, err);
     }
     return rc;
@@ -113,37 +84,17 @@ int cpu_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a
     pack_convt(cf(&a->w), wp, ci, co);
     int rc;
     for (int64_t k = 0; k < 2; k++) {
-        const float *dy = cf(&a->dy) + k * a->dy.ld;
-        if (tensor_present(&a->dx)) {
-            struct gemm g = {.m = rows,
-                             .n = ci,
-                             .k = co,
-                             .a = dy,
-                             .lda = 2 * a->dy.ld,
-                             .b = wp + k * co * ci,
-                             .ldb = ci,
-                             .c = mf(&a->dx),
-                             .ldc = a->dx.ld,
-                             .beta = k ? 1.0f : 0.0f};
-            if ((rc = cpu_gemm(s, &g, err)))
-                return rc;
-        }
+        const struct gemm_in dy = {cf(&a->dy) + k * a->dy.ld, 2 * a->dy.ld}, w = {wp + k * co * ci, ci};
+        const struct gemm dx = {.m = rows, .n = ci, .k = co, .a = dy, .b = w, .c = gemm_write(&a->dx), .beta = k ? 1.0f : 0.0f};
+        const struct gemm dw = {.trans_a = true, .m = ci, .n = co, .k = rows, .a = gemm_read(&a->x), .b = dy, .c = {dwp, co}};
+        if (tensor_present(&a->dx) && (rc = cpu_gemm(s, &dx, err)))
+            return rc;
         if (tensor_present(&a->dw)) {
-            struct gemm g = {.trans_a = true,
-                             .m = ci,
-                             .n = co,
-                             .k = rows,
-                             .a = cf(&a->x),
-                             .lda = a->x.ld,
-                             .b = dy,
-                             .ldb = 2 * a->dy.ld,
-                             .c = dwp,
-                             .ldc = co};
-            if ((rc = cpu_gemm(s, &g, err)))
+            if ((rc = cpu_gemm(s, &dw, err)))
                 return rc;
             for (int64_t j = 0; j < ci * co; j++)
                 mf(&a->dw)[2 * j + k] += dwp[j];
         }
     }
-    return tensor_present(&a->dbias) ? cpu_column_sums(s, &a->dy, mf(&a->dbias), err) : 0;
+    return cpu_column_sums(s, &a->dy, &a->dbias, err);
 }

@@ -34,8 +34,8 @@ static struct tiling tiling_of(const struct gemm *g) {
 }
 
 static int multiply(const struct gemm *g, struct err *err) {
-    dnnl_status_t st = dnnl_sgemm(g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', g->m, g->n, g->k, 1.0f, g->a, g->lda, g->b,
-                                  g->ldb, g->beta, g->c, g->ldc);
+    dnnl_status_t st = dnnl_sgemm(g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', g->m, g->n, g->k, 1.0f, g->a.at, g->a.ld, g->b.at,
+                                  g->b.ld, g->beta, g->c.at, g->c.ld);
     if (st == dnnl_success)
         return 0;
     return err_set(err, ERR_INTERNAL, "oneDNN: a %lld×%lld×%lld matrix product failed with status %d", (long long)g->m,
@@ -43,8 +43,8 @@ static int multiply(const struct gemm *g, struct err *err) {
 }
 
 /* The part of a factor from row and column on. */
-static const float *from(const float *x, int64_t ld, bool transposed, int64_t row, int64_t col) {
-    return transposed ? x + col * ld + row : x + row * ld + col;
+static struct gemm_in from(struct gemm_in x, bool transposed, int64_t row, int64_t col) {
+    return (struct gemm_in){transposed ? x.at + col * x.ld + row : x.at + row * x.ld + col, x.ld};
 }
 
 static int run_tile(const void *ctx, int64_t unit, int lane, struct err *err) {
@@ -54,17 +54,16 @@ static int run_tile(const void *ctx, int64_t unit, int lane, struct err *err) {
     int64_t in_span = rows % t->span_tiles * t->tile_m, m = rows / t->span_tiles * t->span + in_span;
     int64_t n = tile % t->n_tiles * t->tile_n, k = part * PART;
     (void)lane;
-    g.a = from(g.a, g.lda, g.trans_a, m, k);
-    g.b = from(g.b, g.ldb, g.trans_b, k, n);
+    g.a = from(g.a, g.trans_a, m, k);
+    g.b = from(g.b, g.trans_b, k, n);
     if (t->parts > 1) {
-        g.c = t->sums + (part - t->first_part) * g.m * g.n + m * g.n;
-        g.ldc = g.n;
+        g.c = (struct gemm_out){t->sums + (part - t->first_part) * g.m * g.n + m * g.n, g.n};
         g.beta = 0;
         g.k = least(PART, g.k - k);
     } else {
-        g.c += m * g.ldc;
+        g.c.at += m * g.c.ld;
     }
-    g.c += n;
+    g.c.at += n;
     g.m = least(t->tile_m, t->span - in_span);
     g.n = least(t->tile_n, g.n - n);
     return multiply(&g, err);
@@ -77,7 +76,7 @@ static void add_parts(const struct tiling *t, int64_t parts, int threads) {
     float beta = t->first_part > 0 ? 1.0f : g->beta;
 #pragma omp parallel for num_threads(threads) schedule(static) if (g->m * g->n > 4096)
     for (int64_t r = 0; r < g->m; r++) {
-        float *c = g->c + r * g->ldc;
+        float *c = g->c.at + r * g->c.ld;
         for (int64_t j = 0; j < g->n; j++)
             c[j] = keep ? beta * c[j] : 0;
         for (int64_t i = 0; i < parts; i++) {
@@ -102,4 +101,12 @@ int cpu_gemm(struct stream *s, const struct gemm *g, struct err *err) {
             add_parts(&t, parts, threads);
     }
     return rc;
+}
+
+int cpu_gemm_gradients(struct stream *s, const struct gemm_gradients *p, struct err *err) {
+    const struct gemm dx = {.m = p->rows, .n = p->k, .k = p->n, .a = p->dy, .b = p->w, .c = p->dx, .beta = p->dx_beta};
+    const struct gemm dw = {
+        .trans_a = true, .m = p->n, .n = p->k, .k = p->rows, .a = p->dy, .b = p->x, .c = p->dw, .beta = p->dw_beta};
+    int rc = p->dx.at ? cpu_gemm(s, &dx, err) : 0;
+    return rc || !p->dw.at ? rc : cpu_gemm(s, &dw, err);
 }

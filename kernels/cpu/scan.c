@@ -1,6 +1,7 @@
 /* The selective scans on the CPU: both ops become one scan_job (scan_job.h), whose blocks of channels run on the thread pool. */
 #include <omp.h>
 
+#include "base/members.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/scan_job.h"
 
@@ -46,13 +47,9 @@ static struct scan_job job_of_scan1(const struct scan1_args *a, int lanes) {
         .states = n,
         .share = 1,
         .bf16 = a->u.dtype == DTYPE_BF16,
-        .softplus = a->softplus,
-        .zoh = a->zoh,
-        .reverse = a->reverse,
+        SAME_MEMBERS(*a, softplus, zoh, reverse),
         .clamp = a->clamp_hi > 0,
-        .clamp_lo = a->clamp_lo,
-        .clamp_hi = a->clamp_hi,
-        .lengths = a->lengths,
+        SAME_MEMBERS(*a, clamp_lo, clamp_hi, lengths),
         .resets = a->resets.data,
         .x = view_of(&a->u, 0),
         .delta = view_of(&a->delta, 0),
@@ -84,9 +81,7 @@ static struct scan_job job_of_ssd(const struct ssd_args *a, int lanes) {
         .softplus = a->softplus,
         .reverse = a->reverse,
         .clamp = a->clamp_hi > 0,
-        .clamp_lo = a->clamp_lo,
-        .clamp_hi = a->clamp_hi,
-        .lengths = a->lengths,
+        SAME_MEMBERS(*a, clamp_lo, clamp_hi, lengths),
         .resets = a->resets.data,
         .x = view_of(&a->x, 0),
         .delta = view_of(&a->delta, 0),

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "kernels/cpu/cpu.h"
 
 enum { BLOCK = 16384 };
@@ -145,13 +146,8 @@ int cpu_adamw(struct stream *s, const struct adamw_args *a, struct err *err) {
         place = *a->place;
     else
         adamw_place(a, &place);
-    struct adam_step h = {.beta1 = a->beta1,
-                          .beta2 = a->beta2,
-                          .eps = a->eps,
-                          .rate = place.rate,
-                          .decay_rate = place.decay_rate,
-                          .scale = a->grad_scale,
-                          .correct2 = place.correct2};
+    struct adam_step h = {SAME_MEMBERS(*a, beta1, beta2, eps), .rate = place.rate, .decay_rate = place.decay_rate,
+                          .scale = a->grad_scale, .correct2 = place.correct2};
     for (int64_t row = 0; row < rows_of(&a->param); row++) {
         double norm = a->sum_squares ? sqrt(a->sum_squares[row]) : 0;
         if (!isfinite(norm))
