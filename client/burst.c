@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "brr/v1/burst.pb-c.h"
 #include "client/message.h"
@@ -20,16 +21,8 @@ static int keep_error(struct brr_error *ret, const struct err *err) {
 }
 
 static void fill(struct brr_network *ret, const Brr__V1__Network *n) {
-    *ret = (struct brr_network){.neurons = n->neurons,
-                                .synapses = n->synapses,
-                                .tick = n->tick,
-                                .bytes = n->bytes,
-                                .budget_bytes = n->budget_bytes,
-                                .pending = n->pending,
-                                .fired_total = n->fired_total,
-                                .areas = n->area_count,
-                                .observers = n->observers,
-                                .every_tick = n->every_tick};
+    *ret = (struct brr_network){SAME_MEMBERS(*n, neurons, synapses, tick, bytes, budget_bytes, pending, fired_total),
+                                .areas = n->area_count, .observers = n->observers, .every_tick = n->every_tick};
     str_copy(ret->name, sizeof ret->name, n->name);
     str_copy(ret->device, sizeof ret->device, n->device);
 }
@@ -315,11 +308,7 @@ static bool changes_make(const struct brr_network_changes *p, struct changes *c)
     for (size_t i = 0; i < p->n_synapses; i++) {
         Brr__V1__SynapseChange *to = c->synapse_list[i] = &c->synapses[i];
         brr__v1__synapse_change__init(to);
-        to->source = p->synapses[i].source;
-        to->target = p->synapses[i].target;
-        to->weight = p->synapses[i].weight;
-        to->psp = p->synapses[i].psp;
-        to->type = p->synapses[i].type;
+        COPY_MEMBERS(*to, p->synapses[i], source, target, weight, psp, type);
         to->remove = p->synapses[i].remove != 0;
     }
     for (size_t i = 0; i < p->n_areas; i++) {
@@ -333,14 +322,7 @@ static bool changes_make(const struct brr_network_changes *p, struct changes *c)
     return true;
 }
 
-static void changes_done(struct changes *c) {
-    free(c->neurons);
-    free(c->neuron_list);
-    free(c->synapses);
-    free(c->synapse_list);
-    free(c->areas);
-    free(c->area_list);
-}
+static void changes_done(struct changes *c) { FREE_MEMBERS(*c, neurons, neuron_list, synapses, synapse_list, areas, area_list); }
 
 int brr_network_patch(brr_client *client, const char *name, const struct brr_network_changes *changes, struct brr_error *err) {
     static const struct message_call call = {"/brr.v1.Burst/Patch", &brr__v1__patch_response__descriptor, 0};

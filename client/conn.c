@@ -9,7 +9,6 @@
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,11 +70,8 @@ struct conn_call {
 int conn_error(struct brr_error *err, int code, const char *fmt, ...) {
     if (!err)
         return code;
-    va_list ap;
     *err = (struct brr_error){.code = code};
-    va_start(ap, fmt);
-    vsnprintf(err->message, sizeof err->message, fmt, ap);
-    va_end(ap);
+    STR_ARGUMENTS(err->message, fmt);
     return code;
 }
 

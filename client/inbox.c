@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "base/members.h"
 #include "client/conn.h"
 
 static bool float_bytes(const ProtobufCBinaryData *b, int64_t samples) {
@@ -132,10 +133,7 @@ static int give_result(struct inbox *b, const Brr__V1__Result *r, struct brr_mes
 static int give_summary(struct inbox *b, const Brr__V1__Summary *m, struct brr_message *ret, struct brr_error *err) {
     ret->kind = BRR_SUMMARY;
     ret->samples = m->samples;
-    ret->summary.source_samples = m->source_samples;
-    ret->summary.windows = m->windows;
-    ret->summary.gaps = m->gaps;
-    ret->summary.duplicate_samples = m->duplicate_samples;
+    COPY_MEMBERS(ret->summary, *m, source_samples, windows, gaps, duplicate_samples);
     ret->summary.seizure_s = m->seizure_seconds;
     ret->summary.observed_s = m->observed_seconds;
     ret->summary.suppressed_s = m->suppressed_seconds;
@@ -168,10 +166,7 @@ static int give(struct inbox *b, const struct inbox_entry *e, struct brr_message
     default:
         ret->kind = BRR_ALARM;
         ret->seq = m->alarm->alarm_seq;
-        ret->alarm.on = m->alarm->on;
-        ret->alarm.sample = m->alarm->sample;
-        ret->alarm.probability = m->alarm->probability;
-        ret->alarm.wall_time_ms = m->alarm->wall_time_ms;
+        COPY_MEMBERS(ret->alarm, *m->alarm, on, sample, probability, wall_time_ms);
         return 0;
     }
 }

@@ -1,6 +1,7 @@
 /* Jobs as plain values over calls. */
 #include <math.h>
 
+#include "base/members.h"
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/message.h"
@@ -23,10 +24,7 @@ static void fill(struct brr_job *ret, const Brr__V1__Job *job) {
     if (!p)
         return;
     str_copy(ret->phase, sizeof ret->phase, p->phase);
-    ret->step = p->step;
-    ret->steps = p->steps;
-    ret->loss = p->loss;
-    ret->eta_s = p->eta_s;
+    COPY_MEMBERS(*ret, *p, step, steps, loss, eta_s);
 }
 
 int brr_job_submit(brr_client *client, const struct brr_job_file *file, struct brr_job *ret, struct brr_error *err) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/members.h"
 
 enum { OPEN_TIMEOUT_MS = 120000, RESUME_MS = 120000, MOVE_MS = 10000, BUFFER_S = 150, LEAST_BUFFER_BYTES = 64 << 20 };
 
@@ -79,22 +80,18 @@ static int check_config(const struct brr_stream_config *c, struct brr_error *err
 
 void stream_learn(brr_stream *s) {
     const Brr__V1__Opened *o = s->link.opened->opened;
-    s->info = (struct brr_stream_info){.session_id = s->link.session_id,
-                                       .model_sha256 = o->model_sha256,
-                                       .note = o->note,
-                                       .montage = (const char *const *)o->montage,
-                                       .n_montage = (int)o->n_montage,
-                                       .used = o->used_channels,
-                                       .n_used = (int)o->n_used_channels,
-                                       .max_chunk_samples = o->max_chunk_samples,
-                                       .window_s = o->window_s,
-                                       .hop_s = o->hop_s,
-                                       .alarm_hop_s = o->alarm_hop_s,
-                                       .threshold_on = o->threshold_on,
-                                       .threshold_off = o->threshold_off,
-                                       .resumable = s->link.out.keep,
-                                       .alarm_threshold_on = o->alarm_threshold_on,
-                                       .alarm_threshold_off = o->alarm_threshold_off};
+    s->info =
+        (struct brr_stream_info){.session_id = s->link.session_id,
+                                 .model_sha256 = o->model_sha256,
+                                 .note = o->note,
+                                 .montage = (const char *const *)o->montage,
+                                 .n_montage = (int)o->n_montage,
+                                 .used = o->used_channels,
+                                 .n_used = (int)o->n_used_channels,
+                                 SAME_MEMBERS(*o, max_chunk_samples, window_s, hop_s, alarm_hop_s, threshold_on, threshold_off),
+                                 .resumable = s->link.out.keep,
+                                 .alarm_threshold_on = o->alarm_threshold_on,
+                                 .alarm_threshold_off = o->alarm_threshold_off};
     if (!s->link.out.keep)
         s->buffer_bytes = BRR_STREAM_OUT_BYTES;
 }
@@ -110,12 +107,7 @@ static void fill_open(Brr__V1__Open *open, const struct brr_stream_config *c) {
     open->realtime = c->realtime != 0;
     open->replay = c->realtime == 2;
     open->want_probabilities = c->want_probabilities != 0;
-    open->alarm_hop_s = c->alarm_hop_s;
-    open->start_time_ms = c->start_time_ms;
-    open->threshold_on = c->threshold_on;
-    open->threshold_off = c->threshold_off;
-    open->alarm_rate = c->alarm_rate;
-    open->partial = c->partial;
+    COPY_MEMBERS(*open, *c, alarm_hop_s, start_time_ms, threshold_on, threshold_off, alarm_rate, partial);
     open->device = (char *)(uintptr_t)(c->device ? c->device : "");
     open->resumable = !c->no_resume;
 }

@@ -30,7 +30,7 @@ struct command {
     const struct argument_table *options; /* NULL = not even the common ones */
     const char *summary;
     int (*run)(const struct arguments *o); /* returns an exit code */
-    int min_args, max_args;                /* plain words; max -1 = any number */
+    int min_args, max_args;                /* plain words, where they are not those of `words` ("A [B]": one or two) */
     const char *details;                   /* further lines of --help; an example */
     const struct command_verb *verbs;      /* then options and run are theirs; ends with a row without a name */
 };

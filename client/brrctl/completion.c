@@ -223,7 +223,5 @@ const struct command command_completion = {
     .words = "bash|zsh|fish",
     .summary = "print shell completions",
     .run = cmd_completion,
-    .min_args = 1,
-    .max_args = 1,
     .details = "example: source <(brrctl completion bash)",
 };

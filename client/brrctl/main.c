@@ -221,20 +221,40 @@ static int run_verb(const struct command *c, int argc, char **argv) {
     return code;
 }
 
+/* The plain words that a command takes, which its row counts or its `words` show: "FILE [NAME]" is one or two. most -1: any number.
+ */
+static void count_words(const struct command *c, int *ret_least, int *ret_most) {
+    *ret_least = c->min_args;
+    *ret_most = c->max_args;
+    if (c->max_args)
+        return;
+    int open = 0;
+    for (const char *at = c->words; *at; at++) {
+        open += (*at == '[') - (*at == ']');
+        if (at != c->words && at[-1] != ' ')
+            continue;
+        *ret_least += !open;
+        ++*ret_most;
+    }
+    if (strstr(c->words, "...") || strstr(c->words, "…"))
+        *ret_most = -1;
+}
+
 static int run(const struct command *c, int argc, char **argv) {
     struct arguments o;
-    int code = EXIT_USAGE;
+    int code = EXIT_USAGE, least, most;
     if (c->verbs)
         return run_verb(c, argc, argv);
+    count_words(c, &least, &most);
     if (!arguments_parse(argc, argv, c->options, &o)) {
         arguments_done(&o);
         return code;
     }
-    if (o.n_args < c->min_args)
+    if (o.n_args < least)
         fprintf(stderr, "brrctl: %s needs %s; see `brrctl %s --help`\n", c->name, c->words, c->name);
-    else if (c->max_args >= 0 && o.n_args > c->max_args)
-        fprintf(stderr, "brrctl: unexpected argument '%s'; expected brrctl %s%s%s\n", o.args[c->max_args], c->name,
-                *c->words ? " " : "", c->words);
+    else if (most >= 0 && o.n_args > most)
+        fprintf(stderr, "brrctl: unexpected argument '%s'; expected brrctl %s%s%s\n", o.args[most], c->name, *c->words ? " " : "",
+                c->words);
     else
         code = run_listed(c->run, c->options, &o);
     arguments_done(&o);

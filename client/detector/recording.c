@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "client/detector/open_detector.h"
 #include "eeg/labels.h"
@@ -20,13 +21,8 @@ struct brr_recording {
 static void copy_channels(brr_recording *r, const struct eeg_info *info, struct brr_recording_channel *to) {
     for (int i = 0; i < info->n_signals; i++) {
         const struct eeg_signal *s = &info->signals[i];
-        to[i] = (struct brr_recording_channel){.label = s->label,
-                                               .unit = s->unit,
-                                               .note = s->note,
-                                               .rate_hz = s->rate_hz,
-                                               .samples_per_record = s->samples_per_record,
-                                               .readable = s->usable && !s->annotation,
-                                               .volt = s->volt};
+        to[i] = (struct brr_recording_channel){SAME_MEMBERS(*s, label, unit, note, rate_hz, samples_per_record),
+                                               .readable = s->usable && !s->annotation, .volt = s->volt};
     }
     r->facts.channels = to;
     r->facts.n_channels = info->n_signals;

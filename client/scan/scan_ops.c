@@ -1,4 +1,5 @@
 /* The selective scans of brr_scan.h. */
+#include "base/members.h"
 #include "client/scan/call.h"
 
 static struct scan1_args selective_of(struct scan_call *c, const struct brr_scan_selective *a) {
@@ -15,12 +16,7 @@ static struct scan1_args selective_of(struct scan_call *c, const struct brr_scan
         .hT = T(hT, 3),
         .resets = T(resets, 2),
         .out = T(out, 3),
-        .lengths = a->lengths,
-        .softplus = a->softplus,
-        .zoh = a->zoh,
-        .reverse = a->reverse,
-        .clamp_lo = a->clamp_lo,
-        .clamp_hi = a->clamp_hi,
+        SAME_MEMBERS(*a, lengths, softplus, zoh, reverse, clamp_lo, clamp_hi),
     };
 }
 
@@ -68,12 +64,7 @@ static struct ssd_args ssd_of(struct scan_call *c, const struct brr_scan_ssd *a)
         .y = T(y, 3),
         .heads = c->rc ? 0 : (int)a->x.dim[2],
         .groups = c->rc ? 0 : (int)a->B.dim[2],
-        .chunk = a->chunk,
-        .lengths = a->lengths,
-        .softplus = a->softplus,
-        .reverse = a->reverse,
-        .clamp_lo = a->clamp_lo,
-        .clamp_hi = a->clamp_hi,
+        SAME_MEMBERS(*a, chunk, lengths, softplus, reverse, clamp_lo, clamp_hi),
     };
 }
 

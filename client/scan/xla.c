@@ -1,6 +1,5 @@
 /* The selective scan as a foreign function of XLA: a call frame of buffers and attributes becomes a call of brr_scan_selective. */
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,12 +47,9 @@ struct foreign {
 static void refuse_frame(struct foreign *f, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static void refuse_frame(struct foreign *f, int code, const char *fmt, ...) {
     char message[sizeof(struct brr_scan_error) + 64];
-    va_list args;
     if (f->error)
         return;
-    va_start(args, fmt);
-    vsnprintf(message, sizeof message, fmt, args);
-    va_end(args);
+    STR_ARGUMENTS(message, fmt);
     struct xla_error_create create = {.size = sizeof create, .message = message, .code = -code};
     f->error = f->call->api->error_create(&create);
 }

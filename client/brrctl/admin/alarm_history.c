@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "base/needed.h"
 #include "base/str.h"
 #include "brr/v1/journal.pb-c.h"
@@ -135,9 +136,7 @@ int history_read(const struct arguments *o, int64_t since_ms, const char *bed, s
 }
 
 void history_done(struct history *h) {
-    free(h->alarms);
-    free(h->events);
-    free(h->streams);
+    FREE_MEMBERS(*h, alarms, events, streams);
     *h = (struct history){0};
 }
 

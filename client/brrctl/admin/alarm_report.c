@@ -55,8 +55,7 @@ static void put_counts(struct json_writer *w, const struct counts *c) {
     json_put_i64(w, "false", c->marks[HISTORY_FALSE]);
     json_put_i64(w, "unclear", c->marks[HISTORY_UNCLEAR]);
     json_put_i64(w, "unmarked", c->marks[HISTORY_UNMARKED]);
-    json_put_i64(w, "acknowledged", c->acknowledged);
-    json_put_i64(w, "escalated", c->escalated);
+    JSON_MEMBERS(w, *c, acknowledged, escalated);
     json_put_i64(w, "monitoring_stopped", c->cut);
     json_put_f64(w, "acknowledged_after_s_median", c->acknowledged ? c->waits_s[c->acknowledged / 2] : NAN);
     json_put_f64(w, "acknowledged_after_s_longest", c->acknowledged ? c->waits_s[c->acknowledged - 1] : NAN);
@@ -150,10 +149,8 @@ static int take_marks(const struct history *h, const struct history_stream *s, d
 static int write_labels(const char *folder, const struct history_stream *s, const struct answers *answers, double total_s,
                         bool force, struct err *err) {
     char name[200], path[4096], day[32] = "";
-    struct tm tm;
-    const time_t t = (time_t)(s->sample0_ms / 1000);
-    if (s->sample0_ms && gmtime_r(&t, &tm))
-        strftime(day, sizeof day, "%Y-%m-%d %H:%M:%S", &tm);
+    if (s->sample0_ms)
+        clock_utc(s->sample0_ms, "%Y-%m-%d %H:%M:%S", day, sizeof day);
     str_format(name, sizeof name, "%.100s_%.8s_events.tsv", *s->bed ? s->bed : "stream", s->session);
     for (char *p = name; *p; p++)
         *p = strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._", *p) ? *p : '-';

@@ -135,9 +135,7 @@ static int cmd_backup(const struct arguments *o) {
         return code ? code : brrctl_fail(&b.err);
     if (o->json) {
         struct json_writer *w = output_begin();
-        json_put_str(w, "directory", b.directory);
-        json_put_i64(w, "files", b.files);
-        json_put_i64(w, "bytes", b.bytes);
+        JSON_MEMBERS(w, b, directory, files, bytes);
         output_end(w);
     } else {
         printf("%s: %lld files, %lld bytes; `brrd --restore %s --config FILE` makes a daemon of it\n", b.directory,
@@ -152,8 +150,6 @@ const struct command command_backup = {
     .options = &arguments_none,
     .summary = "copy job records, served models and saved streams of the daemon to a directory here",
     .run = cmd_backup,
-    .min_args = 1,
-    .max_args = 1,
     .details = "Folders of jobs are not in it. `brrd --restore DIR --config FILE` makes a daemon of it.\nexample: brrctl backup "
                "/backup/brrd-2026-11-24",
 };

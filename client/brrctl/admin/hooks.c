@@ -42,8 +42,6 @@ const struct command command_hooks = {
     .options = &arguments_none,
     .summary = "send a test alarm to the hooks of daemon.yaml, or to one of them",
     .run = cmd_hooks,
-    .min_args = 1,
-    .max_args = 2,
     .details = "One attempt each; exit 1 if one failed. The text says `test`: true. Needs the role admin.\n"
                "example: brrctl hooks test pager",
 };

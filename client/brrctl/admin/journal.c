@@ -41,9 +41,7 @@ static const struct journal_options *own(const struct arguments *o) { return o->
 
 /* "2026-01-31T12:00:00.250Z" */
 static const char *utc(int64_t ms, char buf[TIME_SIZE]) {
-    struct tm tm;
-    time_t t = (time_t)(ms / 1000);
-    size_t n = ms > 0 && gmtime_r(&t, &tm) ? strftime(buf, TIME_SIZE, "%Y-%m-%dT%H:%M:%S", &tm) : 0;
+    size_t n = ms > 0 ? strlen(clock_utc(ms, "%Y-%m-%dT%H:%M:%S", buf, TIME_SIZE)) : 0;
     str_format(buf + n, TIME_SIZE - n, n ? ".%03dZ" : "", (int)(ms % 1000));
     return buf;
 }

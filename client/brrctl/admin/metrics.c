@@ -305,6 +305,5 @@ const struct command command_metrics = {
     .options = &metrics_arguments,
     .summary = "print the daemon's metrics",
     .run = cmd_metrics,
-    .max_args = 1,
     .details = "example: brrctl metrics brrd_stream",
 };

@@ -227,10 +227,7 @@ static void print_server(const struct arguments *o, const struct hosts *hosts) {
     if (o->json) {
         struct json_writer *w = output_begin();
         json_put_str(w, "directory", o->args[1]);
-        json_begin_array(w, "hosts");
-        for (size_t i = 0; i < hosts->count; i++)
-            json_put_str(w, NULL, hosts->names[i]);
-        json_end(w, ']');
+        JSON_ARRAY(w, "hosts", hosts->names, hosts->count);
         json_put_i64(w, "days", CERTIFICATE_DAYS);
         output_end(w);
         return;
@@ -504,8 +501,6 @@ const struct command command_tls = {
     .options = &tls_arguments,
     .summary = "make your own CA, certificates and tokens; works without a daemon",
     .run = cmd_tls,
-    .min_args = 2,
-    .max_args = 2,
     .details =
         "  init DIR [--host NAME]...    ca.crt ca.key server.crt server.key tokens admin.token; hosts: localhost, 127.0.0.1 and "
         "this\n"

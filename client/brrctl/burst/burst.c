@@ -113,8 +113,6 @@ const struct command command_burst = {
     .words = "generate|info|import|export|plot|run|create|list|inject|step|observe|ledger|snapshot|restore|destroy ...",
     .options = &arguments_none,
     .summary = "networks of spiking neurons: draw, run, plot, observe",
-    .min_args = 1,
-    .max_args = 3,
     .details =
         "Without a daemon:\n"
         "  generate random|ring|layered|column --out FILE   draw a network from a seed; targets anywhere, the next neurons, the "

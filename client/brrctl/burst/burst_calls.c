@@ -17,17 +17,7 @@
 /* ---- networks -------------------------------------------------------------------------------------------------- */
 
 static void put_network(struct json_writer *w, const struct brr_network *n) {
-    json_put_str(w, "name", n->name);
-    json_put_str(w, "device", n->device);
-    json_put_i64(w, "neurons", n->neurons);
-    json_put_i64(w, "synapses", n->synapses);
-    json_put_i64(w, "areas", n->areas);
-    json_put_i64(w, "tick", n->tick);
-    json_put_i64(w, "pending", n->pending);
-    json_put_i64(w, "fired_total", n->fired_total);
-    json_put_i64(w, "observers", n->observers);
-    json_put_i64(w, "bytes", n->bytes);
-    json_put_i64(w, "budget_bytes", n->budget_bytes);
+    JSON_MEMBERS(w, *n, name, device, neurons, synapses, areas, tick, pending, fired_total, observers, bytes, budget_bytes);
 }
 
 static void print_networks(const struct brr_network *list, size_t n, bool json) {
@@ -191,10 +181,7 @@ static void print_frame(const struct brr_frame *f, int64_t missed, bool json) {
         json_put_i64(w, "tick", f->tick);
         json_put_i64(w, "fired", (int64_t)f->n_ids);
         json_put_i64(w, "candidates", f->candidates);
-        json_begin_array(w, "ids");
-        for (size_t i = 0; i < f->n_ids; i++)
-            json_put_i64(w, NULL, f->ids[i]);
-        json_end(w, ']');
+        JSON_ARRAY(w, "ids", f->ids, f->n_ids);
         json_put_i64(w, "missed", missed);
         output_end(w);
         return;

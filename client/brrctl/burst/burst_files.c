@@ -203,10 +203,7 @@ static void put_areas(struct json_writer *w, const struct connectome *c, const s
         json_begin_object(w, NULL);
         json_put_str(w, "name", c->areas[i].name);
         json_put_i64(w, "neurons", s->members[i]);
-        json_put_bool(w, "psp_divide", c->areas[i].psp_divide);
-        json_put_bool(w, "mp_driven_psp", c->areas[i].mp_driven_psp);
-        json_put_f64(w, "power", (double)c->areas[i].power);
-        json_put_f64(w, "constant", (double)c->areas[i].constant);
+        JSON_MEMBERS(w, c->areas[i], psp_divide, mp_driven_psp, power, constant);
         json_put_f64(w, "poisson", c->areas[i].events);
         json_put_f64(w, "poisson_potential", (double)c->areas[i].event);
         json_end(w, '}');
@@ -222,8 +219,7 @@ static void print_json(const struct subject *u) {
     json_put_i64(w, "resident_bytes", u->c->bytes);
     json_put_i64(w, "neurons", net->n);
     json_put_i64(w, "synapses", u->c->synapses);
-    json_put_i64(w, "excitatory", u->s->excitatory);
-    json_put_i64(w, "inhibitory", u->s->inhibitory);
+    JSON_MEMBERS(w, *u->s, excitatory, inhibitory);
     json_put_i64(w, "mixed_sign_neurons", u->s->mixed);
     put_degrees(w, "fan_out", &u->s->fan_out, (double)u->c->synapses / net->n);
     put_degrees(w, "fan_in", &u->s->fan_in, (double)u->c->synapses / net->n);

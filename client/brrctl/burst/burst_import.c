@@ -31,14 +31,10 @@ static void print_import(const struct arguments *o, const struct sonata_told *t)
     if (o->json) {
         struct json_writer *w = output_begin();
         json_put_str(w, "file", own->output);
-        json_put_i64(w, "neurons", t->neurons);
-        json_put_i64(w, "virtual_neurons", t->virtual_neurons);
-        json_put_i64(w, "synapses", t->synapses);
-        json_put_i64(w, "injections", t->injections);
+        JSON_MEMBERS(w, *t, neurons, virtual_neurons, synapses, injections);
         json_put_i64(w, "merged_spikes", t->merged);
         json_put_i64(w, "rounded_neurons", t->rounded);
-        json_put_f64(w, "tick_ms", t->tick_ms);
-        json_put_i64(w, "ticks", t->ticks);
+        JSON_MEMBERS(w, *t, tick_ms, ticks);
         output_end(w);
         return;
     }
@@ -67,11 +63,7 @@ static int import_feagi(const struct arguments *o, bool genome, struct err *err)
     if (o->json) {
         struct json_writer *w = output_begin();
         json_put_str(w, "file", own->output);
-        json_put_i64(w, "neurons", t.neurons);
-        json_put_i64(w, "synapses", t.synapses);
-        json_put_i64(w, "deleted_neurons", t.deleted_neurons);
-        json_put_i64(w, "deleted_synapses", t.deleted_synapses);
-        json_put_i64(w, "tick", (int64_t)t.tick);
+        JSON_MEMBERS(w, t, neurons, synapses, deleted_neurons, deleted_synapses, tick);
         output_end(w);
     } else if (genome) {
         printf("%s: %" PRId64 " neurons, %" PRId64 " synapses\n", own->output, t.neurons, t.synapses);

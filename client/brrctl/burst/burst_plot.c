@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "burst/netfile.h"
 #include "burst/raster.h"
@@ -41,11 +42,7 @@ static int draw_raster(const struct arguments *o, const struct netfile_areas *ar
 }
 
 static int draw(const struct arguments *o, const struct netfile_areas *areas, const struct extent *e, struct err *err) {
-    const struct raster_network n = {.neurons = areas->neurons,
-                                     .area_of = areas->area_of,
-                                     .areas = areas->areas,
-                                     .n_areas = areas->n_areas,
-                                     .first_tick = e->first,
+    const struct raster_network n = {SAME_MEMBERS(*areas, neurons, area_of, areas, n_areas), .first_tick = e->first,
                                      .ticks = e->last - e->first + 1};
     struct raster *r = NULL;
     if (!e->spikes)

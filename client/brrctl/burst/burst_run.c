@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "burst/netfile.h"
 #include "burst/raster.h"
@@ -146,11 +147,7 @@ static int run_ticks(struct run *r, struct brr_error *err) {
 /* ---- files ----------------------------------------------------------------------------------------------------- */
 
 static int open_raster(struct run *r, struct err *err) {
-    const struct raster_network n = {.neurons = r->areas.neurons,
-                                     .area_of = r->areas.area_of,
-                                     .areas = r->areas.areas,
-                                     .n_areas = r->areas.n_areas,
-                                     .first_tick = r->first_tick,
+    const struct raster_network n = {SAME_MEMBERS(r->areas, neurons, area_of, areas, n_areas), .first_tick = r->first_tick,
                                      .ticks = burst_options_of(r->o)->ticks};
     return raster_new(&n, &r->raster, err);
 }
@@ -201,14 +198,9 @@ static void report(const struct run *r, const char *network) {
     if (r->o->json) {
         struct json_writer *w = output_begin();
         json_put_str(w, "network", network);
-        json_put_str(w, "device", r->device);
-        json_put_i64(w, "neurons", r->neurons);
-        json_put_i64(w, "ticks", r->ticks);
-        json_put_i64(w, "tick", r->tick);
-        json_put_i64(w, "fired", r->fired);
+        JSON_MEMBERS(w, *r, device, neurons, ticks, tick, fired);
         json_put_f64(w, "fired_share", share(r));
-        json_put_i64(w, "events", r->events);
-        json_put_f64(w, "seconds", r->seconds);
+        JSON_MEMBERS(w, *r, events, seconds);
         json_put_str(w, "fired_file", burst_options_of(r->o)->fired);
         json_put_str(w, "plot", burst_options_of(r->o)->plot);
         output_end(w);

@@ -253,11 +253,8 @@ static int check_labels(struct survey *s, const char *path, const char *relative
 }
 
 static int split_of(const char *relative) {
-    const char *name = labels_split(relative);
-    for (int i = 1; i < SPLITS; i++)
-        if (!strcmp(name, split_names[i]))
-            return i;
-    return 0;
+    const int i = STR_AMONG(labels_split(relative), split_names);
+    return i < 0 ? 0 : i;
 }
 
 static int survey_labels(struct survey *s, const char *path, const struct eegfile *edf, struct labels *labels, struct err *err) {
@@ -379,8 +376,7 @@ static void put_sum(struct json_writer *w, const char *key, const struct sum *su
     json_put_i64(w, "recordings", sum->recordings);
     json_put_i64(w, "patients", sum->n_patients);
     json_put_f64(w, "hours", sum->seconds / 3600);
-    json_put_i64(w, "seizures", sum->seizures);
-    json_put_f64(w, "seizure_s", sum->seizure_s);
+    JSON_MEMBERS(w, *sum, seizures, seizure_s);
     json_begin_object(w, "windows");
     json_put_i64(w, "none", sum->windows[WINDOW_NONE]);
     json_put_i64(w, "partial", sum->windows[WINDOW_PARTIAL]);
@@ -389,24 +385,15 @@ static void put_sum(struct json_writer *w, const char *key, const struct sum *su
     json_end(w, '}');
 }
 
-static void put_lines(struct json_writer *w, const char *key, const struct lines *l) {
-    json_begin_array(w, key);
-    for (int i = 0; i < l->n; i++)
-        json_put_str(w, NULL, l->text[i]);
-    json_end(w, ']');
-}
+static void put_lines(struct json_writer *w, const char *key, const struct lines *l) { JSON_ARRAY(w, key, l->text, l->n); }
 
 static void print_json(const struct survey *s) {
     struct json_writer *w = output_begin();
     json_put_str(w, "dataset", s->o->args[0]);
-    json_put_i64(w, "files", s->files);
-    json_put_i64(w, "usable", s->usable);
-    json_put_i64(w, "unlabelled", s->unlabelled);
+    JSON_MEMBERS(w, *s, files, usable, unlabelled);
     json_put_str(w, "montage", s->frontend.montage);
     json_put_i64(w, "inverse_montage", s->inverse);
-    json_put_i64(w, "interpolated", s->interpolated);
-    json_put_i64(w, "discontinuous", s->discontinuous);
-    json_put_i64(w, "repaired", s->repaired);
+    JSON_MEMBERS(w, *s, interpolated, discontinuous, repaired);
     json_begin_object(w, "label_sources");
     for (int i = 0; i < SOURCES; i++)
         if (s->sources[i])
@@ -592,8 +579,6 @@ const struct command command_dataset = {
     .options = &dataset_arguments,
     .summary = "show what a folder of recordings, or one of them, contains; works without a daemon",
     .run = cmd_dataset,
-    .min_args = 1,
-    .max_args = 1,
     .details =
         "Recordings, patients, hours, seizures, montage coverage, window counts, balance, train/dev/eval folders, and problems\n"
         "(exit 1 if there are any); what the folder lacks to be a BIDS dataset. Only headers and labels are read. Defaults:\n"

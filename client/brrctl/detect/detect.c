@@ -11,6 +11,7 @@
 #include "base/counted.h"
 #include "base/crew.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/needed.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -452,9 +453,7 @@ int detect_local(const struct arguments *o) {
         trends_write(b.items[0].path, &b.reading, detect_options_of(o)->trends, &err))
         code = brrctl_fail(&err);
     for (int i = 0; i < b.n; i++) {
-        free(b.items[i].path);
-        free(b.items[i].output);
-        free(b.items[i].note);
+        FREE_MEMBERS(b.items[i], path, output, note);
     }
     free(b.items);
     free(b.names);
@@ -474,8 +473,6 @@ const struct command command_detect = {
     .options = &detect_arguments,
     .summary = "run many recordings through a model; write one events file each",
     .run = cmd_detect,
-    .min_args = 1,
-    .max_args = -1,
     .details = "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written;\n"
                "other --formats write _annotations.edf (EDF+), _annotations.txt (MNE), .csv_bi, _annotations.json.\n"
                "--bids makes OUTPUT a BIDS dataset: sub-LABEL/eeg/sub-LABEL_task-LABEL_run-NN_eeg.edf (linked or copied), events, "

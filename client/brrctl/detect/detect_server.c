@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/counted.h"
 #include "base/fsio.h"
@@ -154,13 +153,9 @@ static struct detect_item *add_item(struct fetching *f, const Brr__V1__JobEvents
     struct detect_item *item = &f->items[f->n];
     *item = (struct detect_item){.done = true,
                                  .n_events = (int)m->events,
-                                 .duration_s = m->duration_s,
-                                 .seizure_s = m->seizure_s,
-                                 .suppressed_s = m->suppressed_s,
+                                 SAME_MEMBERS(*m, duration_s, seizure_s, suppressed_s),
                                  .highest = m->highest_probability,
-                                 .threshold_on = m->threshold_on,
-                                 .bursts = m->bursts,
-                                 .largest_suppression = m->largest_suppression};
+                                 SAME_MEMBERS(*m, threshold_on, bursts, largest_suppression)};
     if (!stays_below(m->recording))
         err_set(&f->err, ERR_INVALID, "the daemon sent the path '%.200s' of a recording, which is outside %s", m->recording,
                 detect_options_of(f->o)->output);
@@ -230,9 +225,7 @@ static int fetch(struct fetching *f, const char *id) {
         code = EXIT_FAILED;
     }
     for (int i = 0; i < f->n; i++) {
-        free(f->items[i].path);
-        free(f->items[i].output);
-        free(f->items[i].note);
+        FREE_MEMBERS(f->items[i], path, output, note);
     }
     free(f->items);
     return code;

@@ -17,9 +17,7 @@ void detect_item_json(const struct detect_item *item) {
     json_put_f64(w, "seizure_s", item->seizure_s);
     json_put_f64(w, "highest_probability", item->err.code ? NAN : item->highest);
     json_put_f64(w, "threshold_on", item->err.code ? NAN : item->threshold_on);
-    json_put_f64(w, "suppressed_s", item->suppressed_s);
-    json_put_i64(w, "bursts", item->bursts);
-    json_put_f64(w, "largest_suppression", item->largest_suppression);
+    JSON_MEMBERS(w, *item, suppressed_s, bursts, largest_suppression);
     json_put_str(w, "note", item->note ? item->note : "");
     json_put_str(w, "error", item->err.code ? item->err.message : NULL);
     json_put_str(w, "reason", *item->err.reason ? item->err.reason : NULL);

@@ -6,9 +6,9 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/needed.h"
 #include "base/str.h"
-#include "client/brrctl/brrctl.h"
 #include "eeg/channels.h"
 #include "eeg/npy.h"
 #include "store/digest.h"
@@ -24,9 +24,7 @@ static void on_opened(void *ctx, const struct brr_stream_info *info) {
     d->off = info->threshold_off;
     d->alarm_on = info->alarm_threshold_on;
     d->alarm_off = info->alarm_threshold_off;
-    d->window_s = info->window_s;
-    d->hop_s = info->hop_s;
-    d->alarm_hop_s = info->alarm_hop_s;
+    COPY_MEMBERS(*d, *info, window_s, hop_s, alarm_hop_s);
     str_copy(d->model_sha256, sizeof d->model_sha256, info->model_sha256);
     const struct source *source = playback_source(d->playback);
     const char *assumed = source->assumed;
@@ -227,10 +225,7 @@ int detection_run(struct detection *d, brr_client *client, struct brr_error *err
 void detection_done(struct detection *d) {
     playback_close(d->playback);
     labels_done(&d->reference);
-    free(d->events);
-    free(d->alarms);
-    free(d->probabilities);
-    free(d->probability);
+    FREE_MEMBERS(*d, events, alarms, probabilities, probability);
     free(d->suppression.trace);
     suppression_table_done(&d->suppression);
     free(d->traces);

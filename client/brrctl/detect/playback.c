@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/members.h"
 #include "base/needed.h"
 #include "brr/v1/sessions.pb-c.h"
 #include "client/brrctl/brrctl.h"
@@ -263,10 +264,7 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
                                      .want_probabilities = 1,
                                      .threshold_on = config->on,
                                      .threshold_off = config->off,
-                                     .partial = config->partial,
-                                     .alarm_rate = config->alarm_rate,
-                                     .device = config->device,
-                                     .no_resume = config->no_resume,
+                                     SAME_MEMBERS(*config, partial, alarm_rate, device, no_resume),
                                      .move_after_ms = (int64_t)(config->move_after_s * 1000),
                                      .alarm_hop_s = config->alarm_hop_s};
     int rc = brr_stream_open(client, &open, &run.stream, err);

@@ -386,7 +386,6 @@ const struct command command_sessions = {
     .options = &arguments_none,
     .summary = "list open streams, follow one live, or end one",
     .run = cmd_sessions,
-    .max_args = 2,
     .details = "  observe ID   probability, alarms and events of a stream as they come: drawn in a terminal, else one line each\n"
                "  close ID     end it for its client; for whoever opened it, and the role admin\n"
                "example: brrctl sessions observe 6f1c2a90b4d7e35f8812c6aa01d94e7b",

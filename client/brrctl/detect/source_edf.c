@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "base/needed.h"
 #include "client/brrctl/detect/feed.h"
 #include "client/brrctl/detect/source.h"
@@ -167,9 +168,7 @@ static void edf_source_close(struct source *base) {
     struct source_edf *s = (struct source_edf *)base;
     eegfile_close(s->file);
     feed_close(s->feed);
-    free(s->samples);
-    free(s->names);
-    free(s->uv);
+    FREE_MEMBERS(*s, samples, names, uv);
     free(s);
 }
 

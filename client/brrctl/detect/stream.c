@@ -14,7 +14,6 @@
 #include "client/brrctl/detect/stream.h"
 #include "client/brrctl/interrupt.h"
 #include "client/brrctl/output.h"
-#include "eeg/labels.h"
 #include "formats/eegfile.h"
 #include "plot/picture.h"
 
@@ -112,8 +111,7 @@ static void show_opened(void *ctx) {
 
 static void put_reference(struct json_writer *w, const struct detection *d, const char *key, int i) {
     json_begin_object(w, key);
-    json_put_f64(w, "onset_s", d->reference.runs[i].onset_s);
-    json_put_f64(w, "end_s", d->reference.runs[i].end_s);
+    JSON_MEMBERS(w, d->reference.runs[i], onset_s, end_s);
     json_put_str(w, "type", d->reference.runs[i].code);
     json_end(w, '}');
 }
@@ -171,9 +169,7 @@ static void show_alarm(void *ctx, const struct brr_message *m) {
         json_begin_object(w, "alarm");
         json_put_bool(w, "on", m->alarm.on);
         json_put_f64(w, "time_s", seconds_of(m->alarm.sample));
-        json_put_i64(w, "sample", m->alarm.sample);
-        json_put_f64(w, "probability", m->alarm.probability);
-        json_put_i64(w, "wall_time_ms", m->alarm.wall_time_ms);
+        JSON_MEMBERS(w, m->alarm, sample, probability, wall_time_ms);
         json_end(w, '}');
         output_end(w);
         return;
@@ -221,8 +217,7 @@ static void print_summary_json(const struct view *v, const char *output) {
     const struct detection *d = v->d;
     struct json_writer *w = output_begin();
     json_put_str(w, "recording", d->path);
-    json_put_f64(w, "duration_s", d->duration_s);
-    json_put_str(w, "model_sha256", d->model_sha256);
+    JSON_MEMBERS(w, *d, duration_s, model_sha256);
     char *note = detection_note(d);
     json_put_str(w, "note", note ? note : "");
     free(note);
@@ -240,19 +235,13 @@ static void print_summary_json(const struct view *v, const char *output) {
         json_put_null(w, "reference");
     }
     json_put_i64(w, "samples", d->end.samples);
-    json_put_i64(w, "source_samples", d->end.summary.source_samples);
-    json_put_i64(w, "windows", d->end.summary.windows);
-    json_put_i64(w, "gaps", d->end.summary.gaps);
-    json_put_i64(w, "duplicate_samples", d->end.summary.duplicate_samples);
-    json_put_f64(w, "seizure_s", d->end.summary.seizure_s);
+    JSON_MEMBERS(w, d->end.summary, source_samples, windows, gaps, duplicate_samples, seizure_s);
     json_put_f64(w, "threshold_on", d->on);
     json_put_f64(w, "threshold_off", d->off);
     json_put_f64(w, "highest_probability", d->highest);
     json_put_f64(w, "highest_s", d->highest_s);
     json_begin_object(w, "suppression");
-    json_put_f64(w, "observed_s", d->end.summary.observed_s);
-    json_put_f64(w, "suppressed_s", d->end.summary.suppressed_s);
-    json_put_i64(w, "bursts", d->end.summary.bursts);
+    JSON_MEMBERS(w, d->end.summary, observed_s, suppressed_s, bursts);
     json_put_f64(w, "largest_ratio", (double)d->suppression.largest);
     json_end(w, '}');
     json_put_i64(w, "alarms", d->n_alarms);
@@ -537,8 +526,6 @@ const struct command command_stream = {
     .options = &stream_arguments,
     .summary = "run a recording through a model; print events as they become final",
     .run = cmd_stream,
-    .min_args = 1,
-    .max_args = 1,
     .details =
         "FILE is EDF, EDF+ or BDF; its samples are sent unmodified. --output is a file or a folder (NAME_events.tsv).\n"
         "--format: tsv; edf+ or mne: annotations; csv_bi: for TUSZ tools; json: for programs.\n"

@@ -91,10 +91,7 @@ static int write_job(const struct arguments *o, const char *model, struct str *t
     json_put_str(&w, "source", source);
     if (own(o)->labels)
         json_put_str(&w, "labels", own(o)->labels);
-    json_begin_array(&w, "seizure_labels");
-    for (int i = 0; i < own(o)->seizure.n; i++)
-        json_put_str(&w, NULL, own(o)->seizure.items[i]);
-    json_end(&w, ']');
+    JSON_ARRAY(&w, "seizure_labels", own(o)->seizure.items, own(o)->seizure.n);
     if (own(o)->unlabeled)
         json_put_str(&w, "unlabeled", own(o)->unlabeled);
     json_end(&w, '}');
@@ -204,11 +201,7 @@ static int fetch(const struct arguments *o, const char *model, const struct tune
 
 static void put_row(struct json_writer *w, const char *key, const struct tuned_row *row) {
     json_begin_object(w, key);
-    json_put_f64(w, "on", row->on);
-    json_put_f64(w, "off", row->off);
-    json_put_f64(w, "seizures", row->seizures);
-    json_put_f64(w, "found", row->found);
-    json_put_f64(w, "false_events", row->false_events);
+    JSON_MEMBERS(w, *row, on, off, seizures, found, false_events);
     json_put_f64(w, "event_f1", row->f1);
     json_put_f64(w, "false_alarms_per_24h", row->per_24h);
     json_end(w, '}');
@@ -219,11 +212,7 @@ static void write_origin(const struct tuned *t, struct str *text) {
     struct json_writer w = json_to(text);
     json_begin_object(&w, NULL);
     json_put_str(&w, "from_sha256", t->model_sha256);
-    json_put_i64(&w, "recordings", t->recordings);
-    json_put_f64(&w, "hours", t->hours);
-    json_put_f64(&w, "seizures", t->seizures);
-    json_put_f64(&w, "found", t->found);
-    json_put_f64(&w, "false_events", t->false_events);
+    JSON_MEMBERS(&w, *t, recordings, hours, seizures, found, false_events);
     if (t->rejecter.used) {
         put_row(&w, "usual", &t->rejecter.usual);
         put_row(&w, "left_out", &t->rejecter.left_out);
@@ -273,11 +262,7 @@ static void put_interval(struct json_writer *w, const char *key, struct interval
 
 static void put_rejecter(struct json_writer *w, const struct tuned_rejecter *r) {
     json_begin_object(w, "rejecter");
-    json_put_bool(w, "used", r->used);
-    json_put_str(w, "why", r->why);
-    json_put_i64(w, "true_events", r->true_events);
-    json_put_i64(w, "false_events", r->false_events);
-    json_put_i64(w, "patients", r->patients);
+    JSON_MEMBERS(w, *r, used, why, true_events, false_events, patients);
     put_row(w, "usual", &r->usual);
     put_row(w, "left_out", &r->left_out);
     json_end(w, '}');
@@ -289,12 +274,7 @@ static void print_json(const struct arguments *o, const struct tuned *t, const c
     json_put_str(w, "model_sha256", t->model_sha256);
     json_put_f64(w, "threshold_on", t->on);
     json_put_f64(w, "threshold_off", t->off);
-    json_put_f64(w, "lookback_s", t->lookback_s);
-    json_put_i64(w, "recordings", t->recordings);
-    json_put_f64(w, "hours", t->hours);
-    json_put_f64(w, "seizures", t->seizures);
-    json_put_f64(w, "found", t->found);
-    json_put_f64(w, "false_events", t->false_events);
+    JSON_MEMBERS(w, *t, lookback_s, recordings, hours, seizures, found, false_events);
     json_put_f64(w, "event_f1", t->f1);
     json_put_f64(w, "sensitivity", t->found / t->seizures);
     put_interval(w, "sensitivity_95", interval_share(t->found, t->seizures));
@@ -396,8 +376,6 @@ const struct command command_tune = {
     .options = &tune_arguments,
     .summary = "choose a model's thresholds on labelled recordings; write a new model file",
     .run = cmd_tune,
-    .min_args = 2,
-    .max_args = 2,
     .details =
         "MODEL: a served or built-in name, job:ID, store://NAME/KEY or a model file. DIR: a folder, or store://NAME/prefix. The "
         "daemon runs the\n"

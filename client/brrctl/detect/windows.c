@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/needed.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -130,11 +131,7 @@ static void report(const struct arguments *o, const struct tensors *t, const str
         printf("%lld written to %s\n", (long long)t->n, own(o)->output);
 }
 
-static void tensors_done(struct tensors *t) {
-    free(t->x);
-    free(t->start);
-    free(t->valid);
-}
+static void tensors_done(struct tensors *t) { FREE_MEMBERS(*t, x, start, valid); }
 
 static int make(const struct arguments *o, struct recording *rec, struct err *err) {
     struct recording_info info;
@@ -184,8 +181,6 @@ const struct command command_windows = {
     .options = &windows_arguments,
     .summary = "show or write the network's input for a recording; works without a daemon",
     .run = cmd_windows,
-    .min_args = 1,
-    .max_args = 1,
     .details =
         "Writes safetensors: x F32 (n,C,T) normalised, start I64 (n) in 256 Hz samples of file time, valid I64 (n) samples.\n"
         "Without --out, windows are only counted. Defaults: referential-19, notch 60, windows of 60 s every 10 s.\n"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "burst/burst_data.h"
 #include "burst/netfile.h"
@@ -157,10 +158,7 @@ static int build_network(const struct feagi_network *n, struct connectome **ret,
                                         .leak = p->leak_coefficients,
                                         .excitability = p->excitabilities,
                                         .refractory = p->refractory_periods,
-                                        .fire_limit = n->fire_limit,
-                                        .snooze = n->snooze,
-                                        .accumulate = n->accumulate,
-                                        .area = n->area,
+                                        SAME_MEMBERS(*n, fire_limit, snooze, accumulate, area),
                                         .src = s->source_neurons,
                                         .dst = s->target_neurons,
                                         .weight = s->weights,

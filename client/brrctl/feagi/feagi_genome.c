@@ -43,13 +43,9 @@ static bool is_true(const struct json *j) {
 static bool is_memory(const char *part, const struct json *value) {
     static const char *const FLAGS[] = {"cx-memory-b", "is_mem_type"}, *const GROUPS[] = {"cx-_group-t", "group_id",
                                                                                           "cortical_group"};
-    for (size_t i = 0; i < sizeof FLAGS / sizeof *FLAGS; i++)
-        if (!strcmp(part, FLAGS[i]))
-            return is_true(value);
-    for (size_t i = 0; i < sizeof GROUPS / sizeof *GROUPS; i++)
-        if (!strcmp(part, GROUPS[i]))
-            return !strcasecmp(json_str(value, ""), "memory");
-    return false;
+    if (STR_AMONG(part, FLAGS) >= 0)
+        return is_true(value);
+    return STR_AMONG(part, GROUPS) >= 0 && !strcasecmp(json_str(value, ""), "memory");
 }
 
 /* A rule of a mapping is a list whose fourth element says that it is plastic, or an object. */

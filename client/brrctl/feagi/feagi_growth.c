@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "burst/netfile.h"
 #include "client/brrctl/feagi/feagi.h"
@@ -63,10 +64,7 @@ static void growth_done(struct growth *g) {
 #define FREE(type, name) free(g->name);
     NEURONS(FREE)
     SYNAPSES(FREE)
-    free(g->reached);
-    free(g->scratch);
-    free(g->areas);
-    free(g->names);
+    FREE_MEMBERS(*g, reached, scratch, areas, names);
 }
 
 bool feagi_is_genome(const char *path) {
@@ -85,9 +83,8 @@ static int core_of(const char *name) {
     static const char *const NAMES[CORE_AREAS][3] = {
         {"_death", "___death", "X19fZGVhdGg="}, {"_power", "___power", "X19fcG93ZXI="}, {"_fatigue", "___fatig", "X19fZmF0aWc="}};
     for (int core = 0; core < CORE_AREAS; core++)
-        for (size_t i = 0; i < sizeof NAMES[core] / sizeof *NAMES[core]; i++)
-            if (!strcmp(NAMES[core][i], name))
-                return core;
+        if (STR_AMONG(name, NAMES[core]) >= 0)
+            return core;
     return CORE_AREAS;
 }
 

@@ -181,8 +181,6 @@ const struct command command_geodesic = {
     .options = &geodesic_arguments,
     .summary = "spectra and metric of a geodesic model",
     .run = cmd_geodesic,
-    .min_args = 2,
-    .max_args = 2,
     .details = "MODEL: model.safetensors of a job of kind geodesic (works without a daemon), or job:ID, which the daemon sends.\n"
                "  predict MODEL --at C --csv FILE   the spectrum at concentration C: mean over sources, spread, each source\n"
                "  metric MODEL --csv FILE           g over concentration (columns) and wavelength (rows)\n"

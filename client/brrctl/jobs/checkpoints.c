@@ -137,8 +137,7 @@ static int do_get(const struct arguments *o, const char *ref) {
         struct json_writer *w = output_begin();
         json_put_str(w, "ref", ref);
         json_put_str(w, "path", own(o)->output);
-        json_put_i64(w, "bytes", file.bytes);
-        json_put_str(w, "sha256", file.sha256);
+        JSON_MEMBERS(w, file, bytes, sha256);
         output_end(w);
     } else {
         printf("%s: %lld bytes, SHA-256 %s\n", own(o)->output, (long long)file.bytes, file.sha256);
@@ -316,7 +315,6 @@ const struct command command_checkpoints = {
     .options = &arguments_none,
     .summary = "list model files of jobs, and uploads",
     .run = cmd_checkpoints,
-    .max_args = 1,
     .details = "example: brrctl checkpoints train-260131-1",
 };
 

@@ -319,8 +319,6 @@ const struct command command_compare = {
     .options = &compare_arguments,
     .summary = "show what differs between two jobs: keys, results, curves",
     .run = cmd_compare,
-    .min_args = 2,
-    .max_args = 2,
     .details = "Keys that only one job file has are compared with \"(default)\".\n"
                "example: brrctl compare train-260131-1 train-260131-2 --plot curves.png",
 };

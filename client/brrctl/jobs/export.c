@@ -125,8 +125,6 @@ const struct command command_export = {
     .options = &export_arguments,
     .summary = "write a network as ONNX, for other runtimes",
     .run = cmd_export,
-    .min_args = 1,
-    .max_args = 1,
     .details =
         "MODEL: a file, ward or demo (both without a daemon), else a REF as in `brrctl checkpoint get`, which the daemon sends.\n"
         "The Python package brr writes it: python3 with NumPy, for --int8 also MNE. docs/scan.md says what is in the file.\n"

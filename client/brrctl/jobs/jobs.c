@@ -623,8 +623,6 @@ const struct command command_submit = {
     .options = &submit_arguments,
     .summary = "queue a job file",
     .run = cmd_submit,
-    .min_args = 1,
-    .max_args = 1,
     .details =
         "Relative paths in FILE are relative to its folder, paths in --set to the working directory. data.source is a path here "
         "only\n"
@@ -650,8 +648,6 @@ const struct command command_job = {
     .options = &job_arguments,
     .summary = "show one job, or its curves as CSV",
     .run = cmd_job,
-    .min_args = 1,
-    .max_args = 1,
     .details = "ID: the id, or the first characters of it that no other job has (also for watch, logs, cancel and resume).\n"
                "example: brrctl job train-260131-1\n"
                "example: brrctl job train-260131-1 --csv > curves.csv",
@@ -663,8 +659,6 @@ const struct command command_watch = {
     .options = &arguments_none,
     .summary = "follow a job to its end; Ctrl-C detaches",
     .run = cmd_watch,
-    .min_args = 1,
-    .max_args = 1,
     .details = "Exit 0 when it succeeded, or was interrupted with a checkpoint, else 1.\nexample: brrctl watch train-260131-1",
 };
 
@@ -674,8 +668,6 @@ const struct command command_logs = {
     .options = &logs_arguments,
     .summary = "print the log of a job",
     .run = cmd_logs,
-    .min_args = 1,
-    .max_args = 1,
     .details = "example: brrctl logs train-260131-1 --follow",
 };
 
@@ -685,8 +677,6 @@ const struct command command_cancel = {
     .options = &cancel_arguments,
     .summary = "cancel jobs; running ones save first, and checkpoints stay",
     .run = cmd_cancel,
-    .min_args = 1,
-    .max_args = -1,
     .details = "example: brrctl cancel train-260131-1",
 };
 
@@ -696,8 +686,6 @@ const struct command command_delete = {
     .options = &arguments_none,
     .summary = "delete a job that has ended, with its checkpoints and its folder",
     .run = cmd_delete,
-    .min_args = 1,
-    .max_args = 1,
     .details = "Refused while a checkpoint is pinned or serves, or a job that has not ended names one.\n"
                "example: brrctl delete train-260131-1",
 };
@@ -708,8 +696,6 @@ const struct command command_resume = {
     .options = &resume_arguments,
     .summary = "queue an interrupted, failed or cancelled job again",
     .run = cmd_resume,
-    .min_args = 1,
-    .max_args = 1,
     .details = "The job continues from its newest valid checkpoint; only limits.* may change.\n"
                "example: brrctl resume train-260131-1 --set limits.wall_clock=24h",
 };

@@ -83,7 +83,6 @@ const struct command command_keys = {
     .options = &arguments_local,
     .summary = "list the kinds of job and every key of their files; works without a daemon",
     .run = cmd_keys,
-    .max_args = 1,
     .details = "Shows meaning, accepted values and default of each key, for one kind or all; docs/jobs.md has the same as tables.\n"
                "example: brrctl keys train | grep -A1 data.balance",
 };

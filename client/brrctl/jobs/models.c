@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/counted.h"
+#include "base/str.h"
 #include "brr/v1/checkpoints.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/listing.h"
@@ -162,10 +163,7 @@ int brrctl_show_model(const struct arguments *o, const struct brrctl_method *met
 /* By name: detect/builtin.h would link the kernels of networks. */
 static bool is_builtin(const char *name) {
     static const char *const names[] = {"ward", "demo", "line_length", "band_power"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(name, names[i]))
-            return true;
-    return false;
+    return STR_AMONG(name, names) >= 0;
 }
 
 void brrctl_tell_builtin(const char *name) {
@@ -242,7 +240,6 @@ const struct command command_models = {
     .options = &arguments_none,
     .summary = "list served models, or show one in detail",
     .run = cmd_models,
-    .max_args = 1,
     .details = "example: brrctl models best",
 };
 
@@ -252,8 +249,6 @@ const struct command command_load = {
     .options = &load_arguments,
     .summary = "serve a model",
     .run = cmd_load,
-    .min_args = 2,
-    .max_args = 2,
     .details = "REF: as in `brrctl checkpoint promote`. A NAME of a built-in model (ward, demo, line_length, band_power) means the "
                "served model\n"
                "from then on, until `brrctl unload NAME`.\n"
@@ -266,7 +261,5 @@ const struct command command_unload = {
     .options = &arguments_none,
     .summary = "stop serving a model; open streams finish with it",
     .run = cmd_unload,
-    .min_args = 1,
-    .max_args = 1,
     .details = "example: brrctl unload best",
 };

@@ -478,8 +478,6 @@ const struct command command_sweep = {
     .options = &sweep_arguments,
     .summary = "train with all combinations of some keys, and for each left-out patient; one table of scores",
     .run = cmd_sweep,
-    .min_args = 1,
-    .max_args = 1,
     .details = "Each training is a job of the queue, or of --executor. With --folds a training neither trains nor validates on the "
                "patients that it\n"
                "leaves out; an evaluate job scores its model on them, and the row `pooled` adds up what the folds found. Jobs that "

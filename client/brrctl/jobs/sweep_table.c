@@ -175,11 +175,7 @@ static void json_member_of(const struct sweep *s, const struct member *m) {
     json_put_f64(w, "auroc", m->auroc);
     if (s->n_folds) {
         json_put_f64(w, "precision", precision_of(m->found, m->false_events));
-        json_put_f64(w, "sample_f1", m->sample_f1);
-        json_put_f64(w, "found", m->found);
-        json_put_f64(w, "seizures", m->seizures);
-        json_put_f64(w, "false_events", m->false_events);
-        json_put_f64(w, "hours", m->hours);
+        JSON_MEMBERS(w, *m, sample_f1, found, seizures, false_events, hours);
     }
     output_end(w);
 }
@@ -189,10 +185,7 @@ static void json_mean_of(struct json_writer *w, const struct sweep *s, int point
     json_begin_object(w, "mean");
     json_put_f64(w, "event_f1", m.f1);
     json_put_f64(w, "false_alarms_per_24h", m.false_alarms);
-    json_put_f64(w, "auroc", m.auroc);
-    json_put_f64(w, "precision", m.precision);
-    json_put_f64(w, "sample_f1", m.sample_f1);
-    json_put_f64(w, "sensitivity", m.sensitivity);
+    JSON_MEMBERS(w, m, auroc, precision, sample_f1, sensitivity);
     json_end(w, '}');
 }
 
@@ -205,13 +198,9 @@ static void json_pooled_of(const struct sweep *s, int point) {
     for (int i = 0; i < s->n_axes; i++)
         json_put_str(w, s->axes[i].key, sweep_value(s, point, i));
     json_end(w, '}');
-    json_put_i64(w, "folds", p.folds);
-    json_put_i64(w, "missing", p.missing);
+    JSON_MEMBERS(w, p, folds, missing);
     json_put_f64(w, "event_f1", f1_of(&p));
-    json_put_f64(w, "found", p.found);
-    json_put_f64(w, "seizures", p.seizures);
-    json_put_f64(w, "false_events", p.false_events);
-    json_put_f64(w, "hours", p.hours);
+    JSON_MEMBERS(w, p, found, seizures, false_events, hours);
     json_put_f64(w, "sensitivity", p.seizures > 0 ? p.found / p.seizures : NAN);
     json_put_f64(w, "sensitivity_low", share.low);
     json_put_f64(w, "sensitivity_high", share.high);

@@ -71,13 +71,7 @@ static void add_account(struct listing *l, const struct account *a, const Brr__V
     const double cost = (double)a->device_ms / 3.6e6 * list->price_per_hour;
     if (json) {
         struct json_writer *w = output_begin();
-        json_put_str(w, "owner", a->owner);
-        json_put_i64(w, "jobs", a->jobs);
-        json_put_i64(w, "open", a->open);
-        json_put_i64(w, "failed", a->failed);
-        json_put_i64(w, "attempts", a->attempts);
-        json_put_i64(w, "run_ms", a->run_ms);
-        json_put_i64(w, "device_ms", a->device_ms);
+        JSON_MEMBERS(w, *a, owner, jobs, open, failed, attempts, run_ms, device_ms);
         json_put_f64(w, "energy_joules", a->energy_j);
         json_put_f64(w, "cost", list->price_per_hour > 0 ? cost : NAN);
         json_put_str(w, "currency", list->currency);

@@ -98,8 +98,6 @@ const struct command command_validate = {
     .options = &validate_arguments,
     .summary = "show what a job would need, before it runs",
     .run = cmd_validate,
-    .min_args = 1,
-    .max_args = 1,
     .details = "Memory, steps and a time estimate from a short measurement of the device, and what that costs by the daemon's\n"
                "devices_price_per_hour. Exit 1 if the job does not fit.\n"
                "example: brrctl validate configs/train_a100.yaml --set training.micro_batch_size=8",

@@ -274,8 +274,6 @@ const struct command command_lsl = {
     .words = "list|in|out [STREAM|SESSION]",
     .options = &arguments_none,
     .summary = "streams of the Lab Streaming Layer: list, run through a model, send",
-    .min_args = 1,
-    .max_args = 2,
     .details =
         "Needs liblsl, which is no package of Debian: LSL_LIBRARY names its file.\n"
         "  list           streams in the network; works without a daemon\n"

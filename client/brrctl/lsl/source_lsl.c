@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "base/needed.h"
 #include "base/order.h"
 #include "base/str.h"
@@ -252,10 +253,7 @@ static int open_stream(struct source_lsl *s, lsl_streaminfo info, struct err *er
 
 __attribute__((format(printf, 1, 2))) static void tell(const char *fmt, ...) {
     char text[256];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
+    STR_ARGUMENTS(text, fmt);
     output_clear();
     fprintf(stderr, "brrctl: %s\n", text);
 }
@@ -598,17 +596,7 @@ static const char *lsl_remark(struct source *base) {
 static void free_rows(struct source_lsl *s) {
     if (s->inlet)
         lose_inlet(s);
-    free(s->signals);
-    free(s->labels);
-    free(s->units);
-    free(s->scales);
-    free(s->places);
-    free(s->used);
-    free(s->stamps);
-    free(s->pulled);
-    free(s->held);
-    free(s->rows);
-    free(s->uv);
+    FREE_MEMBERS(*s, signals, labels, units, scales, places, used, stamps, pulled, held, rows, uv);
     s->signals = NULL;
     s->labels = s->units = NULL;
     s->scales = s->stamps = NULL;

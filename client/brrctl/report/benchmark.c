@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/detect_server.h"
@@ -79,14 +79,8 @@ static int folder_of(const struct benchmark *b, int i, char ret[PATH_SIZE], stru
 /* Runs one model over the recordings. Returns the exit code of detect. */
 static int detect(const struct benchmark *b, int i, const char *folder) {
     const struct benchmark_options *options = own(b->o);
-    struct detect_options detect = {DETECT_OPTIONS_DEFAULT,
-                                    .model = options->models.items[i],
-                                    .output = folder,
-                                    .rename = options->rename,
-                                    .unit = options->unit,
-                                    .parallel = options->parallel,
-                                    .partial = options->partial,
-                                    .quiet = true};
+    struct detect_options detect = {DETECT_OPTIONS_DEFAULT, .model = options->models.items[i], .output = folder,
+                                    SAME_MEMBERS(*options, rename, unit, parallel, partial), .quiet = true};
     struct arguments o = *b->o;
     o.own = &detect;
     fprintf(stderr, "brrctl: %s, %d of %d\n", model_at(b, i), i + 1, n_models(b));
@@ -197,11 +191,8 @@ static void print_lines(const struct benchmark *b) {
         json_put_f64(w, "found", s->counts.tp);
         json_put_f64(w, "false_events", s->counts.fp);
         json_put_f64(w, "sensitivity", s->sensitivity);
-        json_put_f64(w, "sensitivity_low", bounds.sensitivity_low);
-        json_put_f64(w, "sensitivity_high", bounds.sensitivity_high);
-        json_put_f64(w, "precision", s->precision);
-        json_put_f64(w, "f1", s->f1);
-        json_put_f64(w, "false_alarms_per_24h", s->false_alarms_per_24h);
+        JSON_MEMBERS(w, bounds, sensitivity_low, sensitivity_high);
+        JSON_MEMBERS(w, *s, precision, f1, false_alarms_per_24h);
         json_put_f64(w, "false_alarms_per_24h_low", bounds.rate_low);
         json_put_f64(w, "false_alarms_per_24h_high", bounds.rate_high);
         output_end(w);
@@ -311,8 +302,6 @@ const struct command command_benchmark = {
     .options = &benchmark_arguments,
     .summary = "compare detectors on labelled recordings: one table of scores with intervals, one picture",
     .run = cmd_benchmark,
-    .min_args = 1,
-    .max_args = 1,
     .details =
         "Each model runs over the recordings below DIR as `brrctl detect` does, with its own thresholds, and its events are "
         "scored\n"

@@ -358,8 +358,6 @@ const struct command command_labels = {
     .options = &labels_arguments,
     .summary = "make label files of one table of seizures, such as a spreadsheet saved as CSV; works without a daemon",
     .run = cmd_labels,
-    .min_args = 2,
-    .max_args = 3,
     .details =
         "TABLE has a row for each seizure: the recording's file name, onset, end or duration. Columns are separated by commas,\n"
         "semicolons or tabs. Times are seconds, or hours:minutes:seconds of the recording (--clock: of the day), or YYYY-MM-DD\n"

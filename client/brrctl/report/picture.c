@@ -71,8 +71,6 @@ const struct command command_picture = {
     .options = &picture_arguments,
     .summary = "write a picture as PNG or PDF",
     .run = cmd_picture,
-    .min_args = 1,
-    .max_args = 1,
     .details = "The picture is an SVG file, or one in the folder of a job. Needs the library librsvg2-2.\n"
                "example: brrctl picture job:train-260131-1/training.svg --output training.pdf",
 };

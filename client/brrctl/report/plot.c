@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/needed.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -88,9 +89,7 @@ static int draw(const struct arguments *o, const struct eegfile *edf, const stru
                             .clock_s = start->hour * 3600 + start->minute * 60 + start->second,
                             .channels = clip->channels,
                             .rate_hz = FRONTEND_RATE_HZ,
-                            .names = clip->names,
-                            .uv = clip->uv,
-                            .n = clip->n,
+                            SAME_MEMBERS(*clip, names, uv, n),
                             .reference = spans,
                             .n_reference = (int)labels->n_runs,
                             .has_reference = labels->source != LABELS_NONE};
@@ -151,7 +150,5 @@ const struct command command_plot = {
     .options = &plot_arguments,
     .summary = "draw some seconds of a recording with its labels; works without a daemon and a model",
     .run = cmd_plot,
-    .min_args = 1,
-    .max_args = 1,
     .details = "example: brrctl plot night_eeg.edf --from 3600 --seconds 20 --montage bipolar-18 --output page.png",
 };

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/counted.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "client/brrctl/jobs/job_files.h"
 #include "client/brrctl/output.h"
@@ -226,10 +227,7 @@ static int write_report(const struct arguments *o, const struct report_input *in
     const struct report_content content = {.title = in->title,
                                            .source = o->args[0],
                                            .data = &in->data,
-                                           .report = in->report,
-                                           .picture = in->picture,
-                                           .picture_is_own = in->picture_is_own,
-                                           .job_file = in->job_file,
+                                           SAME_MEMBERS(*in, report, picture, picture_is_own, job_file),
                                            .clip = &clip,
                                            .page_s = given(own(o)->seconds, 15),
                                            .most_pages = own(o)->most >= 0 ? own(o)->most : MOST_PAGES};
@@ -279,8 +277,6 @@ const struct command command_report = {
     .options = &report_arguments,
     .summary = "write a job or a folder of events as one HTML file, with a page of EEG an event",
     .run = cmd_report,
-    .min_args = 1,
-    .max_args = 1,
     .details =
         "DIR: the output of `brrctl detect`, or the folder of a job. Scores need labels, pages of EEG the recordings (--eeg).\n"
         "example: brrctl detect eeg --model demo --output found && brrctl report found --eeg eeg --output found.html\n"

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/needed.h"
 #include "base/order.h"
 #include "base/str.h"
@@ -201,14 +202,7 @@ int report_data_read(const struct report_places *places, struct report_data *ret
 void report_data_done(struct report_data *d) {
     for (int i = 0; i < d->n; i++) {
         struct report_recording *r = &d->recordings[i];
-        free(r->name);
-        free(r->subject);
-        free(r->eeg);
-        free(r->detected);
-        free(r->reference);
-        free(r->unsure);
-        free(r->confidence);
-        free(r->alarms_s);
+        FREE_MEMBERS(*r, name, subject, eeg, detected, reference, unsure, confidence, alarms_s);
     }
     free(d->recordings);
     *d = (struct report_data){0};
@@ -349,9 +343,7 @@ int report_operating(const struct report_data *d, const char *path, bool *ret_dr
                                             "events by their least confidence; sensitivity and false alarms by SzCORE events",
                                         .events = {"events", o.points, o.n_points, &o.all_events, 1},
                                         .alarms = {"alarms", NULL, 0, &o.alarms, d->n_alarmed ? 1 : 0},
-                                        .delays = o.delays,
-                                        .n_delays = o.n_delays,
-                                        .seizures = o.seizures,
+                                        SAME_MEMBERS(o, delays, n_delays, seizures),
                                         .of_events = true};
     return plot_operating(path, &plot, err);
 }

@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/members.h"
 #include "base/needed.h"
 #include "base/order.h"
 #include "base/str.h"
@@ -205,15 +206,8 @@ static int put_page(const struct report_content *c, const struct listed *e, cons
                             .clock_s = r->clock_s,
                             .channels = clip.channels,
                             .rate_hz = FRONTEND_RATE_HZ,
-                            .names = clip.names,
-                            .uv = clip.uv,
-                            .n = clip.n,
-                            .detected = r->detected,
-                            .n_detected = r->n_detected,
-                            .reference = r->reference,
-                            .n_reference = r->n_reference,
-                            .alarms_s = r->alarms_s,
-                            .n_alarms = r->n_alarms,
+                            SAME_MEMBERS(clip, names, uv, n),
+                            SAME_MEMBERS(*r, detected, n_detected, reference, n_reference, alarms_s, n_alarms),
                             .has_reference = r->labelled,
                             .has_alarms = r->has_alarms};
     page_title(e, number, title);

@@ -16,7 +16,6 @@
 #include "client/brrctl/report/review_queue.h"
 #include "client/brrctl/report/viewing.h"
 #include "eeg/correction.h"
-#include "formats/eegfile.h"
 
 struct review_options {
     struct argument_list models, found;
@@ -90,10 +89,7 @@ static int write_places(const struct review *r, struct err *err) {
     json_writer_init(&w, &text);
     json_begin_object(&w, NULL);
     json_put_str(&w, "eeg", r->eeg);
-    json_begin_array(&w, "found");
-    for (int i = 0; i < r->n_found; i++)
-        json_put_str(&w, NULL, r->found[i]);
-    json_end(&w, ']');
+    JSON_ARRAY(&w, "found", r->found, r->n_found);
     json_end(&w, '}');
     str_puts(&text, "\n");
     int rc = fsio_join(path, sizeof path, r->folder, REVIEW_FILE, err);
@@ -279,14 +275,9 @@ static void list_json(const struct review *r, const struct review_item *i, const
     struct json_writer *w = output_begin();
     json_put_str(w, "event", name);
     json_put_str(w, "recording", i->recording->eeg);
-    json_put_f64(w, "onset_s", i->onset_s);
-    json_put_f64(w, "end_s", i->end_s);
-    json_put_f64(w, "confidence", i->confidence);
-    json_put_i64(w, "found", i->found);
+    JSON_MEMBERS(w, *i, onset_s, end_s, confidence, found);
     json_put_i64(w, "models", r->n_found);
-    json_put_bool(w, "labelled", i->labelled);
-    json_put_bool(w, "in_labels", i->in_labels);
-    json_put_f64(w, "worth", i->worth);
+    JSON_MEMBERS(w, *i, labelled, in_labels, worth);
     json_put_str(w, "why", why(r, i, text));
     json_put_str(w, "answer", a ? a->type : NULL);
     json_put_str(w, "reader", a ? a->reader : NULL);
@@ -418,8 +409,7 @@ static void tell_change(const struct review *r, const struct reviewed *v, const 
         json_put_str(w, "labels", v->labels);
         json_put_f64(w, "onset_s", whole ? NAN : c->answer.onset_s);
         json_put_f64(w, "end_s", whole ? NAN : c->answer.end_s);
-        json_put_str(w, "type", c->answer.type);
-        json_put_str(w, "reader", c->answer.reader);
+        JSON_MEMBERS(w, c->answer, type, reader);
         output_end(w);
         return;
     }
@@ -568,8 +558,6 @@ const struct command command_review = {
     .options = &review_arguments,
     .summary = "look through events, the most doubtful first, and correct them: label files that training reads",
     .run = cmd_review,
-    .min_args = 1,
-    .max_args = 3,
     .details =
         "  DIR --eeg EEG          begin: look for events in the recordings below EEG with one model or several, and list them\n"
         "  DIR                    events without an answer, those most worth a look first, as RECORDING@SECOND\n"

@@ -82,8 +82,7 @@ static void print_event(const struct arguments *o, const char *name, const char 
         struct json_writer *w = output_begin();
         json_put_str(w, "recording", name);
         json_put_str(w, "outcome", outcome);
-        json_put_f64(w, "onset_s", e->onset_s);
-        json_put_f64(w, "end_s", e->end_s);
+        JSON_MEMBERS(w, *e, onset_s, end_s);
         output_end(w);
     } else {
         printf("%-6s %10.2f to %10.2f s  %s\n", outcome, e->onset_s, e->end_s, name);
@@ -143,8 +142,6 @@ const struct command command_score = {
     .options = &score_arguments,
     .summary = "score event files or directories; works without a daemon",
     .run = cmd_score,
-    .min_args = 2,
-    .max_args = 2,
     .details =
         "REF and HYP are two files, or two folders whose files are paired by their paths below them. A file is an event file of "
         "any\n"

@@ -228,8 +228,6 @@ const struct command command_view = {
     .options = &view_arguments,
     .summary = "show a recording's EEG, labels and events on a page of the daemon, where events are answered too",
     .run = cmd_view,
-    .min_args = 1,
-    .max_args = 1,
     .details = "The daemon reads FILE, by the rules for the files that jobs name. The address is a link as of `brrctl page`; a "
                "terminal on\n"
                "a desktop opens it in the browser (xdg-open).\n"

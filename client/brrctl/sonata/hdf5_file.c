@@ -155,6 +155,15 @@ int hdf5_whole(const struct hdf5_file *f, const char *path, int64_t **ret, int64
     return rc;
 }
 
+int hdf5_optional(const struct hdf5_file *f, const char *path, int64_t n, int64_t **ret, struct err *err) {
+    int64_t got = 0;
+    if (!hdf5_has(f, path))
+        return 0;
+    int rc = hdf5_whole(f, path, ret, &got, err);
+    return rc || got == n ? rc
+                          : err_set(err, ERR_INVALID, "/%s has %lld elements; expected %lld", path, (long long)got, (long long)n);
+}
+
 int hdf5_real(const struct hdf5_file *f, const char *path, double **ret, int64_t *ret_n, struct err *err) {
     void *data = NULL;
     int rc = read_array(f, path, H5T_NATIVE_DOUBLE, &data, ret_n, err);

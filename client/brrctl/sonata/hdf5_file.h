@@ -20,6 +20,8 @@ int hdf5_entry(const struct hdf5_file *f, const char *group, int64_t i, char *bu
 int hdf5_text(const struct hdf5_file *f, const char *path, const char *attribute, char *buf, size_t size, struct err *err);
 /* A whole array, malloc'd. INVALID unless it has one dimension and holds numbers; UNSUPPORTED: it has too many. */
 int hdf5_whole(const struct hdf5_file *f, const char *path, int64_t **ret, int64_t *ret_n, struct err *err);
+/* The same where the file has one, which must have n elements. */
+int hdf5_optional(const struct hdf5_file *f, const char *path, int64_t n, int64_t **ret, struct err *err);
 int hdf5_real(const struct hdf5_file *f, const char *path, double **ret, int64_t *ret_n, struct err *err);
 
 /* A file of spikes as SONATA has it, by time: /spikes/POPULATION with node_ids and timestamps in ms. */

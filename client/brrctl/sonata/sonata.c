@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "burst/netfile.h"
 #include "client/brrctl/sonata/sonata_parts.h"
@@ -23,16 +24,8 @@ static int open_network(const struct sonata_files *f, struct sonata_config *c, s
 }
 
 static int save_network(struct sonata_network *n, const char *path, int64_t *ret_synapses, struct err *err) {
-    struct connectome_arrays a = {.neurons = n->neurons,
-                                  .v = n->v,
-                                  .threshold = n->threshold,
-                                  .leak = n->leak,
-                                  .current_leak = n->current_leak,
-                                  .current_gain = n->current_gain,
-                                  .refractory = n->refractory,
-                                  .area = n->area,
-                                  .areas = n->areas,
-                                  .n_areas = n->n_areas};
+    struct connectome_arrays a = {
+        SAME_MEMBERS(*n, neurons, v, threshold, leak, current_leak, current_gain, refractory, area, areas, n_areas)};
     OWNED_MEMORY void *memory = NULL;
     OWNED_POINTER(connectome_free) struct connectome *net = NULL;
     char sha256[DIGEST_HEX_SIZE];
@@ -45,9 +38,7 @@ static int save_network(struct sonata_network *n, const char *path, int64_t *ret
 
 static void tell_import(const struct sonata_network *n, const struct sonata_config *c, struct sonata_told *ret) {
     double stop = json_f64(json_get(json_get(c->simulation.json, "run"), "tstop"), 0);
-    ret->neurons = n->neurons;
-    ret->rounded = n->rounded;
-    ret->tick_ms = n->tick_ms;
+    COPY_MEMBERS(*ret, *n, neurons, rounded, tick_ms);
     ret->ticks = stop > 0 && stop / n->tick_ms < 1e15 ? (int64_t)ceil(stop / n->tick_ms - 1e-6) : 0;
     for (int64_t i = 0; i < n->neurons; i++)
         ret->virtual_neurons += n->model[i] == SONATA_VIRTUAL;

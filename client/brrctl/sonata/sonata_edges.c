@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "client/brrctl/sonata/sonata_parts.h"
 
@@ -198,13 +199,8 @@ static int endpoint(struct edges_reading *r, const char *array, int64_t **ret, c
 
 static int of_edges(const struct edges_reading *r, const char *array, int64_t **ret, struct err *err) {
     char path[256];
-    int64_t n = 0;
     str_format(path, sizeof path, "edges/%s/%s", r->name, array);
-    if (!hdf5_has(r->file, path))
-        return 0;
-    int rc = hdf5_whole(r->file, path, ret, &n, err);
-    return rc || n == r->n ? rc
-                           : err_set(err, ERR_INVALID, "/%s has %lld elements; expected %lld", path, (long long)n, (long long)r->n);
+    return hdf5_optional(r->file, path, r->n, ret, err);
 }
 
 static int put_population(struct edges_reading *r, struct err *err) {
@@ -232,9 +228,7 @@ static int read_population(struct edges_reading *r, struct err *err) {
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         free(lists[i]);
     for (int i = 0; i < SONATA_MOST_GROUPS; i++) {
-        free(r->groups[i].weight);
-        free(r->groups[i].delay);
-        free(r->groups[i].nsyns);
+        FREE_MEMBERS(r->groups[i], weight, delay, nsyns);
     }
     return rc;
 }
@@ -328,12 +322,7 @@ int sonata_edges_pack(struct sonata_network *n, struct connectome_arrays *ret, v
     for (int64_t e = 0; e < n->edges; e++)
         put_weight(&s, n, e, (int)rint(fabs(n->weight[e]) / units[n->dst[e]]));
     ret->synapses = s.n;
-    ret->src = s.src;
-    ret->dst = s.dst;
-    ret->weight = s.weight;
-    ret->psp = s.psp;
-    ret->type = s.type;
-    ret->delay = s.delay;
+    COPY_MEMBERS(*ret, s, src, dst, weight, psp, type, delay);
     *ret_memory = memory;
     return 0;
 }

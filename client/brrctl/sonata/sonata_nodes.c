@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "client/brrctl/sonata/sonata_parts.h"
 
@@ -289,13 +290,8 @@ static int area_of(struct nodes_reading *r, int row, const char *population, str
 /* An array of the population, of n elements; NULL where the file has none. */
 static int optional(const struct nodes_reading *r, const char *name, int64_t **ret, struct err *err) {
     char path[256];
-    int64_t n = 0;
     str_format(path, sizeof path, "%s/%s", r->group, name);
-    if (!hdf5_has(r->file, path))
-        return 0;
-    int rc = hdf5_whole(r->file, path, ret, &n, err);
-    return rc || n == r->n ? rc
-                           : err_set(err, ERR_INVALID, "/%s has %lld elements; expected %lld", path, (long long)n, (long long)r->n);
+    return hdf5_optional(r->file, path, r->n, ret, err);
 }
 
 static int read_arrays(struct nodes_reading *r, struct err *err) {
@@ -363,10 +359,7 @@ static int read_population(struct sonata_network *n, const struct hdf5_file *fil
     p->ids = r.ids;
     rc = rc ? rc : index_ids(p, err);
     rc = rc ? rc : put_nodes(&r, p, err);
-    free(r.type_ids);
-    free(r.group_ids);
-    free(r.indices);
-    free(r.area_of_type);
+    FREE_MEMBERS(r, type_ids, group_ids, indices, area_of_type);
     for (int i = 0; i < SONATA_MOST_GROUPS; i++) {
         for (int k = 0; k < r.groups[i].n; k++)
             free(r.groups[i].own[k].values);

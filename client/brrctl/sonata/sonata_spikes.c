@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "burst/spikefile.h"
 #include "client/brrctl/sonata/sonata_parts.h"
@@ -220,8 +221,6 @@ int sonata_spikes_write(const struct sonata_network *net, const char *fired, con
         free(f.ids ? f.ids[p] : NULL);
         free(f.times ? f.times[p] : NULL);
     }
-    free(f.ids);
-    free(f.times);
-    free(f.n);
+    FREE_MEMBERS(f, ids, times, n);
     return rc;
 }

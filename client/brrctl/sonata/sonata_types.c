@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "base/str.h"
 #include "eeg/table.h"
 
@@ -84,10 +85,7 @@ void sonata_types_done(struct sonata_types *t) {
         json_free(t->own[i]);
         free(t->own_path[i]);
     }
-    free(t->cells);
-    free(t->ids);
-    free(t->own);
-    free(t->own_path);
+    FREE_MEMBERS(*t, cells, ids, own, own_path);
     *t = (struct sonata_types){0};
 }
 
