@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/members.h"
 #include "base/options.h"
 #include "base/str.h"
 #include "daemon/hooks/hook_format.h"
@@ -104,18 +105,9 @@ static int read_hook(const struct yaml_node *node, const char *file, struct aren
     if ((rc = options_read(&table, node, file, arena, &raw, err)) || (rc = check(node, file, c, &raw, err)))
         return rc;
     struct hook *h = &c->hooks[c->n_hooks];
-    *h = (struct hook){.name = raw.name,
-                       .url = raw.url,
-                       .url_file = raw.url_file,
-                       .format = raw.format,
+    *h = (struct hook){SAME_MEMBERS(raw, name, url, url_file, format),
                        .hide_names = !raw.names,
-                       .secret_file = raw.secret_file,
-                       .ca = raw.ca,
-                       .from = raw.from,
-                       .user = raw.user,
-                       .password_file = raw.password_file,
-                       .bed = raw.bed,
-                       .model = raw.model,
+                       SAME_MEMBERS(raw, secret_file, ca, from, user, password_file, bed, model),
                        .n_words = (int)raw.command.count,
                        .replays = raw.replays,
                        .timeout_ms = raw.timeout_ms};

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/members.h"
 #include "base/str.h"
 #include "daemon/versions.h"
 
@@ -109,9 +110,7 @@ int devices_open(struct services *s, const struct config *config, const struct c
                                                     .rows = {[HOST_LIVE] = live_host_row(&s->live_hosts),
                                                              [HOST_REPLAYS] = live_host_replays_row(&s->live_hosts),
                                                              [HOST_NETWORKS] = network_host_row(&s->network_hosts)},
-                                                    .metrics = s->metrics,
-                                                    .wake = s->wake,
-                                                    .wake_ctx = s->wake_ctx}};
+                                                    SAME_MEMBERS(*s, metrics, wake, wake_ctx)}};
     struct device_info info;
     int rc;
     s->live_hosts.precision = config->serve_precision == SERVE_BF16 ? DTYPE_BF16 : DTYPE_F32;

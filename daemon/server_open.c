@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/log.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "daemon/deadline.h"
 #include "daemon/devices.h"
@@ -230,18 +231,9 @@ static const char *state_of(void *services, const char *session) { return gather
 static int open_status(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct gather_source source = {
-        .version = s->version,
-        .revision = s->revision,
-        .notice = s->notice,
-        .start_ms = s->start_ms,
-        .sessions = s->sessions,
-        .sched = s->sched,
-        .models = s->models,
-        .devices = s->devices,
+        SAME_MEMBERS(*s, version, revision, notice, start_ms, sessions, sched, models, devices),
         .watches = s->device_watches,
-        .journal = s->journal,
-        .hooks = s->hooks,
-        .desk = s->desk,
+        SAME_MEMBERS(*s, journal, hooks, desk),
         .beds = d->config->beds,
         .n_beds = d->config->n_beds,
         .metrics = s->metrics,
@@ -297,13 +289,9 @@ static int open_http(struct daemon *d, struct err *err) {
 static void describe_listeners(const struct daemon *d, struct rpc_config *rpc) {
     const struct config *c = d->config;
     rpc->auth = d->access.auth;
-    rpc->listeners = (struct listeners_config){.unix_path = c->unix_path,
-                                               .unix_group = c->unix_group,
-                                               .unix_mode = c->unix_mode,
-                                               .tcp = c->tcp,
-                                               .tls = d->access.tls,
-                                               .certificate = c->tls_client_ca != NULL,
-                                               .tcp_role = c->tokens_file ? ROLE_NONE : ROLE_ADMIN};
+    rpc->listeners =
+        (struct listeners_config){SAME_MEMBERS(*c, unix_path, unix_group, unix_mode, tcp), .tls = d->access.tls,
+                                  .certificate = c->tls_client_ca != NULL, .tcp_role = c->tokens_file ? ROLE_NONE : ROLE_ADMIN};
 }
 
 /* Streams go on without the job database. Another one, which ends with the process, takes its place meanwhile. */
@@ -391,11 +379,7 @@ int server_open(struct daemon *d, struct err *err) {
         d->stores[i].config.metrics = s->metrics;
         log_credentials(&d->stores[i]);
     }
-    s->local_paths = c->local_paths;
-    s->corrections = c->corrections;
-    s->price_per_hour = c->price_per_hour;
-    s->validate_ms = c->validate_ms;
-    s->currency = c->currency;
+    COPY_MEMBERS(*s, *c, local_paths, corrections, price_per_hour, validate_ms, currency);
     s->places = (struct places){.data_dir = c->data,
                                 .results_dir = c->results,
                                 .local_paths = c->local_paths,

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "base/str.h"
 
 unsigned alarm_entry_kinds(void) {
@@ -78,9 +79,7 @@ static void take_on(struct alarms *all, const struct journal_entry *e, const str
                  &(struct alarms_start){.id = named ? e->alarm : id,
                                         .session = e->session,
                                         .bed = e->client,
-                                        .principal = e->principal,
-                                        .model = e->model,
-                                        .live = e->live,
+                                        SAME_MEMBERS(*e, principal, model, live),
                                         .test = !strcmp(e->detail, ALARM_ENTRY_TEST),
                                         .start_s = e->start_s,
                                         .value = e->value,

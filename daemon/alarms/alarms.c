@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/members.h"
 #include "base/str.h"
 
 enum { CAUSE_KEY = 16 + JOURNAL_CLIENT + JOURNAL_PRINCIPAL, SAME_SILENCE_MS = 2000 };
@@ -188,12 +189,7 @@ static struct alarm *add(struct alarms *all, const struct alarms_start *start, c
         free(a);
         return NULL;
     }
-    *a = (struct alarm){.start_s = start->start_s,
-                        .live = start->live,
-                        .test = start->test,
-                        .value = start->value,
-                        .on_ms = start->on_ms,
-                        .on_boot_ms = boot_of(start->on_ms, now)};
+    *a = (struct alarm){SAME_MEMBERS(*start, start_s, live, test, value, on_ms), .on_boot_ms = boot_of(start->on_ms, now)};
     a->base_boot_ms = a->on_boot_ms;
     str_copy(a->id, sizeof a->id, start->id);
     str_copy(a->bed, sizeof a->bed, start->bed);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/members.h"
 #include "base/principal.h"
 #include "base/str.h"
 #include "daemon/burst/network.h"
@@ -43,9 +44,7 @@ void network_order_free(struct network_order *o) {
     observer_release(o->observer);
     for (int i = 0; i < o->n_infos; i++)
         free(o->infos[i].areas);
-    free(o->infos);
-    free(o->frames);
-    free(o->ids);
+    FREE_MEMBERS(*o, infos, frames, ids);
     free(o);
 }
 

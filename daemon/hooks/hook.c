@@ -50,18 +50,9 @@ static void put_entry(struct json_writer *w, const struct journal_entry *e) {
         json_put_i64(w, "recorded_ms", e->sample_ms);
     else
         json_put_null(w, "recorded_ms");
-    json_put_f64(w, "start_s", e->start_s);
-    json_put_f64(w, "end_s", e->end_s);
-    json_put_f64(w, "value", e->value);
-    json_put_str(w, "client", e->client);
-    json_put_str(w, "session", e->session);
-    json_put_str(w, "principal", e->principal);
-    json_put_str(w, "address", e->address);
-    json_put_str(w, "model", e->model);
+    JSON_MEMBERS(w, *e, start_s, end_s, value, client, session, principal, address, model);
     json_put_str(w, "model_sha256", e->sha256);
-    json_put_str(w, "detail", e->detail);
-    json_put_bool(w, "live", e->live);
-    json_put_str(w, "alarm", e->alarm);
+    JSON_MEMBERS(w, *e, detail, live, alarm);
     if (e->step)
         json_put_i64(w, "step", e->step);
     json_end(w, '}');
@@ -74,16 +65,11 @@ static char *own_body(const struct hook *h, const struct hook_message *m, const 
     json_begin_object(&w, NULL);
     json_put_str(&w, "id", m->id);
     json_put_str(&w, "hook", h->name);
-    json_put_bool(&w, "test", m->test);
-    json_put_str(&w, "text", m->text);
-    json_put_f64(&w, "late_s", m->late_s);
+    JSON_MEMBERS(&w, *m, test, text, late_s);
     if (url)
         json_put_str(&w, "url", url);
     json_put_str(&w, "notice", HOOK_NOTICE);
-    json_begin_array(&w, "covers");
-    for (int i = 0; i < m->n_covers; i++)
-        json_put_str(&w, NULL, m->covers[i]);
-    json_end(&w, ']');
+    JSON_ARRAY(&w, "covers", m->covers, m->n_covers);
     put_entry(&w, m->entry);
     json_end(&w, '}');
     return str_take(&text);
@@ -121,12 +107,7 @@ static int read_secret(const struct hook *h, const char *path, const char *what,
     return err_set(err, ERR_INVALID, "alarms.hooks: the %s of the hook %s is empty: %s", what, h->name, path);
 }
 
-void hook_files_done(struct hook_files *files) {
-    free(files->secret);
-    free(files->url);
-    free(files->password);
-    free(files->ca);
-}
+void hook_files_done(struct hook_files *files) { FREE_MEMBERS(*files, secret, url, password, ca); }
 
 static int read_files(const struct hook *h, struct hook_files *files, struct err *err) {
     const char *ca = h->ca ? h->ca : signed_post_system_ca();

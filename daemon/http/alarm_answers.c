@@ -43,15 +43,6 @@ static int read_order(const char *body, struct desk_order *o, struct err *err) {
     return err_set(err, ERR_INVALID, "The form has no answer that is known here.");
 }
 
-static enum MHD_Result refuse(const struct http_request *r, unsigned status, const char *title, const char *text) {
-    struct html page;
-    html_init(&page);
-    page_error(&page, NULL, title, text);
-    enum MHD_Result result = http_answer_html(r, status, &page);
-    html_done(&page);
-    return result;
-}
-
 /* Back to the page of the form. */
 static enum MHD_Result go_back(const struct http_request *r, const char *body) {
     char next[NEXT], location[NEXT + 16];
@@ -84,6 +75,6 @@ enum MHD_Result http_answer_alarm(struct http_request *r, const struct http_form
     str_copy(o.answer.author.by, sizeof o.answer.author.by, r->caller.name);
     str_copy(o.answer.author.via, sizeof o.answer.author.via, "page");
     if (rc || (rc = desk_ask(state->desk, &o, &err)))
-        return refuse(r, status_of(rc), "Not answered", err.message);
+        return http_answer_error(r, NULL, status_of(rc), "Not answered", err.message);
     return go_back(r, http_form_text(f));
 }

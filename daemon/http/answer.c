@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "base/niceness.h"
 #include "base/str.h"
 #include "daemon/hosts/device_set.h"
@@ -164,9 +165,7 @@ bool http_view(const struct http_request *r, struct str *readiness, struct page_
                               .wall = on_wall(r),
                               .sort = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "sort"),
                               .ready = http_readiness(state, readiness),
-                              .journal = state->journal,
-                              .database = state->database,
-                              .recordings = state->recordings};
+                              SAME_MEMBERS(*state, journal, database, recordings)};
     ret->readiness = str_cstr(readiness);
     return true;
 }
@@ -174,16 +173,6 @@ bool http_view(const struct http_request *r, struct str *readiness, struct page_
 void http_view_done(struct page_view *v) { status_drop(v->status); }
 
 /* ---- pages ---- */
-
-static enum MHD_Result answer_error(const struct http_request *r, const struct page_view *v, unsigned status, const char *title,
-                                    const char *text) {
-    struct html page;
-    html_init(&page);
-    page_error(&page, v, title, text);
-    enum MHD_Result result = http_answer_html(r, status, &page);
-    html_done(&page);
-    return result;
-}
 
 /* /jobs?ID=on&ID=on, as boxes of a form say it: the ids, separated by commas. */
 static enum MHD_Result add_job(void *ctx, enum MHD_ValueKind kind, const char *key, const char *value) {
@@ -237,7 +226,7 @@ static enum MHD_Result answer_reading(const struct http_request *r, const struct
     struct err err;
     int rc = reading_run(&request, &reading, &err);
     if (rc == ERR_NOT_FOUND)
-        return answer_error(
+        return http_answer_error(
             r, v, MHD_HTTP_NOT_FOUND, "Not found",
             what == READING_STREAM ? "There is no stream of this id, or its client has ended it more than ten minutes ago. brrctl "
                                      "journal has what happened to it."
@@ -247,7 +236,7 @@ static enum MHD_Result answer_reading(const struct http_request *r, const struct
                 ? "The recording is not shown any more, or another caller asked for it. brrctl view FILE shows it again."
                 : "The job has no picture of this name.");
     if (rc)
-        return answer_error(r, v, MHD_HTTP_SERVICE_UNAVAILABLE, "Not now", err.message);
+        return http_answer_error(r, v, MHD_HTTP_SERVICE_UNAVAILABLE, "Not now", err.message);
     const struct html *page = reading_page(reading);
     enum MHD_Result result = what != READING_PICTURE
                                  ? http_answer_html(r, MHD_HTTP_OK, page)
@@ -332,7 +321,7 @@ static enum MHD_Result answer_page(const struct http_request *r, const struct pa
         html_done(&page);
         return result;
     }
-    return answer_error(r, v, MHD_HTTP_NOT_FOUND, "Not found", "There is no such page. The pages are those at the top.");
+    return http_answer_error(r, v, MHD_HTTP_NOT_FOUND, "Not found", "There is no such page. The pages are those at the top.");
 }
 
 static enum MHD_Result answer_asset(const struct http_request *r, const struct page_asset *asset) {
@@ -361,7 +350,7 @@ static enum MHD_Result refuse(const struct http_request *r, const struct auth_re
         return result;
     }
     if (!strcmp(refusal->reason, "LINK_MISSING"))
-        return answer_error(r, NULL, MHD_HTTP_UNAUTHORIZED, "A link is needed", refusal->err.message);
+        return http_answer_error(r, NULL, MHD_HTTP_UNAUTHORIZED, "A link is needed", refusal->err.message);
     html_init(&page);
     page_login(&page, r->url, strcmp(refusal->reason, "TOKEN_MISSING") != 0 ? refusal->err.message : NULL);
     result = http_answer_html(r, MHD_HTTP_UNAUTHORIZED, &page);
@@ -392,10 +381,10 @@ static enum MHD_Result answer_viewed(const struct http_request *r, const struct 
     struct page_view view;
     OWNED(str_done) struct str line = str_of(LINE_BYTES);
     const bool begun = http_view(r, &line, &view);
-    enum MHD_Result result =
-        !begun ? answer_error(r, NULL, MHD_HTTP_SERVICE_UNAVAILABLE, "Not yet", "The daemon is starting; try again in a second.")
-        : form ? http_correct_recording(r, &view, form)
-               : answer_page(r, &view);
+    enum MHD_Result result = !begun ? http_answer_error(r, NULL, MHD_HTTP_SERVICE_UNAVAILABLE, "Not yet",
+                                                        "The daemon is starting; try again in a second.")
+                             : form ? http_correct_recording(r, &view, form)
+                                    : answer_page(r, &view);
     if (begun)
         http_view_done(&view);
     return result;
@@ -405,9 +394,10 @@ static enum MHD_Result answer_viewed(const struct http_request *r, const struct 
 static enum MHD_Result answer_reader(struct http_request *r) {
     struct auth_refusal refusal;
     if (strcmp(r->url, "/metrics") != 0 && !http_host_fits(r))
-        return answer_error(r, NULL, MHD_HTTP_MISDIRECTED_REQUEST, "Not under this name",
-                            "The daemon does not have the name by which the browser asks for it. Use its address, or list the name "
-                            "in http.names of its configuration.");
+        return http_answer_error(
+            r, NULL, MHD_HTTP_MISDIRECTED_REQUEST, "Not under this name",
+            "The daemon does not have the name by which the browser asks for it. Use its address, or list the name "
+            "in http.names of its configuration.");
     if (!strcmp(r->url, "/link"))
         return http_link(r);
     if (!http_admit(r, &refusal))
@@ -432,19 +422,19 @@ static enum MHD_Result answer_post(struct http_request *r, const struct http_for
     struct auth_refusal refusal;
     char peer[AUTH_PEER_SIZE];
     if (!http_form_is_own(r))
-        return answer_error(r, NULL, MHD_HTTP_FORBIDDEN, "Not from here", "The form was sent by a page of another site.");
+        return http_answer_error(r, NULL, MHD_HTTP_FORBIDDEN, "Not from here", "The form was sent by a page of another site.");
     str_copy(r->caller.peer, sizeof r->caller.peer, peer_of(r->connection, peer));
     if (http_is_recording_form(r->url))
         return http_admit(r, &refusal) ? answer_viewed(r, form)
-                                       : answer_error(r, NULL, MHD_HTTP_UNAUTHORIZED, "Sign in first", refusal.err.message);
+                                       : http_answer_error(r, NULL, MHD_HTTP_UNAUTHORIZED, "Sign in first", refusal.err.message);
     if (!strcmp(r->url, "/alarms"))
         return http_admit(r, &refusal) ? http_answer_alarm(r, form)
-                                       : answer_error(r, NULL, MHD_HTTP_UNAUTHORIZED, "Sign in first", refusal.err.message);
+                                       : http_answer_error(r, NULL, MHD_HTTP_UNAUTHORIZED, "Sign in first", refusal.err.message);
     if (!strcmp(r->url, "/logout"))
         return http_logout(r);
     return auth_has_tokens(r->server->http->state.auth)
                ? http_login(r, form)
-               : answer_error(r, NULL, MHD_HTTP_NOT_FOUND, "Not found", "This daemon has no tokens: nobody needs to sign in.");
+               : http_answer_error(r, NULL, MHD_HTTP_NOT_FOUND, "Not found", "This daemon has no tokens: nobody needs to sign in.");
 }
 
 static enum MHD_Result refuse_method(const struct http_request *r) {

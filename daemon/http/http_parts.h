@@ -52,6 +52,9 @@ struct http_answer {
 };
 enum MHD_Result http_answer(struct MHD_Connection *connection, const struct http_answer *a);
 enum MHD_Result http_answer_html(const struct http_request *r, unsigned status, const struct html *page);
+/* A page with these words; v: for a reader who is known, or NULL. */
+enum MHD_Result http_answer_error(const struct http_request *r, const struct page_view *v, unsigned status, const char *title,
+                                  const char *text);
 /* Identifies the caller by token or cookie, for the role read. False: *ret has why. */
 bool http_admit(struct http_request *r, struct auth_refusal *ret);
 /* Whom the caller, a proxy that signs people in (token's word `proxy`), names in X-Forwarded-User: "" where it names nobody, or has

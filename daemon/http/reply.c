@@ -50,6 +50,16 @@ enum MHD_Result http_answer_html(const struct http_request *r, unsigned status, 
                                                             .document = true});
 }
 
+enum MHD_Result http_answer_error(const struct http_request *r, const struct page_view *v, unsigned status, const char *title,
+                                  const char *text) {
+    struct html page;
+    html_init(&page);
+    page_error(&page, v, title, text);
+    enum MHD_Result result = http_answer_html(r, status, &page);
+    html_done(&page);
+    return result;
+}
+
 static void be_patient(struct http_server *s, struct MHD_Connection *connection, int64_t until_ms) {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     if (info)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "base/str.h"
 
 enum { OVERRIDES_BYTES = 1 << 20 };
@@ -41,11 +42,7 @@ struct job *job_new(void) {
 void job_free(struct job *job) {
     if (!job)
         return;
-    free(job->yaml);
-    free(job->file);
-    free(job->overrides);
-    free(job->request_id);
-    free(job->result);
+    FREE_MEMBERS(*job, yaml, file, overrides, request_id, result);
     free(job);
 }
 

@@ -36,10 +36,7 @@ int job_order_write(const struct job_order *o, char path[4096], struct err *err)
         json_put_str(&w, texts[i].name, *(const char *const *)((const char *)o + texts[i].offset));
     for (int i = 0; i < NUMBERS; i++)
         json_put_i64(&w, numbers[i].name, *(const int64_t *)((const char *)o + numbers[i].offset));
-    json_begin_array(&w, "sets");
-    for (int i = 0; i < o->n_sets; i++)
-        json_put_str(&w, NULL, o->sets[i]);
-    json_end(&w, ']');
+    JSON_ARRAY(&w, "sets", o->sets, o->n_sets);
     json_end(&w, '}');
     return fsio_write_text(path, &text, err);
 }

@@ -34,11 +34,7 @@ struct joblog {
 
 static void print(FILE *f, int64_t time_s, const char *level, const char *text) {
     char stamp[40];
-    time_t t = (time_t)time_s;
-    struct tm utc;
-    gmtime_r(&t, &utc);
-    strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    fprintf(f, "%s %s %s\n", stamp, level, text);
+    fprintf(f, "%s %s %s\n", clock_utc(time_s * 1000, CLOCK_ISO, stamp, sizeof stamp), level, text);
 }
 
 /* 0, or an errno. */

@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/members.h"
 #include "base/spawn.h"
 #include "base/str.h"
 #include "daemon/jobs/job.h"
@@ -166,12 +167,7 @@ void process_run(const struct process_config *config, const struct runner_config
     OWNED(arena_done) struct arena arena = arena_of(32 << 20);
     struct jobfile file = {0};
     const struct job_order order = {.job = *job,
-                                    .config = config->config,
-                                    .sets = config->sets,
-                                    .n_sets = config->n_sets,
-                                    .device = config->device,
-                                    .cache = config->cache,
-                                    .page = config->page,
+                                    SAME_MEMBERS(*config, config, sets, n_sets, device, cache, page),
                                     .place = runner->turn.place,
                                     .threads = config->threads,
                                     .memory_limit_bytes = runner->memory_limit_bytes,

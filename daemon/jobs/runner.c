@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/upload.h"
@@ -305,9 +306,7 @@ void runner_run(const struct runner_config *config, const struct runner_job *job
                               .directory = job->directory,
                               .cache_dir = config->source.cache_dir,
                               .data_root = job->data_root,
-                              .world = config->world,
-                              .contended = config->contended,
-                              .memory_limit_bytes = config->memory_limit_bytes,
+                              SAME_MEMBERS(*config, world, contended, memory_limit_bytes),
                               .stop = &wish->now,
                               .ctx = &r,
                               .report = on_report,

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "base/members.h"
 #include "base/principal.h"
 #include "base/str.h"
 #include "base/volume.h"
@@ -70,10 +71,7 @@ int sched_open(const struct sched_config *config, struct sched **ret, struct err
     s->config = *config;
     s->slots = (struct slots){.n = config->n_places ? config->n_places : 1, .room = config->room, .ctx = config->worker};
     for (int i = 0; i < s->slots.n; i++) {
-        s->slots.at[i].name = config->places[i].name;
-        s->slots.at[i].description = config->places[i].description;
-        s->slots.at[i].remote = config->places[i].remote;
-        s->slots.at[i].for_cancel = config->places[i].for_cancel;
+        COPY_MEMBERS(s->slots.at[i], config->places[i], name, description, remote, for_cancel);
         s->slots.at[i].device = config->places[i].further ? config->places[i].device : i;
     }
     if (!config->max_jobs)
@@ -81,14 +79,8 @@ int sched_open(const struct sched_config *config, struct sched **ret, struct err
     s->by_id = map_new((size_t)s->config.max_jobs);
     int rc =
         s->by_id ? volume_open(config->cache_dir, &s->cache, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the scheduler");
-    const struct ledger_config ledger = {.db = config->db,
-                                         .lost = config->lost,
-                                         .wake = config->wake,
-                                         .wake_ctx = config->wake_ctx,
-                                         .find = find_job,
-                                         .started = sched_started,
-                                         .forgotten = on_forgotten,
-                                         .ctx = s};
+    const struct ledger_config ledger = {SAME_MEMBERS(*config, db, lost, wake, wake_ctx), .find = find_job,
+                                         .started = sched_started, .forgotten = on_forgotten, .ctx = s};
     if (rc || (rc = load(s, err)) || (rc = ledger_open(&s->ledger, &ledger, err))) {
         sched_close(s);
         return rc;

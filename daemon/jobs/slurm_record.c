@@ -73,10 +73,7 @@ static int remove_file(const char *directory, const char *name, struct err *err)
 bool slurm_state_is_over(const char *state) {
     static const char *const over[] = {"BOOT_FAIL", "CANCELLED",     "COMPLETED", "DEADLINE", "FAILED",
                                        "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",  "TIMEOUT"};
-    for (size_t i = 0; i < sizeof over / sizeof *over; i++)
-        if (!strcmp(state, over[i]))
-            return true;
-    return false;
+    return STR_AMONG(state, over) >= 0;
 }
 
 int slurm_record_clear(const char *directory, struct err *err) {

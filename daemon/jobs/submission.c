@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/fsio.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -222,12 +222,9 @@ void draft_free(struct draft *d) {
 
 /* name-of-kind, date and sequence: readable, unique in this database. */
 static void make_id(struct job *job) {
-    time_t t = (time_t)(job->created_ms / 1000);
-    struct tm utc;
     char stamp[20];
-    gmtime_r(&t, &utc);
-    strftime(stamp, sizeof stamp, "%y%m%d", &utc);
-    str_format(job->id, sizeof job->id, "%s-%s-%lld", job->kind, stamp, (long long)job->sequence);
+    str_format(job->id, sizeof job->id, "%s-%s-%lld", job->kind, clock_utc(job->created_ms, "%y%m%d", stamp, sizeof stamp),
+               (long long)job->sequence);
 }
 
 int submission_place(const char *results_dir, struct job *job, _Atomic int64_t *next, struct err *err) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "base/niceness.h"
 #include "base/str.h"
 #include "base/world.h"
@@ -176,9 +177,7 @@ static void run_order(struct worker *w) {
 static void order_free(struct order *o) {
     if (!o)
         return;
-    free(o->yaml);
-    free(o->file);
-    free(o->overrides);
+    FREE_MEMBERS(*o, yaml, file, overrides);
     arena_done(&o->arena);
     worker_report_free(o->done);
     worker_report_free(o->checkpoint);

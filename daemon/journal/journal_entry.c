@@ -30,12 +30,10 @@ static const char *const offs[JOURNAL_OFFS] = {
 const char *journal_kind_name(enum journal_kind kind) { return names[kind]; }
 
 bool journal_kind_find(const char *name, enum journal_kind *ret) {
-    for (int i = 0; i < JOURNAL_KINDS; i++)
-        if (!strcmp(names[i], name)) {
-            *ret = (enum journal_kind)i;
-            return true;
-        }
-    return false;
+    const int i = STR_AMONG(name, names);
+    if (i >= 0)
+        *ret = (enum journal_kind)i;
+    return i >= 0;
 }
 
 bool journal_kind_is_alarm(enum journal_kind kind) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/members.h"
 #include "base/queue.h"
 #include "base/str.h"
 #include "base/subnormals.h"
@@ -438,17 +439,12 @@ struct live *live_new(const struct live_config *config) {
     l->reports = config->reports;
     l->alarm_hop = info.is_async ? ALARM_HOP_CUDA : ALARM_HOP_CPU;
     l->loads = (struct live_loads){.loader = config->loader, .post = config->post, .ctx = config->post_ctx};
-    l->models = (struct live_models){.device = config->device,
-                                     .metrics = config->metrics,
-                                     .memory_limit_bytes = config->memory_limit_bytes,
+    l->models = (struct live_models){SAME_MEMBERS(*config, device, metrics, memory_limit_bytes),
                                      .batch = config->batch ? config->batch : LIVE_BATCH_CPU,
-                                     .max_delay_s = (double)config->max_delay_ms / 1000,
-                                     .may_be_fp32 = config->may_be_fp32};
+                                     .max_delay_s = (double)config->max_delay_ms / 1000, .may_be_fp32 = config->may_be_fp32};
     str_copy(l->models.device_name, sizeof l->models.device_name, info.name);
     l->pause_s = INFINITY;
-    l->serve = config->serve;
-    l->serve_ctx = config->serve_ctx;
-    l->viewer = config->viewer;
+    COPY_MEMBERS(*l, *config, serve, serve_ctx, viewer);
     l->lanes = config->lanes > 1 ? config->lanes : 1;
     if (stream_open(config->device, config->priority, &l->stream, NULL)) {
         free(l);

@@ -1,5 +1,7 @@
 #include "daemon/live/live_message.h"
 
+#include "base/members.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,9 +50,7 @@ void live_report_free(struct live_report *r) {
     free(r->p);
     free(r->events);
     free(r->quality.channels);
-    free(r->suppression);
-    free(r->channel_suppression);
-    free(r->opened);
+    FREE_MEMBERS(*r, suppression, channel_suppression, opened);
     eegring_drop(r->eeg);
     free(r->state);
     free(r);

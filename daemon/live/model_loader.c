@@ -131,19 +131,15 @@ int model_loader_read(struct model_loader *l, struct live_order *order, live_pos
 
 bool model_loader_waits(struct model_loader *l, char ret_text[MODEL_LOADER_TEXT]) {
     char since[32];
-    struct tm utc;
     LOCKED(&l->lock);
     const struct reading *oldest = l->first;
     for (const struct reading *r = oldest; r; r = r->next)
         if (r->since_ms < oldest->since_ms)
             oldest = r;
     bool waits = oldest && clock_ms() - oldest->since_ms > MODEL_LOADER_SLOW_MS;
-    if (waits) {
-        time_t t = (time_t)(oldest->since_wall_ms / 1000);
-        gmtime_r(&t, &utc);
-        strftime(since, sizeof since, "%Y-%m-%dT%H:%M:%SZ", &utc);
-        str_format(ret_text, MODEL_LOADER_TEXT, "waits for %s since %s", oldest->path, since);
-    }
+    if (waits)
+        str_format(ret_text, MODEL_LOADER_TEXT, "waits for %s since %s", oldest->path,
+                   clock_utc(oldest->since_wall_ms, CLOCK_ISO, since, sizeof since));
     return waits;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "daemon/live/session_parts.h"
 
@@ -445,9 +446,7 @@ static void on_summary(struct session *s, const struct live_report *r) {
     s->summary = s->last_word;
     s->last_word = NULL;
     if (s->summary) {
-        s->summary->samples = r->samples;
-        s->summary->windows = r->windows;
-        s->summary->totals = r->totals;
+        COPY_MEMBERS(*s->summary, *r, samples, windows, totals);
         str_copy(s->summary->mislabelled, sizeof s->summary->mislabelled, r->mislabelled);
     }
     if (s->held.first && (s->held_summary = live_report_copy(r)))

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/members.h"
 #include "base/queue.h"
 #include "base/str.h"
 
@@ -211,10 +212,7 @@ void session_counts(const struct session *s, struct session_counts *ret) {
                                    .unsaved = s->unsaved,
                                    .gaps = s->gaps,
                                    .duplicate_samples = s->duplicates,
-                                   .events = s->events,
-                                   .n_events = s->n_events,
-                                   .events_total = s->events_total,
-                                   .seizure_samples = s->seizure_samples};
+                                   SAME_MEMBERS(*s, events, n_events, events_total, seizure_samples)};
 }
 
 void session_fail(struct session *s, const struct err *err, const char *reason) {

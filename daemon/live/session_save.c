@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/members.h"
 #include "base/pack.h"
 #include "base/str.h"
 #include "daemon/live/session_parts.h"
@@ -191,9 +192,7 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
     unpack_require(in, !*o->sha256 || digest_is_hex(o->sha256));
     unpack_require(in, o->open.rate_hz >= 1 && o->open.rate_hz <= 1e6 && o->open.on >= 0 && o->open.on < 1 && o->open.off >= 0 &&
                            o->open.off < 1 && o->open.alarm_rate >= 0);
-    o->open.checkpoint = o->checkpoint;
-    o->open.model = o->model;
-    o->open.labels = o->labels;
+    COPY_MEMBERS(o->open, *o, checkpoint, model, labels);
     o->request = (struct session_request){.open = &o->open, .client = o->client, .principal = o->principal, .resumable = true};
 }
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/members.h"
 #include "base/queue.h"
 #include "base/str.h"
 #include "daemon/live/session_parts.h"
@@ -10,9 +11,7 @@ void session_describe(const struct session *s, struct session_state *ret) {
     const struct live_open *open = live_stream_open(s->stream);
     struct session_counts counts;
     session_counts(s, &counts);
-    *ret = (struct session_state){.id = s->id,
-                                  .client = s->client,
-                                  .model = s->model,
+    *ret = (struct session_state){SAME_MEMBERS(*s, id, client, model),
                                   .principal = s->token.principal,
                                   .address = s->address,
                                   .channels = open->labels,

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/members.h"
 #include "base/queue.h"
 #include "base/str.h"
 #include "daemon/live/claim.h"
@@ -82,9 +83,7 @@ static void task_free(struct task *t) {
     free(t->eeg);
     free(t->found.eeg);
     eegring_drop(t->ring);
-    free(t->list);
-    free(t->model);
-    free(t->models);
+    FREE_MEMBERS(*t, list, model, models);
     free(t->found.state);
     free(t->asks);
     free(t);

@@ -1,6 +1,5 @@
 #include "daemon/models/source.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -100,9 +100,6 @@ void banner_json(struct json_writer *w, const struct banner *b) {
     json_put_i64(w, "n_alarms", b->n_on);
     json_links(w, "was", b->was, b->n_was);
     json_put_i64(w, "n_was", b->n_was);
-    json_begin_array(w, "technical");
-    for (int i = 0; i < b->n_technical; i++)
-        json_put_str(w, NULL, b->technical[i]);
-    json_end(w, ']');
+    JSON_ARRAY(w, "technical", b->technical, b->n_technical);
     json_put_str(w, "sound", banner_sound(b));
 }

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "daemon/jobs/jobdb.h"
 #include "daemon/page/job_files.h"
 #include "daemon/page/job_row.h"
 #include "daemon/page/shell.h"

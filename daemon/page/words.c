@@ -1,8 +1,8 @@
 #include "daemon/page/words.h"
 
 #include <math.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 
 const char *words_bytes(struct words *w, int64_t bytes) {
@@ -67,13 +67,11 @@ const char *words_seconds(struct words *w, double seconds) {
 }
 
 static const char *date(struct words *w, int64_t wall_ms, const char *fmt) {
-    const time_t s = (time_t)(wall_ms / 1000);
-    struct tm utc;
-    if (!gmtime_r(&s, &utc) || !strftime(w->text, sizeof w->text, fmt, &utc))
+    if (!*clock_utc(wall_ms, fmt, w->text, sizeof w->text))
         str_copy(w->text, sizeof w->text, "unknown");
     return w->text;
 }
 
-const char *words_time(struct words *w, int64_t wall_ms) { return date(w, wall_ms, "%Y-%m-%dT%H:%M:%SZ"); }
+const char *words_time(struct words *w, int64_t wall_ms) { return date(w, wall_ms, CLOCK_ISO); }
 
 const char *words_clock(struct words *w, int64_t wall_ms) { return date(w, wall_ms, "%Y-%m-%d %H:%M:%S UTC"); }

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/members.h"
 #include "base/principal.h"
 #include "base/str.h"
 #include "daemon/rpc/audit.h"
@@ -131,10 +132,7 @@ static bool check_token(struct auth *a, struct auth_caller *c, struct token *fou
     pthread_rwlock_unlock(&a->lock);
     switch (result) {
     case TOKEN_VALID:
-        c->role = found->role;
-        c->all = found->all;
-        c->answer = found->answer;
-        c->proxy = found->proxy;
+        COPY_MEMBERS(*c, *found, role, all, answer, proxy);
         str_copy(c->names, sizeof c->names, found->names);
         c->until_ms = found->until_ms;
         return true;

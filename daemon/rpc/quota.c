@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/str.h"
 #include "daemon/live/session.h"
 
 enum { MAX_WATCHES = 16 /* of a kind, of one caller */, MAX_RESERVE = 16, CALLER_TENTHS = 8 };
@@ -13,9 +14,8 @@ static const char *const watches[] = {"/brr.v1.Metrics/Watch", "/grpc.health.v1.
 
 /* Most open calls of one caller and this method. */
 static int most_of_method(const struct quota_limits *limits, const char *path) {
-    for (size_t i = 0; i < sizeof watches / sizeof *watches; i++)
-        if (!strcmp(path, watches[i]))
-            return MAX_WATCHES;
+    if (STR_AMONG(path, watches) >= 0)
+        return MAX_WATCHES;
     return strcmp(path, "/brr.v1.Stream/Run") != 0 ? limits->calls : sessions_of_one(limits->sessions);
 }
 

@@ -12,19 +12,25 @@ static bool valid_utf8(const char *text) {
     return !*text;
 }
 
+/* The values of a field that is set, of which there are *ret_n; NULL without any. */
+static const void *values_of(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f, size_t *ret_n) {
+    const char *at = (const char *)m + f->offset, *quantifier = (const char *)m + f->quantifier_offset;
+    *ret_n = 1;
+    if (f->label == PROTOBUF_C_LABEL_REPEATED) {
+        memcpy(ret_n, quantifier, sizeof *ret_n);
+        return *ret_n ? *(const void *const *)(const void *)at : NULL;
+    }
+    return f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF && *(const uint32_t *)(const void *)quantifier != f->id ? NULL : at;
+}
+
 const char *texts_bad_field(const ProtobufCMessage *m) {
     for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
-        const char *at = (const char *)m + f->offset, *bad = NULL;
-        bool repeated = f->label == PROTOBUF_C_LABEL_REPEATED;
-        size_t n = 1;
-        if (repeated)
-            memcpy(&n, (const char *)m + f->quantifier_offset, sizeof n);
-        else if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF && *(const uint32_t *)((const char *)m + f->quantifier_offset) != f->id)
+        size_t n;
+        const void *const *items = values_of(m, f, &n);
+        const char *bad = NULL;
+        if (!items || (f->type != PROTOBUF_C_TYPE_STRING && f->type != PROTOBUF_C_TYPE_MESSAGE))
             continue;
-        if ((f->type != PROTOBUF_C_TYPE_STRING && f->type != PROTOBUF_C_TYPE_MESSAGE) || !n)
-            continue;
-        const void *const *items = repeated ? *(const void *const *const *)at : (const void *const *)at;
         for (size_t k = 0; k < n && !bad; k++) {
             if (!items[k])
                 continue;
@@ -60,18 +66,15 @@ static size_t most_of(const ProtobufCMessageDescriptor *type, const ProtobufCFie
 const char *texts_long_field(const ProtobufCMessage *m, size_t *ret_most) {
     for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
-        const char *at = (const char *)m + f->offset, *found = NULL;
-        const bool repeated = f->label == PROTOBUF_C_LABEL_REPEATED;
-        size_t n = 1;
-        if (repeated)
-            memcpy(&n, (const char *)m + f->quantifier_offset, sizeof n);
-        else if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF && *(const uint32_t *)((const char *)m + f->quantifier_offset) != f->id)
+        size_t n;
+        const void *const *items = values_of(m, f, &n);
+        const char *found = NULL;
+        if (!items)
             continue;
-        if (repeated && n > (*ret_most = most_of(m->descriptor, f)))
+        if (f->label == PROTOBUF_C_LABEL_REPEATED && n > (*ret_most = most_of(m->descriptor, f)))
             return f->name;
-        if (f->type != PROTOBUF_C_TYPE_MESSAGE || !n)
+        if (f->type != PROTOBUF_C_TYPE_MESSAGE)
             continue;
-        const void *const *items = repeated ? *(const void *const *const *)at : (const void *const *)at;
         for (size_t k = 0; k < n && !found; k++)
             found = items[k] ? texts_long_field(items[k], ret_most) : NULL;
         if (found)

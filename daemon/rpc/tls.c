@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -23,12 +22,10 @@ struct tls {
 
 /* An expired certificate is used all the same: the unix socket and jobs go on, and clients say clearly what is wrong. */
 static void announce_end(const struct tls *t, int64_t until_ms) {
-    char day[32] = "";
-    struct tm tm;
-    time_t until = (time_t)(until_ms / 1000);
+    char day[32];
     int64_t left = until_ms - clock_wall_ms();
     metric_set(metrics_series(t->config.metrics, "brrd_tls_certificate_expiry_timestamp_seconds", ""), (double)until_ms / 1000);
-    if (!gmtime_r(&until, &tm) || !strftime(day, sizeof day, "%Y-%m-%d", &tm))
+    if (!*clock_utc(until_ms, "%Y-%m-%d", day, sizeof day))
         str_copy(day, sizeof day, "?");
     if (left <= 0)
         log_error("the daemon's certificate has expired: clients refuse it", "file=\"%s\" expired=%s fix=\"brrctl tls renew DIR\"",

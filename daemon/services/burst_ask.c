@@ -1,5 +1,6 @@
 #include "daemon/services/burst_ask.h"
 
+#include "base/members.h"
 #include "base/str.h"
 #include "daemon/services/convert.h"
 
@@ -47,15 +48,7 @@ Brr__V1__Network *burst_message_of(struct rpc_call *call, const struct network_i
         return NULL;
     brr__v1__network__init(m);
     m->name = (char *)(uintptr_t)info->name;
-    m->neurons = info->neurons;
-    m->synapses = info->synapses;
-    m->tick = info->tick;
-    m->bytes = info->bytes;
-    m->budget_bytes = info->budget_bytes;
-    m->pending = info->pending;
-    m->fired_total = info->fired_total;
-    m->observers = info->observers;
-    m->every_tick = info->every_tick;
+    COPY_MEMBERS(*m, *info, neurons, synapses, tick, bytes, budget_bytes, pending, fired_total, observers, every_tick);
     m->area_count = info->n_areas;
     m->device = (char *)(uintptr_t)info->device;
     m->areas = areas;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/str.h"
 
 /* ---- messages ---- */
@@ -50,9 +51,7 @@ Brr__V1__Checkpoint *checkpoint_message_of_file(struct arena *arena, const struc
     brr__v1__checkpoint__init(m);
     m->ref = arena_strdup(arena, f->ref);
     m->path = arena_strdup(arena, f->path);
-    m->bytes = f->bytes;
-    m->step = f->step;
-    m->epoch = f->epoch;
+    COPY_MEMBERS(*m, *f, bytes, step, epoch);
     m->created_ms = f->mtime_ns / 1000000;
     m->metric = (double)NAN;
     return m->ref && m->path ? m : NULL;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/members.h"
 #include "daemon/rpc/texts.h"
 
 bool convert_send(struct rpc_call *call, const ProtobufCMessage *message) {
@@ -46,22 +47,11 @@ static Brr__V1__Progress *progress_of(struct arena *arena, const struct task_pro
         return NULL;
     brr__v1__progress__init(m);
     m->phase = (char *)(uintptr_t)p->phase;
-    m->step = p->step;
-    m->steps = p->steps;
-    m->epoch = p->epoch;
-    m->epochs = p->epochs;
-    m->loss = p->loss;
-    m->learning_rate = p->learning_rate;
-    m->gradient_norm = p->gradient_norm;
+    COPY_MEMBERS(*m, *p, step, steps, epoch, epochs, loss, learning_rate, gradient_norm);
     m->windows_per_second = p->windows_per_s;
-    m->data_wait_ratio = p->data_wait_ratio;
-    m->eta_s = p->eta_s;
-    m->metric = p->metric;
+    COPY_MEMBERS(*m, *p, data_wait_ratio, eta_s, metric);
     m->metric_name = (char *)(uintptr_t)p->metric_name;
-    m->done = p->done;
-    m->total = p->total;
-    m->nonfinite_steps = p->nonfinite_steps;
-    m->validation_loss = p->validation_loss;
+    COPY_MEMBERS(*m, *p, done, total, nonfinite_steps, validation_loss);
     return put_figures(arena, p, m) ? m : NULL;
 }
 
@@ -88,19 +78,12 @@ Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_
     m->reason = (char *)(uintptr_t)job->reason;
     m->priority = (int32_t)job->priority;
     m->queue_position = queue_position;
-    m->created_ms = job->created_ms;
-    m->started_ms = job->started_ms;
-    m->finished_ms = job->finished_ms;
-    m->attempts = job->attempts;
-    m->restarts = job->restarts;
+    COPY_MEMBERS(*m, *job, created_ms, started_ms, finished_ms, attempts, restarts);
     m->checkpoint = (char *)(uintptr_t)(*job->best ? job->best : job->last);
     m->last_checkpoint = (char *)(uintptr_t)job->last;
     m->result_json = job->result ? job->result : m->result_json;
     m->directory = (char *)(uintptr_t)job->directory;
-    m->crashes = job->crashes;
-    m->retry_ms = job->retry_ms;
-    m->run_ms = job->run_ms;
-    m->device_ms = job->device_ms;
+    COPY_MEMBERS(*m, *job, crashes, retry_ms, run_ms, device_ms);
     m->device = (char *)(uintptr_t)job->device;
     m->device_name = (char *)(uintptr_t)(*job->on ? job->on : job->wanted);
     m->memory_bytes = job->memory_bytes;

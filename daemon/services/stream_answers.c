@@ -1,6 +1,7 @@
 /* Translates the callbacks of a session into messages to its client. */
 #include <string.h>
 
+#include "base/members.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/convert_stream.h"
 #include "daemon/services/stream_call.h"
@@ -26,9 +27,7 @@ void stream_call_ack(struct stream_call *c) {
     Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
     Brr__V1__Ack ack = BRR__V1__ACK__INIT;
     session_counts(c->session, &counts);
-    ack.received_through = counts.received_through;
-    ack.durable_through = counts.durable_through;
-    ack.unsaved = counts.unsaved;
+    COPY_MEMBERS(ack, counts, received_through, durable_through, unsaved);
     m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_ACK;
     m.ack = &ack;
     reply(c, &m);

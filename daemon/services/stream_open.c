@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "daemon/rpc/texts.h"
 #include "daemon/services/stream_call.h"
@@ -82,9 +83,7 @@ static struct live_open describe_open(const Brr__V1__Open *in, const char *path,
                               .off = in->threshold_off,
                               .alarm_rate = in->alarm_rate,
                               .partial = (int)in->partial,
-                              .realtime = in->realtime,
-                              .replay = in->replay,
-                              .want_probabilities = in->want_probabilities};
+                              SAME_MEMBERS(*in, realtime, replay, want_probabilities)};
 }
 
 /* True if streams are taken at all; else the call is refused. */

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "brr/v1/admin.pb-c.h"
 #include "burst/selftest_tick.h"
@@ -95,13 +96,8 @@ static void describe_device(struct services *s, int i, struct device_message *m)
     device_hosts_describe(device_set_at(s->devices, i), &m->info);
     device_set_room(s->devices, i, &room);
     brr__v1__device__init(device);
-    device->name = m->info.name;
-    device->description = m->info.description;
-    device->total_bytes = m->info.total_bytes;
-    device->free_bytes = m->info.free_bytes;
-    device->limit_bytes = room.limit_bytes;
-    device->used_bytes = room.used_bytes;
-    device->reserved_bytes = room.reserved_bytes;
+    COPY_MEMBERS(*device, m->info, name, description, total_bytes, free_bytes);
+    COPY_MEMBERS(*device, room, limit_bytes, used_bytes, reserved_bytes);
     device->streams = s->streams.streams[i];
     device->isa = (char *)(uintptr_t)device_isa();
     device->occupants = m->occupants;

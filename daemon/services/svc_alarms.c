@@ -5,6 +5,7 @@
 #include <uv.h>
 
 #include "base/clock.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "brr/v1/alarms.pb-c.h"
 #include "daemon/rpc/alarm_rights.h"
@@ -31,10 +32,7 @@ static void describe(const struct alarm *a, const struct alarms_now *now, struct
     out->session_id = text(a->session);
     out->principal = text(a->principal);
     out->model = text(a->model);
-    out->live = a->live;
-    out->test = a->test;
-    out->on_ms = a->on_ms;
-    out->off_ms = a->off_ms;
+    COPY_MEMBERS(*out, *a, live, test, on_ms, off_ms);
     out->why = text(a->why);
     out->cut = a->cut;
     out->value = a->value;

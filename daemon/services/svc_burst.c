@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "base/queue.h"
 #include "base/str.h"
 #include "daemon/services/burst_ask.h"
@@ -226,9 +227,7 @@ static void stepped(struct offload *work) {
         Brr__V1__StepResponse out = BRR__V1__STEP_RESPONSE__INIT;
         out.tick = o->infos[0].tick;
         out.ticks = o->ran;
-        out.fired = o->fired;
-        out.events = o->events;
-        out.seconds = o->seconds;
+        COPY_MEMBERS(out, *o, fired, events, seconds);
         if (put_frames(work->call, o, &out))
             convert_answer(work->call, &out.base);
         else

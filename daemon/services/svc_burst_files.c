@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "burst/netfile.h"
-#include "daemon/hosts/device_hosts.h"
 #include "daemon/services/burst_ask.h"
 
 enum { PART_BYTES = 1 << 20, PATH_SIZE = 4096, MOST_FILES = 8, RETRY_MS = 1000 };
@@ -176,9 +176,7 @@ static void on_read(struct offload *work) {
         network_order_free(o);
         return;
     }
-    o->net = f->net;
-    o->state = f->state;
-    o->every_tick = f->every_tick;
+    COPY_MEMBERS(*o, *f, net, state, every_tick);
     str_copy(o->device, sizeof o->device, f->device);
     o->max_pending = f->max_pending;
     o->budget_bytes = f->budget_bytes;

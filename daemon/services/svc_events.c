@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "daemon/services/convert.h"
@@ -57,15 +58,7 @@ static void next_row(struct reading *r) {
 static bool send_part(struct reading *r) {
     Brr__V1__JobEvents out = BRR__V1__JOB_EVENTS__INIT;
     size_t n = r->len - r->at < PART_BYTES ? r->len - r->at : PART_BYTES;
-    out.recording = r->row.recording;
-    out.error = r->row.error;
-    out.note = r->row.note;
-    out.duration_s = r->row.duration_s;
-    out.events = r->row.events;
-    out.seizure_s = r->row.seizure_s;
-    out.suppressed_s = r->row.suppressed_s;
-    out.bursts = r->row.bursts;
-    out.largest_suppression = r->row.largest_suppression;
+    COPY_MEMBERS(out, r->row, recording, error, note, duration_s, events, seizure_s, suppressed_s, bursts, largest_suppression);
     out.highest_probability = r->row.highest;
     out.threshold_on = r->row.threshold_on;
     out.format = r->row.format;

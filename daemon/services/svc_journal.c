@@ -5,6 +5,7 @@
 #include <uv.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "brr/v1/journal.pb-c.h"
 #include "daemon/journal/journaldb.h"
@@ -107,11 +108,7 @@ static void describe(const struct journal_entry *e, Brr__V1__JournalEntry *out) 
     brr__v1__journal_entry__init(out);
     out->id = e->id;
     out->kind = (char *)(uintptr_t)journal_kind_name(e->kind);
-    out->received_ms = e->received_ms;
-    out->sample_ms = e->sample_ms;
-    out->start_s = e->start_s;
-    out->end_s = e->end_s;
-    out->value = e->value;
+    COPY_MEMBERS(*out, *e, received_ms, sample_ms, start_s, end_s, value);
     out->session_id = (char *)(uintptr_t)e->session;
     out->principal = (char *)(uintptr_t)e->principal;
     out->client_name = (char *)(uintptr_t)e->client;

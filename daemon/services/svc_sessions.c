@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <uv.h>
 
+#include "base/members.h"
 #include "base/principal.h"
 #include "brr/v1/sessions.pb-c.h"
 #include "daemon/services/convert.h"
@@ -32,16 +33,8 @@ static void describe(const struct services *services, const struct session *s, s
     out->n_channel_names = (size_t)state.n_channels;
     out->channels = state.n_channels;
     out->device = (char *)(uintptr_t)(services->devices ? device_set_name(services->devices, state.device) : "");
-    out->realtime = state.realtime;
-    out->connected = state.connected;
-    out->rate_hz = state.rate_hz;
-    out->opened_ms = state.opened_ms;
-    out->received_through = state.received_through;
-    out->durable_through = state.durable_through;
-    out->samples = state.samples;
-    out->events = state.events;
-    out->lag_s = state.lag_s;
-    out->alarm = state.alarm;
+    COPY_MEMBERS(*out, state, realtime, connected, rate_hz, opened_ms, received_through, durable_through, samples, events, lag_s,
+                 alarm);
     out->probability = (double)state.probability;
     out->reconnects = state.reconnects;
     if (services->state_of)

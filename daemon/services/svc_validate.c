@@ -7,6 +7,7 @@
 #include <uv.h>
 
 #include "base/clock.h"
+#include "base/members.h"
 #include "base/queue.h"
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
@@ -165,21 +166,11 @@ static void answer(struct validate *v) {
     const struct estimate *e = &v->estimate;
     Brr__V1__ValidateResponse out = BRR__V1__VALIDATE_RESPONSE__INIT;
     out.kind = (char *)(uintptr_t)v->job.kind->name;
-    out.notices = v->notices;
-    out.n_notices = v->n_notices;
-    out.device = v->device;
+    COPY_MEMBERS(out, *v, notices, n_notices, device);
     out.memory_bytes = e->memory_bytes;
     out.memory_available_bytes = v->config.memory_limit_bytes;
-    out.parameters = e->parameters;
-    out.steps = e->steps;
-    out.seconds_per_step = e->seconds_per_step;
-    out.seconds_total = e->seconds_total;
-    out.recordings = e->recordings;
-    out.windows_per_epoch = e->windows_per_epoch;
-    out.facts = v->facts;
-    out.n_facts = v->n_facts;
-    out.patients = v->patients;
-    out.n_patients = v->n_patients;
+    COPY_MEMBERS(out, *e, parameters, steps, seconds_per_step, seconds_total, recordings, windows_per_epoch);
+    COPY_MEMBERS(out, *v, facts, n_facts, patients, n_patients);
     out.largest_micro_batch = e->largest_micro_batch;
     out.price_per_hour = v->services->price_per_hour;
     out.currency = (char *)(uintptr_t)v->services->currency;

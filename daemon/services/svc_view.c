@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "brr/v1/admin.pb-c.h"
 #include "daemon/live/resume_token.h"
@@ -62,10 +63,7 @@ static void find_recording(struct offload *work) {
     if (find_answers(v, &work->err))
         return;
     v->request.answers = *v->answers ? v->answers : NULL;
-    v->request.relative = v->relative;
-    v->request.path = v->path;
-    v->request.principal = v->principal;
-    v->request.id = v->id;
+    COPY_MEMBERS(v->request, *v, relative, path, principal, id);
     if (!resume_token_random(v->id, &work->err))
         recordings_add(v->recordings, &v->request, &work->err);
 }

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/members.h"
 #include "base/order.h"
 #include "base/str.h"
 #include "daemon/status/gather_parts.h"
@@ -133,38 +134,26 @@ static void put_job(const struct gather *g, struct status *to, const struct job 
     const struct task_kind *kind = task_kind_find(job->kind);
     const struct task_progress *p = &job->progress;
     struct status_job *out = &to->jobs[to->n_jobs++];
-    *out = (struct status_job){.id = gather_text(to, job->id),
-                               .name = gather_text(to, job->name),
-                               .kind = gather_text(to, job->kind),
-                               .owner = gather_text(to, job->owner),
-                               .reason = gather_text(to, job->reason),
-                               .directory = gather_text(to, job->directory),
-                               .state = job_state_name(job->state),
-                               .active = job_is_active(job->state),
-                               .over = job_is_over(job->state),
-                               .position = sched_position(g->source.sched, job),
-                               .priority = job->priority,
-                               .created_ms = job->created_ms,
-                               .started_ms = job->started_ms,
-                               .finished_ms = job->finished_ms,
-                               .phase = gather_text(to, p->phase),
-                               .metric_name = gather_text(to, p->metric_name),
-                               .step_name = kind && kind->step ? kind->step : "step",
-                               .step = p->step,
-                               .steps = p->steps,
-                               .epoch = p->epoch,
-                               .epochs = p->epochs,
-                               .done = p->done,
-                               .total = p->total,
-                               .loss = p->loss,
-                               .validation_loss = p->validation_loss,
-                               .metric = p->metric,
-                               .eta_s = p->eta_s,
-                               .windows_per_s = p->windows_per_s,
-                               .source = gather_text(to, job->source),
-                               .fold = gather_text(to, job->fold),
-                               .event_f1 = NAN,
-                               .false_alarms_per_24h = NAN};
+    *out = (struct status_job){
+        .id = gather_text(to, job->id),
+        .name = gather_text(to, job->name),
+        .kind = gather_text(to, job->kind),
+        .owner = gather_text(to, job->owner),
+        .reason = gather_text(to, job->reason),
+        .directory = gather_text(to, job->directory),
+        .state = job_state_name(job->state),
+        .active = job_is_active(job->state),
+        .over = job_is_over(job->state),
+        .position = sched_position(g->source.sched, job),
+        SAME_MEMBERS(*job, priority, created_ms, started_ms, finished_ms),
+        .phase = gather_text(to, p->phase),
+        .metric_name = gather_text(to, p->metric_name),
+        .step_name = kind && kind->step ? kind->step : "step",
+        SAME_MEMBERS(*p, step, steps, epoch, epochs, done, total, loss, validation_loss, metric, eta_s, windows_per_s),
+        .source = gather_text(to, job->source),
+        .fold = gather_text(to, job->fold),
+        .event_f1 = NAN,
+        .false_alarms_per_24h = NAN};
     put_job_scores(job, out);
     put_losses(g, to, job, out);
 }
@@ -228,9 +217,7 @@ static void publish(struct gather *g, bool tick) {
     if (!to)
         return;
     g->published_ms = clock_ms();
-    to->version = g->source.version;
-    to->revision = g->source.revision;
-    to->notice = g->source.notice;
+    COPY_MEMBERS(*to, g->source, version, revision, notice);
     to->taken_ms = clock_wall_ms();
     to->uptime_s = (g->published_ms - g->source.start_ms) / 1000;
     to->cpu = g->machine.cpu;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "base/str.h"
 #include "daemon/status/gather_parts.h"
 
@@ -25,16 +26,12 @@ static void put_alarm(struct status *to, const struct alarm *a, const struct ala
         .by = gather_text(to, *a->answered.person ? a->answered.person : a->answered.by),
         .mark = alarm_mark_name(a->mark),
         .note = gather_text(to, a->note),
-        .live = a->live,
-        .test = a->test,
-        .cut = a->cut,
+        SAME_MEMBERS(*a, live, test, cut),
         .open = alarm_is_open(a),
         .waiting = alarm_is_waiting(a),
         .status = a->status,
         .sound = alarm_sound(a, now->boot_ms),
-        .step = a->step,
-        .on_ms = a->on_ms,
-        .off_ms = a->off_ms,
+        SAME_MEMBERS(*a, step, on_ms, off_ms),
         .answered_ms = a->answered.at_ms,
         .silent_ms = a->silent_boot_ms ? now->wall_ms + a->silent_boot_ms - now->boot_ms : 0,
     };

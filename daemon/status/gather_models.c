@@ -1,21 +1,19 @@
 /* The models that serve, as their cards show them. */
 
+#include "base/members.h"
 #include "daemon/status/gather_parts.h"
 
 static void put_rates(const struct alarm_sets *sets, struct status_model *out) {
     for (int i = 0; i < sets->n && i < STATUS_RATES; i++) {
         const struct alarm_set *set = &sets->sets[i];
-        out->rates[out->n_rates++] = (struct status_rate){.rate = set->rate,
-                                                          .on = set->rule.on,
-                                                          .off = set->rule.off,
-                                                          .sensitivity = set->sensitivity,
-                                                          .low = set->sensitivity_low,
-                                                          .high = set->sensitivity_high,
-                                                          .false_alarms_per_24h = set->false_alarms_per_24h,
-                                                          .delay_p50_s = set->delay_p50_s,
-                                                          .patients = set->patients,
-                                                          .seizures = set->seizures,
-                                                          .hours = set->hours};
+        out->rates[out->n_rates++] =
+            (struct status_rate){.rate = set->rate,
+                                 .on = set->rule.on,
+                                 .off = set->rule.off,
+                                 .sensitivity = set->sensitivity,
+                                 .low = set->sensitivity_low,
+                                 .high = set->sensitivity_high,
+                                 SAME_MEMBERS(*set, false_alarms_per_24h, delay_p50_s, patients, seizures, hours)};
     }
 }
 

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "daemon/status/gather_parts.h"
 
@@ -109,11 +110,7 @@ static void put_stream(void *ctx, const struct session *session) {
                                 .model = gather_text(g->to, from.model),
                                 .principal = gather_text(g->to, from.principal),
                                 .address = gather_text(g->to, from.address),
-                                .realtime = from.realtime,
-                                .live = from.live,
-                                .connected = from.connected,
-                                .probability = from.probability,
-                                .rate_hz = from.rate_hz,
+                                SAME_MEMBERS(from, realtime, live, connected, probability, rate_hz),
                                 .measured_hz = from.measured_rate_hz,
                                 .lag_s = from.lag_s,
                                 .gap_fraction = from.quality->gap_fraction,

@@ -10,10 +10,7 @@ static void put_one(struct json_writer *w, const struct answer *a) {
     json_begin_object(w, NULL);
     json_put_f64(w, "onset", a->onset_s);
     json_put_f64(w, "end", a->end_s);
-    json_put_str(w, "type", a->type);
-    json_put_f64(w, "confidence", a->confidence);
-    json_put_str(w, "reader", a->reader);
-    json_put_str(w, "comment", a->comment);
+    JSON_MEMBERS(w, *a, type, confidence, reader, comment);
     json_end(w, '}');
 }
 

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/json.h"
+#include "base/members.h"
 #include "base/principal.h"
 #include "eeg/correction.h"
 #include "eeg/frontend.h"
@@ -98,10 +99,7 @@ static struct recording_entry *entry_new(const struct recording_request *q) {
     memcpy(r->p, q->p, q->n_p);
     str_copy(r->answers, sizeof r->answers, q->answers ? q->answers : "");
     str_copy(r->relative, sizeof r->relative, q->answers ? q->relative : "");
-    r->at_s = q->at_s;
-    r->n_marks = q->n_marks;
-    r->n_p = q->n_p;
-    r->p_step_s = q->p_step_s;
+    COPY_MEMBERS(*r, *q, at_s, n_marks, n_p, p_step_s);
     return r;
 }
 
@@ -371,9 +369,7 @@ static void put_recording_marks(struct json_writer *w, const struct recording_en
         json_put_str(w, "kind", "event");
         json_put_i64(w, "first", llround(r->marks[i].onset_s * rate));
         json_put_i64(w, "end", llround(r->marks[i].end_s * rate));
-        json_put_f64(w, "onset_s", r->marks[i].onset_s);
-        json_put_f64(w, "end_s", r->marks[i].end_s);
-        json_put_str(w, "text", r->marks[i].text);
+        JSON_MEMBERS(w, r->marks[i], onset_s, end_s, text);
         json_end(w, '}');
     }
     json_end(w, ']');
@@ -399,13 +395,8 @@ static void put_recording_head(struct json_writer *w, const struct recording_ent
     const double rate = r->rate_hz / (double)r->every;
     json_put_f64(w, "rate", rate);
     json_put_f64(w, "scale", scale);
-    json_begin_array(w, "rows");
-    for (int i = 0; i < r->rows; i++)
-        json_put_str(w, NULL, r->names[i]);
-    json_end(w, ']');
-    json_put_i64(w, "from", q->from);
-    json_put_i64(w, "n", q->n);
-    json_put_i64(w, "bin", q->bin);
+    JSON_ARRAY(w, "rows", r->names, r->rows);
+    JSON_MEMBERS(w, *q, from, n, bin);
     json_put_raw(w, "pins", "[]");
     json_begin_array(w, "kept");
     json_put_i64(w, NULL, 0);

@@ -104,8 +104,7 @@ static void put_marks(struct json_writer *w, const struct eegring *r) {
     for (int i = 0; i < n; i++) {
         json_begin_object(w, NULL);
         json_put_str(w, "kind", kinds[marks[i].kind]);
-        json_put_i64(w, "first", marks[i].first);
-        json_put_i64(w, "end", marks[i].end);
+        JSON_MEMBERS(w, marks[i], first, end);
         json_put_i64(w, "ms", marks[i].wall_ms);
         json_end(w, '}');
     }
@@ -136,21 +135,15 @@ static void put_traces_head(struct json_writer *w, const struct traces_stream *s
     eegring_describe(s->eeg, &state);
     json_put_f64(w, "rate", FRONTEND_RATE_HZ);
     json_put_f64(w, "scale", EEGRING_UV);
-    json_begin_array(w, "rows");
-    for (int i = 0; i < rows; i++)
-        json_put_str(w, NULL, names[i]);
-    json_end(w, ']');
-    json_put_i64(w, "from", q->from);
-    json_put_i64(w, "n", q->n);
-    json_put_i64(w, "bin", q->bin);
+    JSON_ARRAY(w, "rows", names, rows);
+    JSON_MEMBERS(w, *q, from, n, bin);
     put_span(w, "kept", state.kept.first, state.kept.end);
     json_begin_array(w, "pins");
     for (int i = 0; i < state.n_pins; i++)
         put_span(w, NULL, state.pins[i].first, state.pins[i].end);
     json_end(w, ']');
     json_put_i64(w, "newest_ms", state.newest_wall_ms);
-    json_put_f64(w, "on", s->on);
-    json_put_bool(w, "live", s->live);
+    JSON_MEMBERS(w, *s, on, live);
     traces_put_held(w, q, scratch->held, rows);
     put_marks(w, s->eeg);
     put_probabilities(w, s->eeg, q, scratch->values);
