@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/members.h"
 #include "base/order.h"
 #include "base/str.h"
 #include "burst/burst_parts.h"
@@ -60,9 +61,7 @@ void burst_free(struct burst *b) {
     device_free_host(b->device, b->seen);
     device_free_host(b->device, b->inject_ids);
     device_free_host(b->device, b->inject_sums);
-    free(b->pending);
-    free(b->power);
-    free(b->shares);
+    FREE_MEMBERS(*b, pending, power, shares);
     free(b);
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "base/str.h"
 #include "base/subnormals.h"
 #include "burst/burst_parts.h"
@@ -196,9 +197,7 @@ int burst_set_area(struct burst *b, int index, const struct connectome_area *are
     if (rc)
         return rc;
     struct connectome_area *is = &b->c->areas[index];
-    is->psp_divide = area->psp_divide;
-    is->mp_driven_psp = area->mp_driven_psp;
-    is->power = area->power;
+    COPY_MEMBERS(*is, *area, psp_divide, mp_driven_psp, power);
     b->unsettled = b->areas_changed = true;
     return 0;
 }

@@ -1,19 +1,11 @@
 #include "burst/burst_data.h"
 
+#include "base/members.h"
+
 #include <stdlib.h>
 
 void burst_state_done(struct burst_state *state) {
-    free(state->v);
-    free(state->current);
-    free(state->countdown);
-    free(state->fire_count);
-    free(state->psp);
-    free(state->alive);
-    free(state->divisor);
-    free(state->fired_ids);
-    free(state->pending);
-    free(state->arriving);
-    free(state->ledger_fired);
-    free(state->ledger_ids);
+    FREE_MEMBERS(*state, v, current, countdown, fire_count, psp, alive, divisor, fired_ids, pending, arriving, ledger_fired,
+                 ledger_ids);
     *state = (struct burst_state){0};
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 
 #include "burst/burst_parts.h"
 
@@ -212,11 +213,7 @@ int burst_device_open(struct burst *b, struct err *err) {
     b->net = (struct spike_net){.n = host->n,
                                 .first = b->c->own.first,
                                 .end = b->c->own.end,
-                                .features = host->features,
-                                .fraction_bits = host->fraction_bits,
-                                .hubs = host->hubs,
-                                .delays = host->delays,
-                                .seed = host->seed};
+                                SAME_MEMBERS(*host, features, fraction_bits, hubs, delays, seed)};
     b->net.parts = 1;
     b->net.part_neurons = (uint32_t)burst_padded(b);
     size_t n = (size_t)burst_padded(b);

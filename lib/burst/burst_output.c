@@ -250,27 +250,16 @@ int burst_output_membranes(struct burst_output *o, struct burst *b, struct err *
 
 /* ---- checkpoints and the end ----------------------------------------------------------------------------------- */
 
-static void put_areas(struct json_writer *w, const char *key, const int64_t *values, int n) {
-    json_begin_array(w, key);
-    for (int i = 0; i < n; i++)
-        json_put_i64(w, NULL, values[i]);
-    json_end(w, ']');
-}
-
 int burst_output_sync(struct burst_output *o, struct json_writer *w, struct err *err) {
     int rc;
     if ((rc = sync_growing(&o->fired, err)) || (rc = sync_growing(&o->rates, err)) || (rc = sync_growing(&o->membranes, err)))
         return rc;
-    json_put_i64(w, "ticks", o->ticks);
-    json_put_i64(w, "spikes", o->spikes);
-    json_put_i64(w, "events", o->events);
-    json_put_i64(w, "spike_rows", o->spike_rows);
-    json_put_i64(w, "membrane_rows", o->membrane_rows);
+    JSON_MEMBERS(w, *o, ticks, spikes, events, spike_rows, membrane_rows);
     json_put_i64(w, "fired_bytes", o->fired.bytes);
     json_put_i64(w, "rates_bytes", o->rates.bytes);
     json_put_i64(w, "membranes_bytes", o->membranes.bytes);
-    put_areas(w, "area_spikes", o->area_spikes, o->net->n_areas);
-    put_areas(w, "row_spikes", o->row_spikes, o->net->n_areas);
+    JSON_ARRAY(w, "area_spikes", o->area_spikes, o->net->n_areas);
+    JSON_ARRAY(w, "row_spikes", o->row_spikes, o->net->n_areas);
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "burst/burst_parts.h"
 
@@ -56,9 +57,7 @@ int burst_ranks_open(struct burst *b, struct err *err) {
 
 static int merge_lists(struct burst *b, struct spike_merge_args *a, const struct spike_fired *to, struct err *err) {
     a->after = *to;
-    a->n = b->net.n;
-    a->flags = b->net.flags;
-    a->psp = b->net.psp;
+    COPY_MEMBERS(*a, b->net, n, flags, psp);
     return op_spike_merge(b->stream, a, err);
 }
 

@@ -99,9 +99,7 @@ static int save_state(void *arg, const char *path, char sha256[DIGEST_HEX_SIZE],
     json_writer_init(&w, &note);
     json_begin_object(&w, NULL);
     json_put_str(&w, "job", t->identity);
-    json_put_f64(&w, "wall_s", t->wall_s);
-    json_put_f64(&w, "tick_s", t->tick_s);
-    json_put_i64(&w, "driven", (int64_t)t->driven);
+    JSON_MEMBERS(&w, *t, wall_s, tick_s, driven);
     int rc = burst_output_sync(&t->output, &w, err);
     json_end(&w, '}');
     if (rc)

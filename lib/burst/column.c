@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "base/rng.h"
 #include "base/str.h"
 
@@ -169,20 +170,8 @@ static int column_draw(struct column *c, int64_t max_bytes, struct connectome **
     }
     const struct connectome_arrays a = {.neurons = c->first[POPULATIONS],
                                         .synapses = c->total,
-                                        .v = c->v,
-                                        .threshold = c->threshold,
-                                        .leak = c->leak,
-                                        .current_leak = c->current_leak,
-                                        .current_gain = c->current_gain,
-                                        .refractory = c->refractory,
-                                        .area = c->area,
-                                        .src = c->src,
-                                        .dst = c->dst,
-                                        .weight = c->weight,
-                                        .psp = c->psp,
-                                        .type = c->type,
-                                        .delay = c->delay,
-                                        .areas = c->areas,
+                                        SAME_MEMBERS(*c, v, threshold, leak, current_leak, current_gain, refractory, area, src, dst,
+                                                     weight, psp, type, delay, areas),
                                         .n_areas = POPULATIONS,
                                         .seed = c->seed};
     return connectome_new(&a, max_bytes, ret, err);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "base/pages.h"
 #include "base/subnormals.h"
 #include "burst/connectome_rows.h"
@@ -28,14 +29,8 @@ void connectome_free(struct connectome *c) {
 #define CURRENT_FREE(type, name) free(c->net.name);
     CONNECTOME_CURRENTS(CURRENT_FREE)
 #undef CURRENT_FREE
-    free(c->net.row);
-    free(c->net.divisor);
-    free(c->net.synapses);
-    free(c->input_bound);
-    free(c->area);
-    free(c->base_psp);
-    free(c->areas);
-    free(c->area_first);
+    FREE_MEMBERS(c->net, row, divisor, synapses);
+    FREE_MEMBERS(*c, input_bound, area, base_psp, areas, area_first);
     free(c);
 }
 
@@ -347,18 +342,9 @@ int connectome_export(const struct connectome *c, struct connectome_arrays *ret,
     const struct spike_net *net = &c->net;
     struct connectome_arrays a = {.neurons = (int64_t)n,
                                   .synapses = c->synapses,
-                                  .threshold = net->threshold,
-                                  .v = net->v,
-                                  .leak = net->leak,
-                                  .excitability = net->excitability,
-                                  .refractory = net->refractory,
-                                  .fire_limit = net->fire_limit,
-                                  .snooze = net->snooze,
+                                  SAME_MEMBERS(*net, threshold, v, leak, excitability, refractory, fire_limit, snooze),
                                   .area = c->area,
-                                  .current = net->current,
-                                  .current_leak = net->current_leak,
-                                  .current_gain = net->current_gain,
-                                  .seed = net->seed,
+                                  SAME_MEMBERS(*net, current, current_leak, current_gain, seed),
                                   .areas = c->areas,
                                   .n_areas = c->n_areas};
     float *limit = take(&at, n * sizeof *limit);

@@ -405,9 +405,7 @@ static void put_areas(struct writer *w, const struct connectome *c) {
     json_begin_array(&j, NULL);
     for (int i = 0; i < c->n_areas; i++) {
         json_begin_object(&j, NULL);
-        json_put_str(&j, "name", c->areas[i].name);
-        json_put_bool(&j, "psp_divide", c->areas[i].psp_divide);
-        json_put_bool(&j, "mp_driven_psp", c->areas[i].mp_driven_psp);
+        JSON_MEMBERS(&j, c->areas[i], name, psp_divide, mp_driven_psp);
         if (c->areas[i].power != 0)
             json_put_f64(&j, "power", (double)c->areas[i].power);
         if (c->areas[i].constant != 0)
@@ -497,9 +495,7 @@ static struct writer *writer_new(const char *kind) {
 }
 
 static void writer_free(struct writer *w) {
-    free(w->pending_ticks);
-    free(w->pending_ids);
-    free(w->pending_potentials);
+    FREE_MEMBERS(*w, pending_ticks, pending_ids, pending_potentials);
     str_done(&w->areas);
     free(w);
 }

@@ -76,8 +76,7 @@ void alarm_sets_to_json(const struct alarm_sets *sets, struct json_writer *w, co
     for (int i = 0; i < sets->n; i++) {
         const struct alarm_set *s = &sets->sets[i];
         json_begin_object(w, NULL);
-        json_put_f64(w, "on", s->rule.on);
-        json_put_f64(w, "off", s->rule.off);
+        JSON_MEMBERS(w, s->rule, on, off);
 #define PUT(field) json_put_i64(w, #field, s->rule.field);
         RULE_SAMPLES(PUT)
 #undef PUT

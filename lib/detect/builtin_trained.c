@@ -8,12 +8,7 @@
 
 const char *const builtin_trained[BUILTIN_TRAINED] = {"demo", "ward"};
 
-bool builtin_is_trained(const char *name) {
-    for (int i = 0; i < BUILTIN_TRAINED; i++)
-        if (!strcmp(name, builtin_trained[i]))
-            return true;
-    return false;
-}
+bool builtin_is_trained(const char *name) { return STR_AMONG(name, builtin_trained) >= 0; }
 
 int builtin_installed(const char *name, char *ret, size_t size, struct err *err) {
     char program[4096];

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "eeg/half_rows.h"
 
 enum { RATE_HZ = 256, CLIPPED_SAMPLES = RATE_HZ / 100 };
@@ -38,9 +39,7 @@ struct contact *contact_new(int channels) {
 void contact_free(struct contact *c) {
     if (!c)
         return;
-    free(c->x);
-    free(c->beyond);
-    free(c->bad);
+    FREE_MEMBERS(*c, x, beyond, bad);
     free(c);
 }
 

@@ -27,12 +27,7 @@ static void put_row(const struct detect_row *row, struct str *out) {
     if (*row->error) {
         json_put_str(&w, "error", row->error);
     } else {
-        json_put_f64(&w, "duration_s", row->duration_s);
-        json_put_i64(&w, "events", row->events);
-        json_put_f64(&w, "seizure_s", row->seizure_s);
-        json_put_f64(&w, "suppressed_s", row->suppressed_s);
-        json_put_i64(&w, "bursts", row->bursts);
-        json_put_f64(&w, "largest_suppression", row->largest_suppression);
+        JSON_MEMBERS(&w, *row, duration_s, events, seizure_s, suppressed_s, bursts, largest_suppression);
         json_put_f64(&w, "highest_probability", row->highest);
         json_put_f64(&w, "threshold_on", row->threshold_on);
         if (*row->note)
@@ -41,8 +36,7 @@ static void put_row(const struct detect_row *row, struct str *out) {
             json_put_str(&w, "mislabelled", row->mislabelled);
         if (*row->format)
             json_put_str(&w, "format", row->format);
-        json_put_str(&w, "key", row->key);
-        json_put_str(&w, "model", row->model);
+        JSON_MEMBERS(&w, *row, key, model);
     }
     json_end(&w, '}');
     str_puts(out, "\n");

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/order.h"
+#include "base/str.h"
 
 enum {
     RATE_HZ = 256,
@@ -153,10 +154,8 @@ int events_config_from_json(const struct json *j, struct events_config *ret, str
     EVENT_SAMPLES(GET)
 #undef GET
     const char *confidence = json_str(json_get(j, "confidence"), "mean");
-    int kind = 0;
-    while (kind < 3 && strcmp(confidence, confidence_names[kind]) != 0)
-        kind++;
-    if (kind == 3)
+    const int kind = STR_AMONG(confidence, confidence_names);
+    if (kind < 0)
         return err_set(err, ERR_INVALID, "events.confidence is '%s'; expected mean, peak or percentile", confidence);
     c.confidence = (enum event_confidence)kind;
     struct event_rejecter rejecter = {0};

@@ -5,7 +5,6 @@
 
 #include "base/cleanup.h"
 #include "base/rng.h"
-#include "kernels/op.h"
 
 OWNABLE(struct seizure_net, seizure_free)
 

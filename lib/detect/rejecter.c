@@ -32,9 +32,7 @@ int rejecter_check(const struct event_rejecter *r, struct err *err) {
 
 void rejecter_to_json(const struct event_rejecter *r, struct json_writer *w, const char *key) {
     json_begin_object(w, key);
-    json_put_f64(w, "on", r->on);
-    json_put_f64(w, "off", r->off);
-    json_put_f64(w, "bias", r->bias);
+    JSON_MEMBERS(w, *r, on, off, bias);
     for (int i = 0; i < REJECTER_FEATURES; i++)
         json_put_f64(w, feature_names[i], r->weights[i]);
     json_end(w, '}');

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/members.h"
 #include "detect/seizure_net.h"
 
 int seizure_table(const struct seizure_config *config, struct param_set *ret, struct err *err) {
@@ -46,11 +47,7 @@ static struct pass training_pass(struct seizure_net *net, struct stream *s, cons
     struct pass p = pass_of(net, s, err);
     p.training = true;
     p.dropout = net->config.dropout;
-    p.seed = of->seed;
-    p.step = of->step;
-    p.row0 = of->row0;
-    p.place = of->place;
-    p.leaf_statistics = of->leaf_statistics;
+    COPY_MEMBERS(p, *of, seed, step, row0, place, leaf_statistics);
     return p;
 }
 
@@ -334,9 +331,7 @@ void seizure_free(struct seizure_net *net) {
         device_free(net->device, net->padded);
     plan_done(&net->plan);
     param_set_done(&net->params);
-    free(net->rescnn);
-    free(net->causal_blocks);
-    free(net->mamba);
+    FREE_MEMBERS(*net, rescnn, causal_blocks, mamba);
     free(net);
 }
 

@@ -166,10 +166,7 @@ void seizure_config_to_json(const struct seizure_config *c, struct json_writer *
         json_put_str(w, "type", seizure_type_name(c->type));
     json_put_str(w, "preset", seizure_preset_name(c));
     json_put_i64(w, "window", c->window);
-    json_begin_array(w, "encoder_channels");
-    for (int i = 0; i < 4; i++)
-        json_put_i64(w, NULL, c->encoder_channels[i]);
-    json_end(w, ']');
+    JSON_ARRAY(w, "encoder_channels", c->encoder_channels, 4);
 #define PUT(field) json_put_i64(w, #field, c->field);
     CONFIG_FIELDS(PUT)
 #undef PUT

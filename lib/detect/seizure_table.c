@@ -3,16 +3,13 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "detect/seizure_net.h"
 #include "nn/padded.h"
 
 struct mamba_shape seizure_net_mixer(const struct seizure_config *c) {
     return (struct mamba_shape){.d_model = c->encoder_channels[3],
-                                .d_state = c->d_state,
-                                .d_conv = c->d_conv,
-                                .expand = c->expand,
-                                .headdim = c->headdim,
-                                .ngroups = c->ngroups,
+                                SAME_MEMBERS(*c, d_state, d_conv, expand, headdim, ngroups),
                                 .directions = c->type == SEIZURE_TYPE_CAUSAL ? 1 : 2,
                                 .mixer = c->mixer == SEIZURE_MIXER_CONV ? MAMBA_MIXER_CONV : MAMBA_MIXER_SSD};
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "base/str.h"
 #include "windows/recording.h"
 
@@ -246,10 +247,7 @@ void timeline_free(struct timeline *t) {
     events_free(t->events);
     suppression_free(t->suppression);
     contact_free(t->contact);
-    free(t->rows);
-    free(t->state);
-    free(t->sum);
-    free(t->count);
+    FREE_MEMBERS(*t, rows, state, sum, count);
     free(t);
 }
 

@@ -1,7 +1,5 @@
 /* What a folder of recordings lacks to be a BIDS dataset; declared in bids.h. */
-#include <stdarg.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
@@ -22,10 +20,7 @@ struct check {
 
 __attribute__((format(printf, 2, 3))) static void tell(const struct check *c, const char *fmt, ...) {
     char text[512];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
+    STR_ARGUMENTS(text, fmt);
     str_cut_utf8(text);
     c->lack(c->ctx, text);
 }

@@ -4,12 +4,11 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/members.h"
 #include "eeg/montage.h"
 
 void channels_done(struct channels *c) {
-    free(c->labels);
-    free(c->signals);
-    free(c->renamed);
+    FREE_MEMBERS(*c, labels, signals, renamed);
     *c = (struct channels){0};
 }
 
@@ -154,9 +153,7 @@ int channels_choose(const struct eeg_info *info, const struct frontend_config *c
     int rc = frontend_check(config, err);
     if (rc || (rc = montage_new_of(config->montage, c->labels, c->n, ignored, &m, err)))
         return rc;
-    c->n_outputs = m->n_outputs;
-    c->inverse = m->inverse;
-    c->interpolated = m->interpolated;
+    COPY_MEMBERS(*c, *m, n_outputs, inverse, interpolated);
     str_copy(c->note, sizeof c->note, m->note);
     rc = check_sources(info, m, c, err);
     montage_free(m);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/members.h"
 #include "eeg/dsp_kernel.h"
 
 const struct dsp_kernel dsp_kernel_baseline = {.fir = fir, .cascade = cascade};
@@ -274,10 +275,7 @@ int resampler_new(double rate_hz, int lanes, struct resampler **ret, struct err 
 void resampler_free(struct resampler *r) {
     if (!r)
         return;
-    free(r->rows);
-    free(r->marks);
-    free(r->phase_taps);
-    free(r->table);
+    FREE_MEMBERS(*r, rows, marks, phase_taps, table);
     free(r);
 }
 

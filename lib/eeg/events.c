@@ -104,7 +104,13 @@ const struct events_format *events_format_of(const char *path) {
 
 int events_read(const char *path, struct events_file *ret, struct err *err) {
     const struct events_format *format = events_format_of(path);
-    return (format ? format : &formats[0])->read(path, ret, err);
+    struct events_file events = EVENTS_FILE_EMPTY;
+    int rc = (format ? format : &formats[0])->read(path, &events, err);
+    if (rc)
+        events_done(&events);
+    else
+        *ret = events;
+    return rc;
 }
 
 const char *events_extension(const struct events_format *format) { return strrchr(format->ending, '.'); }

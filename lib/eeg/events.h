@@ -73,7 +73,8 @@ struct events_format {
     const char *ending; /* of its files: in place of "_eeg.edf" and the like, or of ".edf" if it begins with a '.' */
     /* Appends the bytes of a file. Runs are written as given; code "" becomes "sz". */
     void (*put)(const struct label_run *runs, size_t n_runs, const struct events_header *header, struct str *out);
-    int (*read)(const char *path, struct events_file *ret, struct err *err);
+    /* Adds to what is empty (EVENTS_FILE_EMPTY) at first; the caller owns it, after an error too. */
+    int (*read)(const char *path, struct events_file *events, struct err *err);
 };
 enum {
 #define EVENTS_FORMAT(id, name, ending) EVENTS_INDEX_##id,

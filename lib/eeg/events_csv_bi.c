@@ -58,20 +58,14 @@ static int read_rows(struct table *t, struct events_file *events, struct err *er
     return rc;
 }
 
-int events_read_csv_bi(const char *path, struct events_file *ret, struct err *err) {
+int events_read_csv_bi(const char *path, struct events_file *events, struct err *err) {
     struct table t;
-    struct events_file events = EVENTS_FILE_EMPTY;
-    int rc = table_open(&t, path, ',', visit_comment, &events.recording_s, err);
+    int rc = table_open(&t, path, ',', visit_comment, &events->recording_s, err);
     if (rc)
         return rc;
-    rc = read_rows(&t, &events, err);
+    rc = read_rows(&t, events, err);
     table_close(&t);
-    if (rc) {
-        events_done(&events);
-        return rc;
-    }
-    *ret = events;
-    return 0;
+    return rc;
 }
 
 void events_put_csv_bi(const struct label_run *runs, size_t n_runs, const struct events_header *header, struct str *out) {

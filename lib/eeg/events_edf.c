@@ -190,32 +190,26 @@ void events_put_edf(const struct label_run *runs, size_t n_runs, const struct ev
     out->overflow |= body.overflow;
 }
 
-int events_read_edf(const char *path, struct events_file *ret, struct err *err) {
+int events_read_edf(const char *path, struct events_file *events, struct err *err) {
     struct eegfile *edf = NULL;
-    struct events_file events = EVENTS_FILE_EMPTY;
     int rc = eegfile_open(path, &edf, err);
     if (rc)
         return rc;
     const struct eeg_info *info = eegfile_info(edf);
-    eegfile_start_text(edf, events.start_text, sizeof events.start_text);
+    eegfile_start_text(edf, events->start_text, sizeof events->start_text);
     if (info->start.known) { /* writers without the recording's header may have put today's date here */
         const struct eeg_start *at = &info->start;
-        events.origin_s =
+        events->origin_s =
             civil_seconds(&(struct civil){at->year, at->month, at->day, at->hour, at->minute, (double)at->second + at->subsecond});
-        events.origin_doubtful = true;
+        events->origin_doubtful = true;
     }
     for (size_t i = 0; i < info->n_annotations && !rc; i++) {
         const struct eeg_annotation *a = &info->annotations[i];
         struct event_row row = {
             .onset_s = a->onset_s, .duration_s = a->duration_s, .end_s = a->onset_s + a->duration_s, .confidence = NAN};
         str_copy(row.type, sizeof row.type, a->text);
-        rc = events_add(&events, &row, path, err);
+        rc = events_add(events, &row, path, err);
     }
     eegfile_close(edf);
-    if (rc) {
-        events_done(&events);
-        return rc;
-    }
-    *ret = events;
-    return 0;
+    return rc;
 }

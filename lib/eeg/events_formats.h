@@ -4,6 +4,6 @@
 
 #define EVENTS_FORMAT(id, name, ending)                                                                                            \
     void events_put_##id(const struct label_run *runs, size_t n_runs, const struct events_header *header, struct str *out);        \
-    int events_read_##id(const char *path, struct events_file *ret, struct err *err);
+    int events_read_##id(const char *path, struct events_file *events, struct err *err);
 #include "eeg/events_formats.def"
 #undef EVENTS_FORMAT

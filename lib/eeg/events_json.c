@@ -17,8 +17,7 @@ void events_put_json(const struct label_run *runs, size_t n_runs, const struct e
     json_begin_array(&w, "events");
     for (size_t i = 0; i < n_runs; i++) {
         json_begin_object(&w, NULL);
-        json_put_f64(&w, "onset_s", runs[i].onset_s);
-        json_put_f64(&w, "end_s", runs[i].end_s);
+        JSON_MEMBERS(&w, runs[i], onset_s, end_s);
         json_put_str(&w, "type", *runs[i].code ? runs[i].code : "sz");
         json_put_f64(&w, "confidence", runs[i].confidence);
         json_end(&w, '}');
@@ -53,22 +52,16 @@ static int read_events(const struct json *list, struct events_file *events, cons
     return 0;
 }
 
-int events_read_json(const char *path, struct events_file *ret, struct err *err) {
+int events_read_json(const char *path, struct events_file *events, struct err *err) {
     OWNED_MEMORY char *text = NULL;
     OWNED_POINTER(json_free) struct json *json = NULL;
     size_t len;
-    struct events_file events = EVENTS_FILE_EMPTY;
     int rc;
     if ((rc = text_read(path, MAX_BYTES, &text, &len, err)) || (rc = json_parse(text, len, path, &json, err)))
         return rc;
     double recording_s = json_f64(json_get(json, "duration_s"), NAN);
     if (recording_s >= 0 && recording_s <= EVENTS_MAX_SECONDS)
-        events.recording_s = recording_s;
-    str_copy(events.start_text, sizeof events.start_text, json_str(json_get(json, "start"), "n/a"));
-    if ((rc = read_events(json_get(json, "events"), &events, path, err))) {
-        events_done(&events);
-        return rc;
-    }
-    *ret = events;
-    return 0;
+        events->recording_s = recording_s;
+    str_copy(events->start_text, sizeof events->start_text, json_str(json_get(json, "start"), "n/a"));
+    return read_events(json_get(json, "events"), events, path, err);
 }

@@ -33,22 +33,16 @@ static int read_row(const struct table *t, struct events_file *events, struct er
     return events_add(events, &row, t->path, err);
 }
 
-int events_read_mne(const char *path, struct events_file *ret, struct err *err) {
+int events_read_mne(const char *path, struct events_file *events, struct err *err) {
     static const char *const names[] = {"onset", "duration", "description"}; /* a fourth column names channels */
     struct table t;
-    struct events_file events = EVENTS_FILE_EMPTY;
-    const struct table_plain plain = {',', names, 3, visit_comment, &events};
+    const struct table_plain plain = {',', names, 3, visit_comment, events};
     int rc = table_open_plain(&t, path, &plain, err);
     if (rc)
         return rc;
     bool more = true;
     while (!rc && !(rc = table_next(&t, &more, err)) && more)
-        rc = read_row(&t, &events, err);
+        rc = read_row(&t, events, err);
     table_close(&t);
-    if (rc) {
-        events_done(&events);
-        return rc;
-    }
-    *ret = events;
-    return 0;
+    return rc;
 }

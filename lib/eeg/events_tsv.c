@@ -62,20 +62,14 @@ static int read_rows(struct table *t, struct events_file *events, struct err *er
     return rc;
 }
 
-int events_read_tsv(const char *path, struct events_file *ret, struct err *err) {
+int events_read_tsv(const char *path, struct events_file *events, struct err *err) {
     struct table t;
-    struct events_file events = EVENTS_FILE_EMPTY;
     int rc = table_open(&t, path, '\t', NULL, NULL, err);
     if (rc)
         return rc;
-    rc = read_rows(&t, &events, err);
+    rc = read_rows(&t, events, err);
     table_close(&t);
-    if (rc) {
-        events_done(&events);
-        return rc;
-    }
-    *ret = events;
-    return 0;
+    return rc;
 }
 
 static void put_row(struct str *out, const struct label_run *run, const char *code, const struct events_header *header) {

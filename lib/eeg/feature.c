@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "base/order.h"
 #include "eeg/dsp.h"
 #include "eeg/frontend.h"
@@ -93,12 +94,7 @@ void feature_free(struct feature *f) {
         return;
     feature_free(f->beside);
     dsp_cascade_done(&f->band);
-    free(f->banded);
-    free(f->before);
-    free(f->medians);
-    free(f->block);
-    free(f->ring);
-    free(f->sum);
+    FREE_MEMBERS(*f, banded, before, medians, block, ring, sum);
     free(f);
 }
 

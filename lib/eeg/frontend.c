@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "base/str.h"
 #include "eeg/dsp.h"
 #include "eeg/feature.h"
@@ -84,21 +85,11 @@ int frontend_columns(int normalize, int channels) {
 
 const char *frontend_normalize_name(int normalize) { return normalize_names[normalize]; }
 
-int frontend_normalize_from_name(const char *name) {
-    for (int i = 0; i < NORMALIZE_COUNT; i++)
-        if (!strcmp(name, normalize_names[i]))
-            return i;
-    return -1;
-}
+int frontend_normalize_from_name(const char *name) { return STR_AMONG(name, normalize_names); }
 
 const char *frontend_reference_name(int reference) { return reference_names[reference]; }
 
-int frontend_reference_from_name(const char *name) {
-    for (int i = 0; i < REFERENCE_COUNT; i++)
-        if (!strcmp(name, reference_names[i]))
-            return i;
-    return -1;
-}
+int frontend_reference_from_name(const char *name) { return STR_AMONG(name, reference_names); }
 
 /* Differences of electrodes have no common reference, and z-scored windows are cut from the channels themselves. */
 static int check_reference(const struct frontend_config *c, struct err *err) {
@@ -260,11 +251,7 @@ void frontend_free(struct frontend *f) {
         free(f->measured);
     if (f->measured_halves != f->halves)
         free(f->measured_halves);
-    free(f->last);
-    free(f->planar);
-    free(f->filtered);
-    free(f->marks);
-    free(f->halves);
+    FREE_MEMBERS(*f, last, planar, filtered, marks, halves);
     free(f);
 }
 

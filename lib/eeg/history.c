@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "eeg/dsp.h"
 #include "eeg/half.h"
 #include "eeg/half_asinh.h"
@@ -86,11 +87,7 @@ void history_free(struct history *h) {
         return;
     for (struct envelope *e = h->envelopes; e < h->envelopes + h->n_envelopes; e++) {
         dsp_cascade_done(&e->band);
-        free(e->length);
-        free(e->before);
-        free(e->recent);
-        free(e->recent_sum);
-        free(e->banded);
+        FREE_MEMBERS(*e, length, before, recent, recent_sum, banded);
     }
     free(h->power);
     free(h);

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/counted.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/order.h"
 #include "eeg/labels_path.h"
 #include "formats/eegfile.h"
@@ -219,7 +220,7 @@ static int load_events(struct request *q, enum labels_source source, const struc
     *ret_found = beside(q, source, path);
     if (!*ret_found)
         return 0;
-    OWNED(events_done) struct events_file events = {0};
+    OWNED(events_done) struct events_file events = EVENTS_FILE_EMPTY;
     int rc;
     if ((rc = format->read(path, &events, err)) || (!isnan(events.origin_s) && (rc = relate(q, path, &events, err))))
         return rc;
@@ -525,9 +526,7 @@ int labels_read_table(const char *path, const char *rule, struct labels *ret, st
 }
 
 void labels_done(struct labels *labels) {
-    free(labels->runs);
-    free(labels->unknown);
-    free(labels->others);
+    FREE_MEMBERS(*labels, runs, unknown, others);
     labels->others = NULL;
     labels->runs = labels->unknown = NULL;
     labels->n_runs = labels->n_unknown = 0;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/members.h"
 #include "base/str.h"
 #include "eeg/frontend.h"
 
@@ -31,12 +32,7 @@ static const char *const references[] = {"REF",  "REFERENCE", "LE",   "LER", "AR
                                          "A1/2", "M1M2",      "M2M1", "M12", "LM",   "LINKED", "LINKEDEARS"};
 static const char SEPARATORS[] = "-_:/";
 
-static int electrode_index(const char *name) {
-    for (int i = 0; i < ELECTRODES; i++)
-        if (!strcmp(referential_19[i], name))
-            return i;
-    return -1;
-}
+static int electrode_index(const char *name) { return str_index(name, referential_19, ELECTRODES); }
 
 /* The canonical spelling of an electrode, or NULL when the text is none. */
 static const char *electrode_name(const char *text) {
@@ -599,8 +595,6 @@ uint64_t montage_rows_of(const struct montage *m, int source) {
 void montage_free(struct montage *m) {
     if (!m)
         return;
-    free(m->names);
-    free(m->sources);
-    free(m->matrix);
+    FREE_MEMBERS(*m, names, sources, matrix);
     free(m);
 }

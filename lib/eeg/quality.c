@@ -1,5 +1,7 @@
 #include "eeg/quality.h"
 
+#include "base/members.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,9 +71,7 @@ struct quality *quality_new(int channels, double rate_hz, double limit_uv) {
 void quality_free(struct quality *q) {
     if (!q)
         return;
-    free(q->now);
-    free(q->held);
-    free(q->records);
+    FREE_MEMBERS(*q, now, held, records);
     free(q);
 }
 

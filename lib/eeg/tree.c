@@ -1,6 +1,5 @@
 #include "eeg/tree.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,12 +35,9 @@ static void tree_done(struct tree *t) {
 
 __attribute__((format(printf, 2, 3))) static void note(const struct tree *t, const char *fmt, ...) {
     char text[2 * PATH_BYTES];
-    va_list args;
     if (!t->config->note)
         return;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    STR_ARGUMENTS(text, fmt);
     str_cut_utf8(text);
     t->config->note(t->config->ctx, text);
 }

@@ -118,17 +118,11 @@ void baseline_json(const struct baseline *b, struct json_writer *w) {
     json_begin_object(w, NULL);
     json_put_str(w, "name", seizure_type_name(b->model.model.type));
     json_put_f64(w, "auroc", auroc_value(&b->samples.auroc));
-    json_put_f64(w, "on", b->model.events.on);
-    json_put_f64(w, "off", b->model.events.off);
+    JSON_MEMBERS(w, b->model.events, on, off);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         struct score s;
         score_from_counts(&sums[kinds[i]], &s);
-        json_begin_object(w, score_kind_name(kinds[i]));
-        json_put_f64(w, "f1", s.f1);
-        json_put_f64(w, "sensitivity", s.sensitivity);
-        json_put_f64(w, "precision", s.precision);
-        json_put_f64(w, "false_alarms_per_24h", s.false_alarms_per_24h);
-        json_end(w, '}');
+        JSON_OBJECT(w, score_kind_name(kinds[i]), s, f1, sensitivity, precision, false_alarms_per_24h);
     }
     json_end(w, '}');
 }

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/counted.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/order.h"
 #include "base/str.h"
 #include "detect/detect_list.h"
@@ -153,13 +154,7 @@ static int keep_row(void *ctx, const struct detect_row *row, struct err *err) {
         detect_events_path(d->env.directory, row, path, sizeof path, NULL) || !fsio_exists(path))
         return 0;
     *o = (struct outcome){.done = true,
-                          .duration_s = row->duration_s,
-                          .seizure_s = row->seizure_s,
-                          .suppressed_s = row->suppressed_s,
-                          .largest_suppression = row->largest_suppression,
-                          .highest = row->highest,
-                          .events = row->events,
-                          .bursts = row->bursts,
+                          SAME_MEMBERS(*row, duration_s, seizure_s, suppressed_s, largest_suppression, highest, events, bursts),
                           .mislabelled = strdup(row->mislabelled)};
     if (!o->mislabelled)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s", row->recording);
@@ -259,14 +254,8 @@ static void describe(const struct detect *d, int64_t i, struct detect_row *row) 
     const struct manifest_entry *entry = manifest_entry(d->manifest, i);
     const struct outcome *o = &d->outcomes[i];
     const char *error = o->error ? o->error : entry->error;
-    *row = (struct detect_row){.duration_s = o->duration_s,
-                               .seizure_s = o->seizure_s,
-                               .suppressed_s = o->suppressed_s,
-                               .largest_suppression = o->largest_suppression,
-                               .highest = o->highest,
-                               .threshold_on = d->thresholds.on,
-                               .events = o->events,
-                               .bursts = o->bursts};
+    *row = (struct detect_row){SAME_MEMBERS(*o, duration_s, seizure_s, suppressed_s, largest_suppression, highest),
+                               .threshold_on = d->thresholds.on, .events = o->events, .bursts = o->bursts};
     str_copy(row->recording, sizeof row->recording, entry->relative_path);
     str_copy(row->error, sizeof row->error, o->done ? "" : error ? error : "not done");
     str_copy(row->format, sizeof row->format, output_format(d)->name);
@@ -449,9 +438,7 @@ static void detect_result(void *task, struct json_writer *w, const char *key) {
     json_put_str(w, "model_sha256", detector_info(d->detector)->sha256);
     json_put_str(w, "precision", detector_info(d->detector)->precision == DTYPE_BF16 ? "bf16" : "fp32");
     json_put_i64(w, "recordings", d->done);
-    json_put_i64(w, "failed", d->failed);
-    json_put_f64(w, "hours", d->hours);
-    json_put_i64(w, "events", d->events);
+    JSON_MEMBERS(w, *d, failed, hours, events);
     json_put_f64(w, "threshold_on", d->thresholds.on);
     json_put_f64(w, "threshold_off", d->thresholds.off);
     json_put_f64(w, "seizure_s", d->seizure_sum_s);

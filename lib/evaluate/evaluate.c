@@ -8,13 +8,13 @@
 #include "base/counted.h"
 #include "base/crew.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "base/yaml.h"
 #include "evaluate/estimate_manifest.h"
 #include "evaluate/evaluate_report.h"
 #include "evaluate/task_eeg.h"
 #include "evaluate/traces.h"
-#include "store/mirror.h"
 #include "windows/recording.h"
 
 /* Says how many patients the model has seen, and leaves them out if the job asks for it. */
@@ -211,10 +211,7 @@ static int begin(struct evaluate *e, struct err *err) {
     if (rc)
         return rc;
     bool chooses = e->config->threshold == EVALUATE_THRESHOLD_AUTO;
-    struct evaluation_config config = {.detector = e->detector,
-                                       .stream = e->stream,
-                                       .manifest = e->manifest,
-                                       .role = e->role,
+    struct evaluation_config config = {SAME_MEMBERS(*e, detector, stream, manifest, role),
                                        .wanted = 1,
                                        .events = file->events,
                                        .sweep = true,
@@ -262,9 +259,7 @@ static void evaluate_close(void *task) {
         free(e->errors[i]);
     for (int64_t i = 0; e->mislabelled && i < manifest_count(e->manifest); i++)
         free(e->mislabelled[i]);
-    free(e->errors);
-    free(e->mislabelled);
-    free(e->kept);
+    FREE_MEMBERS(*e, errors, mislabelled, kept);
     detect_list_end(e->list);
     detector_close(e->detector);
     manifest_close(e->manifest);

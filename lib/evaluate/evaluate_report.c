@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "eeg/half.h"
 #include "eeg/montage.h"
@@ -24,14 +25,7 @@ static struct score_event *in_seconds(const struct evaluation_recording *r) {
 }
 
 static struct score_recording as_scored(const struct evaluation_recording *r, const struct score_event *hyp) {
-    return (struct score_recording){.name = r->trace.name,
-                                    .subject = r->trace.subject,
-                                    .duration_s = r->trace.duration_s,
-                                    .ref = r->trace.ref,
-                                    .n_ref = r->trace.n_ref,
-                                    .unsure = r->trace.unsure,
-                                    .n_unsure = r->trace.n_unsure,
-                                    .hyp = hyp,
+    return (struct score_recording){SAME_MEMBERS(r->trace, name, subject, duration_s, ref, n_ref, unsure, n_unsure), .hyp = hyp,
                                     .n_hyp = (int)r->n_events};
 }
 
@@ -214,11 +208,7 @@ static void put_recording(const struct evaluate *e, struct json_writer *w, struc
     json_put_i64(w, "reference_seizures", r->trace.n_ref);
     json_put_i64(w, "detected_events", r->n_events);
     for (int k = 0; k < SCORE_KINDS; k++) {
-        json_begin_object(w, score_kind_name((enum score_kind)k));
-        json_put_f64(w, "tp", counts[k].tp);
-        json_put_f64(w, "fp", counts[k].fp);
-        json_put_f64(w, "ref", counts[k].ref);
-        json_end(w, '}');
+        JSON_OBJECT(w, score_kind_name((enum score_kind)k), counts[k], tp, fp, ref);
     }
     json_put_i64(w, "alarms", r->n_alarms);
     struct recording_info info;
@@ -254,8 +244,7 @@ static void put_head(struct json_writer *w, const struct evaluate *e) {
         json_put_str(w, "selected_on", "evaluation"); /* the thresholds, and so the scores, are of the same recordings */
     json_put_str(w, "evaluated", e->config->unseen ? "unseen" : "all");
     seen_patients_json(&e->seen, e->manifest, w, "patients");
-    json_put_f64(w, "auroc", e->found.auroc);
-    json_put_f64(w, "loss", e->found.loss);
+    JSON_MEMBERS(w, e->found, auroc, loss);
     evaluate_report_baselines(e, w);
     score_sweep_json(evaluation_sweep(e->evaluation), w, "sweep");
     if (e->config->rejecter == EVALUATE_REJECTER_AUTO)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "evaluate/evaluation_state.h"
 
 static int load_trace(void *ctx, int i, const float **ret_p, struct err *err) { return evaluation_trace(ctx, i, ret_p, err); }
@@ -112,14 +113,8 @@ static int score_all_alarms(struct evaluation *e, struct err *err) {
     if (!recs)
         return err_set(err, ERR_EXHAUSTED, "out of memory scoring alarms");
     for (int i = 0; i < e->n_traces; i++)
-        recs[i] = (struct score_alarms){.name = e->views[i].name,
-                                        .duration_s = e->views[i].duration_s,
-                                        .ref = e->views[i].ref,
-                                        .n_ref = e->views[i].n_ref,
-                                        .unsure = e->views[i].unsure,
-                                        .n_unsure = e->views[i].n_unsure,
-                                        .at_s = e->traces[i].alarms_s,
-                                        .n_alarms = e->traces[i].n_alarms};
+        recs[i] = (struct score_alarms){SAME_MEMBERS(e->views[i], name, duration_s, ref, n_ref, unsure, n_unsure),
+                                        .at_s = e->traces[i].alarms_s, .n_alarms = e->traces[i].n_alarms};
     score_alarm_report_done(&e->alarms);
     return score_alarms(recs, e->n_traces, &e->alarms, err);
 }

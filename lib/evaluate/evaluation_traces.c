@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "detect/detector.h"
 
 enum { WAIT_MS = 20, ROOM_SHARE = 8, TRACE_SHARE = 4 };
@@ -130,13 +131,7 @@ static int add_trace(struct evaluation *e, int64_t index, struct err *err) {
     return 0;
 }
 
-static void trace_done(struct trace *t) {
-    free(t->p);
-    free(t->alarm_p);
-    free(t->events);
-    free(t->alarms_s);
-    free(t->lost);
-}
+static void trace_done(struct trace *t) { FREE_MEMBERS(*t, p, alarm_p, events, alarms_s, lost); }
 
 void evaluation_traces_done(struct evaluation *e) {
     for (int i = 0; i < e->n_traces; i++) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/counted.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "store/mirror.h"
 #include "windows/recording.h"
@@ -20,9 +21,7 @@ struct manifest_config task_manifest_config(const struct jobfile *job, const str
                                      .frontend = file->frontend,
                                      .window = file->model.window,
                                      .hop = file->hop,
-                                     .labels = job->data->labels,
-                                     .unlabeled = job->data->unlabeled,
-                                     .hole_every_s = job->data->hole_every_s,
+                                     SAME_MEMBERS(*job->data, labels, unlabeled, hole_every_s),
                                      .patient = (enum labels_patient_rule)job->data->patient,
                                      .fail_on_bad_file = job->data->fail_on_bad_file,
                                      .workers = (int)job->data->loader_workers,

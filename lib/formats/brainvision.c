@@ -359,12 +359,7 @@ static int fill_brainvision(struct format_source *source, struct matrix *m, stru
 }
 
 static int open_brainvision(struct format_source *source, struct eegfile **ret, struct err *err) {
-    OWNED_POINTER(matrix_free) struct matrix *m = NULL;
-    int rc = matrix_new(&format_brainvision, source->bytes.name, &m, err);
-    if (rc || (rc = fill_brainvision(source, m, err)) || (rc = matrix_finish(m, ret, err)))
-        return rc;
-    m = NULL;
-    return 0;
+    return matrix_open(&format_brainvision, source, fill_brainvision, ret, err);
 }
 
 static int list_brainvision(const struct filebytes *bytes, struct eegfile_companions *ret, struct err *err) {

@@ -1,7 +1,6 @@
 #include "formats/edf_header.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -35,10 +34,7 @@ void edf_header_repair(struct edf_header *header, const char *fmt, ...) {
         return;
     }
     char text[256];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
+    STR_ARGUMENTS(text, fmt);
     char *copy = arena_strdup(header->arena, text);
     if (copy) {
         header->repairs[n] = copy;

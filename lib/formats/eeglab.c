@@ -268,12 +268,7 @@ static int fill_eeglab(struct format_source *source, struct matrix *m, struct er
 }
 
 static int open_eeglab(struct format_source *source, struct eegfile **ret, struct err *err) {
-    OWNED_POINTER(matrix_free) struct matrix *m = NULL;
-    int rc = matrix_new(&format_eeglab, source->bytes.name, &m, err);
-    if (rc || (rc = fill_eeglab(source, m, err)) || (rc = matrix_finish(m, ret, err)))
-        return rc;
-    m = NULL;
-    return 0;
+    return matrix_open(&format_eeglab, source, fill_eeglab, ret, err);
 }
 
 static int list_eeglab(const struct filebytes *bytes, struct eegfile_companions *ret, struct err *err) {

@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "formats/civil.h"
 #include "formats/format.h"
+#include "formats/matrix.h"
 #include "formats/tal.h"
 
 enum { BLOCK = 256, MOST_SIGNALS = 4096, MOST_EVENTS = 1 << 20, PIECE_BYTES = 256 << 10, MOST_RECORD = 64 << 20 };
@@ -170,15 +171,6 @@ static int take_signals(struct gdf *g, int n, struct err *err) {
     return rc;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b) {
-    while (b) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* The continued fraction of seconds, up to the first that is the same double: 1/300 of the reciprocal of 300. */
 static void as_fraction(double seconds, int64_t *ret_num, int64_t *ret_den) {
     static const double most = 4294967296.0;
@@ -217,7 +209,7 @@ static int take_header(struct gdf *g, const uint8_t *head, size_t whole, struct 
     g->info.n_records = (int64_t)little(head + 236, 8);
     int64_t num, den;
     take_duration(g, head + 244, &num, &den);
-    const int64_t common = common_divisor(num, den);
+    const int64_t common = matrix_divisor(num, den);
     const int n = (int)little(head + 252, 2);
     if (num <= 0 || den <= 0 || n < 1 || n > MOST_SIGNALS || g->head_bytes < (size_t)(n + 1) * BLOCK)
         return err_set(err, ERR_INVALID, "%s: %d signals, a header of %zu bytes, records of %lld/%lld s; expected numbers above 0",

@@ -1,11 +1,11 @@
 #include "formats/matrix.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "base/order.h"
 #include "base/str.h"
 #include "formats/tal.h"
@@ -46,10 +46,7 @@ void matrix_close(struct eegfile *file) {
         m->unprepare(m);
     filebytes_close(&m->own);
     filebytes_close(&m->data);
-    free(m->signals);
-    free(m->blocks);
-    free(m->segments);
-    free(m->annotations);
+    FREE_MEMBERS(*m, signals, blocks, segments, annotations);
     arena_done(&m->arena);
     free(m);
 }
@@ -67,14 +64,11 @@ static void *matrix_grow(struct matrix *m, int which, void *items, size_t n, siz
 
 void matrix_repair(struct matrix *m, const char *fmt, ...) {
     char text[256];
-    va_list ap;
     if (m->info.n_repairs >= MAX_REPAIRS) {
         m->repairs[MAX_REPAIRS - 1] = "more repairs than can be listed";
         return;
     }
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
+    STR_ARGUMENTS(text, fmt);
     const char *copy = arena_strdup(&m->arena, text);
     if (copy)
         m->repairs[m->info.n_repairs++] = copy;
@@ -106,7 +100,7 @@ int matrix_read_text(struct matrix *m, const struct filebytes *bytes, size_t mos
 
 /* ---- time ---- */
 
-static int64_t gcd(int64_t a, int64_t b) {
+int64_t matrix_divisor(int64_t a, int64_t b) {
     while (b) {
         int64_t rest = a % b;
         a = b;
@@ -129,7 +123,7 @@ static bool as_fraction(double value, int64_t *ret_num, int64_t *ret_den) {
 }
 
 static int set_period(struct matrix *m, int64_t num, int64_t den) {
-    int64_t common = gcd(num, den);
+    int64_t common = matrix_divisor(num, den);
     m->info.duration_num = num / common;
     m->info.duration_den = den / common;
     m->info.record_s = (double)m->info.duration_num / (double)m->info.duration_den;
@@ -271,7 +265,7 @@ static int annotation_order(const void *a, const void *b) {
     return order_then(order_f64(x->onset_s, y->onset_s), strcmp(x->text, y->text));
 }
 
-int matrix_finish(struct matrix *m, struct eegfile **ret, struct err *err) {
+static int finish_matrix(struct matrix *m, struct eegfile **ret, struct err *err) {
     if (!m->info.n_signals)
         return err_set(err, ERR_INVALID, "%s: no signal has samples; nothing can be read", m->base.path);
     if (m->info.n_annotations)
@@ -282,6 +276,16 @@ int matrix_finish(struct matrix *m, struct eegfile **ret, struct err *err) {
     m->info.duration_s = end_s(m);
     m->base.annotations_known = true;
     *ret = &m->base;
+    return 0;
+}
+
+int matrix_open(const struct recording_format *format, struct format_source *source, matrix_fill_fn *fill, struct eegfile **ret,
+                struct err *err) {
+    OWNED_POINTER(matrix_free) struct matrix *m = NULL;
+    int rc = matrix_new(format, source->bytes.name, &m, err);
+    if (rc || (rc = fill(source, m, err)) || (rc = finish_matrix(m, ret, err)))
+        return rc;
+    m = NULL;
     return 0;
 }
 

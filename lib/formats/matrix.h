@@ -43,6 +43,8 @@ void matrix_close(struct eegfile *file);
 static inline void matrix_free(struct matrix *m) { matrix_close(&m->base); }
 OWNABLE(struct matrix, matrix_free)
 
+/* The greatest common divisor. */
+int64_t matrix_divisor(int64_t a, int64_t b);
 /* The rate as it is stated: a record lasts period_num / period_den seconds. */
 int matrix_set_period(struct matrix *m, double seconds, struct err *err);
 int matrix_set_rate(struct matrix *m, double hz, struct err *err);
@@ -67,8 +69,10 @@ const char *matrix_keep(struct matrix *m, struct matrix_text text);
 int matrix_read_text(struct matrix *m, const struct filebytes *bytes, size_t most, char **ret, struct err *err);
 int64_t matrix_stride(const struct matrix *m);
 size_t matrix_sample_bytes(enum matrix_type type);
-/* Sorts, checks and connects everything; INVALID without signals. */
-int matrix_finish(struct matrix *m, struct eegfile **ret, struct err *err);
+/* Makes one, which `fill` reads from the source; then sorts, checks and connects everything. INVALID without signals. */
+typedef int matrix_fill_fn(struct format_source *source, struct matrix *m, struct err *err);
+int matrix_open(const struct recording_format *format, struct format_source *source, matrix_fill_fn *fill, struct eegfile **ret,
+                struct err *err);
 
 /* The samples arrive: closes their file and says where it is. UNSUPPORTED for signal after signal. */
 int matrix_follow(struct matrix *m, struct eegfile_growth *growth, size_t first, struct err *err);

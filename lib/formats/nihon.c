@@ -348,12 +348,7 @@ static int fill_nihon(struct format_source *source, struct matrix *m, struct err
 }
 
 static int open_nihon(struct format_source *source, struct eegfile **ret, struct err *err) {
-    OWNED_POINTER(matrix_free) struct matrix *m = NULL;
-    int rc = matrix_new(&format_nihon, source->bytes.name, &m, err);
-    if (rc || (rc = fill_nihon(source, m, err)) || (rc = matrix_finish(m, ret, err)))
-        return rc;
-    m = NULL;
-    return 0;
+    return matrix_open(&format_nihon, source, fill_nihon, ret, err);
 }
 
 /* Those of its endings that are there count; both spellings are named, because a store is case-sensitive. */

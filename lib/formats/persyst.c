@@ -239,12 +239,7 @@ static int fill_persyst(struct format_source *source, struct matrix *m, struct e
 }
 
 static int open_persyst(struct format_source *source, struct eegfile **ret, struct err *err) {
-    OWNED_POINTER(matrix_free) struct matrix *m = NULL;
-    int rc = matrix_new(&format_persyst, source->bytes.name, &m, err);
-    if (rc || (rc = fill_persyst(source, m, err)) || (rc = matrix_finish(m, ret, err)))
-        return rc;
-    m = NULL;
-    return 0;
+    return matrix_open(&format_persyst, source, fill_persyst, ret, err);
 }
 
 static int list_persyst(const struct filebytes *bytes, struct eegfile_companions *ret, struct err *err) {

@@ -18,12 +18,7 @@ static void put_identity(const struct geodesic_task *t, struct json_writer *w) {
     const struct geodesic_config *c = t->config;
     json_put_str(w, "spectra", t->spectra.sha256);
     json_put_i64(w, "phases", t->phases);
-    json_put_i64(w, "epochs", c->epochs);
-    json_put_i64(w, "batch", c->batch);
-    json_put_i64(w, "seed", c->seed);
-    json_put_i64(w, "head", c->head);
-    json_put_bool(w, "final_model", c->final_model);
-    json_put_i64(w, "prior", c->prior);
+    JSON_MEMBERS(w, *c, epochs, batch, seed, head, final_model, prior);
 }
 
 static void counters_text(const struct geodesic_task *t, struct str *out) {

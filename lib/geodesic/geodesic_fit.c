@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "base/rng.h"
 #include "geodesic/geodesic_fit_ode.h"
 #include "geodesic/geodesic_fit_state.h"
 #include "geodesic/geodesic_params.h"
-#include "kernels/geodesic.h"
 
 /* ---- setting up ------------------------------------------------------------------------------------------------ */
 
@@ -427,9 +427,7 @@ double geodesic_fit_rate(const struct geodesic_fit *f) { return fit_rate(f, f->c
 /* ---- checkpoints ----------------------------------------------------------------------------------------------- */
 
 void geodesic_fit_state_done(struct geodesic_fit_state *state) {
-    free(state->params);
-    free(state->orders);
-    free(state->losses);
+    FREE_MEMBERS(*state, params, orders, losses);
     *state = (struct geodesic_fit_state){0};
 }
 

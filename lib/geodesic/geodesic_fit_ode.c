@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/members.h"
 #include "geodesic/geodesic.h"
 #include "geodesic/geodesic_fit.h"
 #include "geodesic/geodesic_fit_state.h"
@@ -232,9 +233,7 @@ int fit_ode_gradients(struct fit_ode *o, const struct geodesic_args *a, const in
         set_paths(o, a, rows, g);
         /* The networks are of single precision: c(1) cannot be met more closely than that. */
         struct geodesic_paths paths = {.field = &field,
-                                       .n = o->n,
-                                       .a = o->a,
-                                       .b = o->b,
+                                       SAME_MEMBERS(*o, n, a, b),
                                        .cells = (int)a->knots.dim[1] - 1,
                                        .order = 8,
                                        .steps = o->fit->config.ode_steps,

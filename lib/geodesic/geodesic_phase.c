@@ -1,6 +1,7 @@
 /* The phases of a geodesic job: which models each one trains, on which spectra, and what the selection has chosen for the last. */
 #include <math.h>
 
+#include "base/members.h"
 #include "geodesic/geodesic_task.h"
 
 bool geodesic_task_is_last(const struct geodesic_task *t) { return t->phase == t->phases - 1; }
@@ -42,16 +43,9 @@ struct geodesic_fit_config geodesic_phase_config(const struct geodesic_config *c
     return (struct geodesic_fit_config){.head = (enum geodesic_head)c->head,
                                         .solver = (enum geodesic_solver)c->solver,
                                         .products = (enum geodesic_products)c->products,
-                                        .epochs = c->epochs,
-                                        .batch = c->batch,
-                                        .ode_steps = c->ode_steps,
-                                        .metric_rate = c->metric_rate,
-                                        .head_rate = c->head_rate,
+                                        SAME_MEMBERS(*c, epochs, batch, ode_steps, metric_rate, head_rate),
                                         .decay = tries ? c->decays.items[phase] : c->decay,
-                                        .clip = c->clip,
-                                        .smoothness = c->smoothness,
-                                        .floor = c->floor,
-                                        .head_gain = c->head_gain,
+                                        SAME_MEMBERS(*c, clip, smoothness, floor, head_gain),
                                         .seed = (uint64_t)c->seed};
 }
 

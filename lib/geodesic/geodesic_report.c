@@ -129,11 +129,7 @@ static void put_convergence(const struct geodesic_task *t, struct json_writer *w
         json_put_null(w, "convergence");
         return;
     }
-    json_begin_object(w, "convergence");
-    json_put_i64(w, "paths", c->paths);
-    json_put_i64(w, "converged", c->converged);
-    json_put_f64(w, "largest_miss", c->largest_miss);
-    json_end(w, '}');
+    JSON_OBJECT(w, "convergence", *c, paths, converged, largest_miss);
 }
 
 static int write_json(const struct geodesic_task *t, const struct spectrum_score *baselines, struct err *err) {
@@ -151,8 +147,7 @@ static int write_json(const struct geodesic_task *t, const struct spectrum_score
     json_put_str(&w, "spectra", t->config->csv ? t->config->csv : "the built-in formula");
     json_put_str(&w, "spectra_sha256", t->spectra.sha256);
     json_put_str(&w, "head", t->config->head == GEODESIC_FLOW ? "flow" : "decoder");
-    json_put_i64(&w, "seed", t->config->seed);
-    json_put_i64(&w, "epochs", t->config->epochs);
+    JSON_MEMBERS(&w, *t->config, seed, epochs);
     put_convergence(t, &w);
     put_folds(t, &w);
     put_baselines(t, baselines, &w);
@@ -357,8 +352,7 @@ void geodesic_task_result(void *task, struct json_writer *w, const char *key) {
     for (int k = 0; k < t->folds; k++) {
         json_begin_object(w, NULL);
         json_put_f64(w, "concentration", t->spectra.concentrations[k]);
-        json_put_f64(w, "r2", t->fold[k].all.r2);
-        json_put_f64(w, "rmse", t->fold[k].all.rmse);
+        JSON_MEMBERS(w, t->fold[k].all, r2, rmse);
         json_put_f64(w, "r2_near", t->fold[k].near.r2);
         json_put_f64(w, "rmse_near", t->fold[k].near.rmse);
         json_end(w, '}');

@@ -5,14 +5,13 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "base/order.h"
 #include "base/str.h"
 #include "eeg/table.h"
 
 void spectra_done(struct spectra *s) {
-    free(s->concentrations);
-    free(s->wavelengths);
-    free(s->absorbance);
+    FREE_MEMBERS(*s, concentrations, wavelengths, absorbance);
     *s = (struct spectra){0};
 }
 

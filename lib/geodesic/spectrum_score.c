@@ -29,12 +29,5 @@ struct spectrum_score spectrum_score(const double *wavelengths, const double *pr
 }
 
 void spectrum_score_put(struct json_writer *w, const char *key, const struct spectrum_score *s) {
-    json_begin_object(w, key);
-    json_put_f64(w, "r2", s->r2);
-    json_put_f64(w, "rmse", s->rmse);
-    json_put_f64(w, "mae", s->mae);
-    json_put_f64(w, "mape_percent", s->mape_percent);
-    json_put_f64(w, "worst", s->worst);
-    json_put_f64(w, "peak_error_nm", s->peak_error_nm);
-    json_end(w, '}');
+    JSON_OBJECT(w, key, *s, r2, rmse, mae, mape_percent, worst, peak_error_nm);
 }

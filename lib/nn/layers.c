@@ -1,5 +1,6 @@
 #include "nn/layers.h"
 
+#include "base/members.h"
 #include "base/str.h"
 
 struct tensor nn_tensor(const struct pass *p, int64_t b, int64_t t, int64_t c) {
@@ -34,9 +35,7 @@ int nn_dropout(const struct pass *p, const struct tensor *t, uint32_t rng_stream
                                 .per_channel = per_channel,
                                 .seed = p->seed,
                                 .rng_stream = rng_stream,
-                                .step = p->step,
-                                .row0 = p->row0,
-                                .place = p->place};
+                                SAME_MEMBERS(*p, step, row0, place)};
     return p->dry || !p->training || p->dropout == 0 ? 0 : op_dropout(p->stream, &drop, p->err);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "base/order.h"
 #include "base/rng.h"
 #include "score/interval.h"
@@ -41,11 +42,7 @@ struct alarm_progress {
 static void end_progress(struct alarm_sweep *s) {
     if (!s->progress)
         return;
-    free(s->progress->tallies);
-    free(s->progress->patient);
-    free(s->progress->blocks);
-    free(s->progress->next);
-    free(s->progress->at_s);
+    FREE_MEMBERS(*s->progress, tallies, patient, blocks, next, at_s);
     free(s->progress);
     s->progress = NULL;
 }
@@ -367,17 +364,14 @@ static int choose_sets(struct alarm_sweep *s, struct patient *patients, struct e
             continue;
         const struct alarm_point *p = &s->points[best];
         struct alarm_set *set = &s->sets.sets[s->sets.n];
-        *set = (struct alarm_set){.rate = alarm_rates[i],
-                                  .rule = p->rule,
-                                  .alarm_hop_s = (double)s->progress->search.alarm_hop / RATE_HZ,
-                                  .hours = s->hours,
-                                  .seizures = (double)s->references,
-                                  .patients = s->patients,
-                                  .sensitivity = p->sensitivity,
-                                  .false_alarms_per_24h = p->false_alarms_per_24h,
-                                  .worst_patient_false_alarms_per_24h = p->worst_patient_false_alarms_per_24h,
-                                  .delay_p50_s = p->delay_p50_s,
-                                  .delay_p95_s = p->delay_p95_s};
+        *set = (struct alarm_set){
+            .rate = alarm_rates[i],
+            .rule = p->rule,
+            .alarm_hop_s = (double)s->progress->search.alarm_hop / RATE_HZ,
+            .hours = s->hours,
+            .seizures = (double)s->references,
+            .patients = s->patients,
+            SAME_MEMBERS(*p, sensitivity, false_alarms_per_24h, worst_patient_false_alarms_per_24h, delay_p50_s, delay_p95_s)};
         sum_patients(s, best, patients);
         put_intervals(s, patients, draws, set, p);
         s->chosen[s->sets.n++] = best;
@@ -428,13 +422,8 @@ void alarm_sweep_json(const struct alarm_sweep *s, struct json_writer *w, const 
     for (int i = 0; i < s->n; i++) {
         const struct alarm_point *p = &s->points[i];
         json_begin_object(w, NULL);
-        json_put_f64(w, "on", p->rule.on);
-        json_put_f64(w, "off", p->rule.off);
-        json_put_i64(w, "min_onset", p->rule.min_onset);
-        json_put_f64(w, "sensitivity", p->sensitivity);
-        json_put_f64(w, "false_alarms_per_24h", p->false_alarms_per_24h);
-        json_put_f64(w, "worst_patient_false_alarms_per_24h", p->worst_patient_false_alarms_per_24h);
-        json_put_f64(w, "delay_p50_s", p->delay_p50_s);
+        JSON_MEMBERS(w, p->rule, on, off, min_onset);
+        JSON_MEMBERS(w, *p, sensitivity, false_alarms_per_24h, worst_patient_false_alarms_per_24h, delay_p50_s);
         json_end(w, '}');
     }
     json_end(w, ']');

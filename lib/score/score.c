@@ -428,13 +428,8 @@ static void put_scores(struct json_writer *w, const char *key, const struct scor
     for (int k = 0; k < SCORE_KINDS; k++) {
         const struct score *s = &scores[k];
         json_begin_object(w, score_kind_name((enum score_kind)k));
-        json_put_f64(w, "sensitivity", s->sensitivity);
-        json_put_f64(w, "precision", s->precision);
-        json_put_f64(w, "f1", s->f1);
-        json_put_f64(w, "false_alarms_per_24h", s->false_alarms_per_24h);
-        json_put_f64(w, "tp", s->counts.tp);
-        json_put_f64(w, "fp", s->counts.fp);
-        json_put_f64(w, "ref", s->counts.ref);
+        JSON_MEMBERS(w, *s, sensitivity, precision, f1, false_alarms_per_24h);
+        JSON_MEMBERS(w, s->counts, tp, fp, ref);
         json_end(w, '}');
     }
     json_end(w, '}');
@@ -446,8 +441,7 @@ void score_report_json(const struct score_report *r, struct json_writer *w) {
     json_put_f64(w, "hours", r->pooled[0].counts.duration_s / 3600);
     json_begin_object(w, "onset_error");
     json_put_i64(w, "seizures", r->onsets.n);
-    json_put_f64(w, "p50_s", r->onsets.p50_s);
-    json_put_f64(w, "p90_s", r->onsets.p90_s);
+    JSON_MEMBERS(w, r->onsets, p50_s, p90_s);
     json_end(w, '}');
     put_scores(w, "pooled", r->pooled);
     put_scores(w, "subject_mean", r->subject_mean);

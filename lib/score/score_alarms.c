@@ -69,15 +69,6 @@ void score_alarm_report_done(struct score_alarm_report *r) {
 }
 
 void score_alarm_report_json(const struct score_alarm_report *r, struct json_writer *w, const char *key) {
-    json_begin_object(w, key);
-    json_put_i64(w, "references", r->references);
-    json_put_i64(w, "alarmed", r->alarmed);
-    json_put_i64(w, "alarms", r->alarms);
-    json_put_i64(w, "false_alarms", r->false_alarms);
-    json_put_f64(w, "hours", r->hours);
-    json_put_f64(w, "sensitivity", r->sensitivity);
-    json_put_f64(w, "false_alarms_per_24h", r->false_alarms_per_24h);
-    json_put_f64(w, "delay_p50_s", r->delay_p50_s);
-    json_put_f64(w, "delay_p95_s", r->delay_p95_s);
-    json_end(w, '}');
+    JSON_OBJECT(w, key, *r, references, alarmed, alarms, false_alarms, hours, sensitivity, false_alarms_per_24h, delay_p50_s,
+                delay_p95_s);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "base/order.h"
 #include "base/str.h"
 
@@ -36,11 +37,7 @@ static void end_progress(struct score_rejecter *r) {
     struct rejecter_progress *s = r->progress;
     if (!s)
         return;
-    free(s->patient_of);
-    free(s->pieces);
-    free(s->items);
-    free(s->begins);
-    free(s->all);
+    FREE_MEMBERS(*s, patient_of, pieces, items, begins, all);
     free(s);
     r->progress = NULL;
 }
@@ -393,13 +390,9 @@ static void put_row(struct json_writer *w, const char *key, double on, double of
 
 void score_rejecter_json(const struct score_rejecter *r, struct json_writer *w, const char *key) {
     json_begin_object(w, key);
-    json_put_bool(w, "used", r->used);
-    json_put_str(w, "why", r->why);
-    json_put_f64(w, "on", r->on);
-    json_put_f64(w, "off", r->off);
+    JSON_MEMBERS(w, *r, used, why, on, off);
     json_put_i64(w, "true_events", r->seizures);
-    json_put_i64(w, "false_events", r->false_events);
-    json_put_i64(w, "patients", r->patients);
+    JSON_MEMBERS(w, *r, false_events, patients);
     if (r->on > 0)
         put_row(w, "usual", r->usual_on, r->usual_off, &r->usual);
     if (r->left_out.counts.ref > 0)

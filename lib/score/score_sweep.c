@@ -292,12 +292,10 @@ void score_sweep_json(const struct score_sweep *s, struct json_writer *w, const 
     for (int i = 0; i < s->n; i++) {
         const struct score *e = &s->points[i].scores[SCORE_EVENT];
         json_begin_object(w, NULL);
-        json_put_f64(w, "on", s->points[i].on);
-        json_put_f64(w, "off", s->points[i].off);
+        JSON_MEMBERS(w, s->points[i], on, off);
         json_put_f64(w, "f1", e->f1);
         json_put_f64(w, "sample_f1", s->points[i].scores[SCORE_SAMPLE].f1);
-        json_put_f64(w, "sensitivity", e->sensitivity);
-        json_put_f64(w, "false_alarms_per_24h", e->false_alarms_per_24h);
+        JSON_MEMBERS(w, *e, sensitivity, false_alarms_per_24h);
         json_end(w, '}');
     }
     json_end(w, ']');

@@ -400,22 +400,22 @@ static int reserve(struct cache *c, int64_t bytes, struct cache_slot *ret, struc
     return rc;
 }
 
-int cache_reserve(struct cache *c, const char *key, int64_t bytes, struct cache_slot *ret, struct err *err) {
+static int reserve_key(struct cache *c, const char *key, int64_t bytes, struct cache_slot *ret, struct err *err) {
     int rc = check_key(c, key, err);
     if (rc)
         return rc;
-    ret->window = false;
     str_copy(ret->key, sizeof ret->key, key);
     return reserve(c, bytes, ret, err);
 }
 
+int cache_reserve(struct cache *c, const char *key, int64_t bytes, struct cache_slot *ret, struct err *err) {
+    ret->window = false;
+    return reserve_key(c, key, bytes, ret, err);
+}
+
 int cache_reserve_window(struct cache *c, const char *key, int64_t bytes, struct cache_slot *ret, struct err *err) {
-    int rc = check_key(c, key, err);
-    if (rc)
-        return rc;
     ret->window = true;
-    str_copy(ret->key, sizeof ret->key, key);
-    return reserve(c, bytes, ret, err);
+    return reserve_key(c, key, bytes, ret, err);
 }
 
 void cache_make_room(struct cache *c, int64_t bytes) {

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "store/s3_credentials.h"
 #include "store/s3_error.h"
@@ -105,9 +106,7 @@ static int configure(struct s3_client *c, const struct store_config *config, str
     if (!fits || !good_bucket(c->bucket))
         return err_set(err, ERR_INVALID, "'%.200s': expected s3://BUCKET/PREFIX; a bucket's name is 3 to 63 of a-z 0-9 . -",
                        config->url);
-    c->path_style = config->path_style;
-    c->anonymous = config->anonymous;
-    c->requester_pays = config->requester_pays;
+    COPY_MEMBERS(*c, *config, path_style, anonymous, requester_pays);
     c->stall_s = config->stall_s > 0 ? config->stall_s : STALL_S;
     c->metrics = config->metrics;
     s3_meter_open(c->metrics);

@@ -44,10 +44,7 @@ struct profile {
 static bool is_other(const char *key) {
     static const char *const others[] = {"role_arn", "sso_session", "sso_start_url", "credential_process",
                                          "web_identity_token_file"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (!strcmp(key, others[i]))
-            return true;
-    return false;
+    return STR_AMONG(key, others) >= 0;
 }
 
 /* Take "[profile]" or "[profile NAME]" lines and "key = value" below the wanted one. False: a value is too long. */

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "store/s3_object.h"
 
 enum { PATH_BYTES = 4096, JOURNAL_MAX = 64 << 20 };
@@ -236,9 +237,7 @@ static void download_done(struct download *d) {
         close(d->journal_fd);
     if (d->part_fd >= 0)
         close(d->part_fd);
-    free(d->have);
-    free(d->sums);
-    free(d->calls);
+    FREE_MEMBERS(*d, have, sums, calls);
 }
 
 /* *ret_untrue: it arrived, but its sum is another one. */

@@ -328,10 +328,7 @@ static int make_header(const char *path, const struct safetensors_content *conte
         const struct safetensors_entry *e = &content->entries[order[i]];
         json_begin_object(&w, e->name);
         json_put_str(&w, "dtype", dtypes[e->dtype].name);
-        json_begin_array(&w, "shape");
-        for (int k = 0; k < e->rank; k++)
-            json_put_i64(&w, NULL, e->shape[k]);
-        json_end(&w, ']');
+        JSON_ARRAY(&w, "shape", e->shape, e->rank);
         json_begin_array(&w, "data_offsets");
         json_put_i64(&w, NULL, (int64_t)offset);
         json_put_i64(&w, NULL, (int64_t)(offset + e->bytes));

@@ -4,9 +4,9 @@
 #include <openssl/hmac.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/order.h"
 #include "store/digest.h"
 
@@ -22,12 +22,7 @@ void sigv4_encode(const char *raw, bool slashes, struct str *out) {
     }
 }
 
-void sigv4_date(int64_t unix_s, char ret[SIGV4_DATE_SIZE]) {
-    time_t t = (time_t)unix_s;
-    struct tm tm;
-    gmtime_r(&t, &tm);
-    strftime(ret, SIGV4_DATE_SIZE, "%Y%m%dT%H%M%SZ", &tm);
-}
+void sigv4_date(int64_t unix_s, char ret[SIGV4_DATE_SIZE]) { clock_utc(unix_s * 1000, "%Y%m%dT%H%M%SZ", ret, SIGV4_DATE_SIZE); }
 
 static int too_many(struct err *err) {
     return err_set(err, ERR_INVALID, "a request with more than %d headers or parameters cannot be signed", SIGV4_MAX_PAIRS);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/counted.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "kernels/op.h"
 #include "windows/augment_noise.h"
@@ -186,12 +187,8 @@ static void draw_noise(struct feed *f, int i, const struct augment_draw *draw) {
     augment_noise_draw(a, f->current->epoch, f->current->first_index + i, &drawn);
     int32_t end = f->current->valid[i];
     struct noise_window *w = &f->noise.windows[i];
-    *w = (struct noise_window){.first = draw->pad < end ? draw->pad : end,
-                               .end = end,
-                               .burst = drawn.burst,
-                               .length = drawn.length,
-                               .period = drawn.period,
-                               .step = drawn.step};
+    *w = (struct noise_window){
+        .first = draw->pad < end ? draw->pad : end, .end = end, SAME_MEMBERS(drawn, burst, length, period, step)};
     memcpy(w->band, drawn.band, sizeof w->band);
     for (int c = 0; c < a->channels; c++) {
         const struct augment_noise_channel *k = &drawn.channels[c];

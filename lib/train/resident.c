@@ -6,7 +6,6 @@
 #include "base/cleanup.h"
 #include "windows/loader.h"
 #include "windows/recording.h"
-#include "work/task.h"
 
 enum { WAIT_MS = 20 };
 

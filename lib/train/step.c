@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "nn/replay.h"
 
 /* Data copied to and from the device, laid out alike on both sides: there, `there` and the rows' lengths behind the struct; back,
@@ -115,9 +116,7 @@ static int run(void *ctx, struct err *err) {
                              .labels = t->input.labels,
                              .dlogits = dlogits,
                              .valid = t->on_device->valid,
-                             .alpha = c->alpha,
-                             .gamma = c->gamma,
-                             .pos_weight = c->pos_weight,
+                             SAME_MEMBERS(*c, alpha, gamma, pos_weight),
                              .place = pass.place,
                              .sums = &t->on_device->back.loss_sum};
     stream_phase(w->stream, "forward");

@@ -5,11 +5,11 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "evaluate/estimate_manifest.h"
 #include "evaluate/task_eeg.h"
 #include "nn/ckpt.h"
-#include "store/mirror.h"
 #include "train/train_answers.h"
 #include "train/train_checkpoint.h"
 #include "train/train_course.h"
@@ -113,11 +113,7 @@ static int open_net(struct train *t, struct err *err) {
     struct seizure_options options = {
         .max_batch = (int)job->training.micro_batch_size, .training = true, .precision = train_precision(job, &device)};
     struct optim_config optim = {
-        .learning_rate = job->training.learning_rate,
-        .weight_decay = job->training.weight_decay,
-        .warmup_ratio = job->training.warmup_ratio,
-        .gradient_clip = job->training.gradient_clip,
-        .ema = job->training.ema,
+        SAME_MEMBERS(job->training, learning_rate, weight_decay, warmup_ratio, gradient_clip, ema),
         .total_steps = t->total_steps,
         .constant = job->training.schedule != TRAIN_SCHEDULE_COSINE,
     };
@@ -355,12 +351,7 @@ static void train_close(void *task) {
         task_stop_mirrors(&t->env);
     release_work(t);
     manifest_close(t->manifest);
-    free(t->split);
-    free(t->role);
-    free(t->left_out);
-    free(t->hard);
-    free(t->patients);
-    free(t->losses);
+    FREE_MEMBERS(*t, split, role, left_out, hard, patients, losses);
     free(t);
 }
 
@@ -610,9 +601,7 @@ static int conclude_validation(struct train *t, const struct validation_result *
     const struct train_config *job = t->job;
     bool gain, best = best_offer(&t->at.best, t->at.step, &r->value, &gain);
     t->newest = *r;
-    t->file.events = r->events;
-    t->file.alarms = r->alarms;
-    t->file.temperature = r->temperature;
+    COPY_MEMBERS(t->file, *r, events, alarms, temperature);
     t->at.validated_step = t->at.step;
     t->at.validations_without_gain = gain ? 0 : t->at.validations_without_gain + 1;
     t->progress.metric = r->value.metric;

@@ -30,9 +30,7 @@ static void put_scores(const struct train *t, struct json_writer *w) {
         return;
     json_put_str(w, "metric", t->job->training.stop_metric);
     json_put_f64(w, "value", t->newest.value.metric);
-    json_put_f64(w, "event_f1", t->newest.event_f1);
-    json_put_f64(w, "false_alarms_per_24h", t->newest.false_alarms_per_24h);
-    json_put_f64(w, "auroc", t->newest.auroc);
+    JSON_MEMBERS(w, t->newest, event_f1, false_alarms_per_24h, auroc);
 }
 
 /* The text of data.source; several sources on one line. */

@@ -75,9 +75,7 @@ static void counters_to_json(const struct train *t, struct str *out) {
     train_hard_put(t, &w);
     json_put_f64(&w, "loss_average", t->at.loss_average);
     json_put_f64(&w, "metric", t->newest.value.metric);
-    json_put_f64(&w, "event_f1", t->newest.event_f1);
-    json_put_f64(&w, "false_alarms_per_24h", t->newest.false_alarms_per_24h);
-    json_put_f64(&w, "auroc", t->newest.auroc);
+    JSON_MEMBERS(&w, t->newest, event_f1, false_alarms_per_24h, auroc);
     json_put_f64(&w, "validation_loss", t->newest.loss);
     json_put_bool(&w, "finished", t->at.finished);
     json_put_i64(&w, "seed", t->job->training.seed);

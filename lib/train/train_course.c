@@ -34,22 +34,16 @@ void train_course_add(struct train *t, const char *kind, const struct validation
     json_writer_init(&w, &line);
     json_begin_object(&w, NULL);
     json_put_str(&w, "kind", kind);
-    json_put_i64(&w, "step", t->at.step);
-    json_put_i64(&w, "epoch", t->at.epoch);
+    JSON_MEMBERS(&w, t->at, step, epoch);
     json_put_f64(&w, "loss", t->at.loss_average);
     if (v) {
-        json_put_f64(&w, "event_f1", v->event_f1);
-        json_put_f64(&w, "false_alarms_per_24h", v->false_alarms_per_24h);
-        json_put_f64(&w, "auroc", v->auroc);
+        JSON_MEMBERS(&w, *v, event_f1, false_alarms_per_24h, auroc);
         json_put_f64(&w, "validation_loss", v->loss);
         json_put_f64(&w, "threshold_on", v->events.on);
         json_put_f64(&w, "threshold_off", v->events.off);
         json_put_str(&w, "definition", SCORE_DEFINITION);
     } else {
-        json_put_f64(&w, "learning_rate", t->progress.learning_rate);
-        json_put_f64(&w, "gradient_norm", t->progress.gradient_norm);
-        json_put_f64(&w, "windows_per_s", t->progress.windows_per_s);
-        json_put_f64(&w, "data_wait_ratio", t->progress.data_wait_ratio);
+        JSON_MEMBERS(&w, t->progress, learning_rate, gradient_norm, windows_per_s, data_wait_ratio);
         json_put_f64(&w, "first_step_s", t->first_step_s);
     }
     json_end(&w, '}');

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "base/order.h"
 #include "kernels/op.h"
 #include "train/train_ranks.h"
@@ -35,9 +36,7 @@ struct scoring {
 
 static void scoring_done(struct scoring *s) {
     struct device *dev = s->t->env.device;
-    free(s->x);
-    free(s->p);
-    free(s->valid);
+    FREE_MEMBERS(*s, x, p, valid);
     device_free(dev, s->x_there);
     device_free(dev, s->logits);
     device_free(dev, s->answers);

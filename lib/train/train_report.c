@@ -10,9 +10,7 @@ static void put_scores(const struct train *t, struct json_writer *w) {
     json_put_f64(w, "best", t->at.best.metric);
     json_put_i64(w, "best_step", t->at.best.step);
     json_put_str(w, "selected_on", "validation");
-    json_put_f64(w, "event_f1", t->newest.event_f1);
-    json_put_f64(w, "false_alarms_per_24h", t->newest.false_alarms_per_24h);
-    json_put_f64(w, "auroc", t->newest.auroc);
+    JSON_MEMBERS(w, t->newest, event_f1, false_alarms_per_24h, auroc);
     json_put_f64(w, "validation_loss", t->newest.loss);
     json_put_f64(w, "threshold_on", t->newest.events.on);
     json_put_f64(w, "threshold_off", t->newest.events.off);
@@ -24,13 +22,7 @@ static void put_scores(const struct train *t, struct json_writer *w) {
 void train_curve_put(const struct train *t, struct json_writer *w, const char *key) {
     json_begin_array(w, key);
     for (int i = 0; i < t->n_points; i++) {
-        json_begin_object(w, NULL);
-        json_put_i64(w, "answers", t->points[i].answers);
-        json_put_i64(w, "seizures", t->points[i].seizures);
-        json_put_f64(w, "event_f1", t->points[i].event_f1);
-        json_put_f64(w, "auroc", t->points[i].auroc);
-        json_put_f64(w, "false_alarms_per_24h", t->points[i].false_alarms_per_24h);
-        json_end(w, '}');
+        JSON_OBJECT(w, NULL, t->points[i], answers, seizures, event_f1, auroc, false_alarms_per_24h);
     }
     json_end(w, ']');
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "train/train_ranks.h"
 #include "train/train_roles.h"
@@ -40,9 +41,7 @@ static int evaluate(struct train *t, struct detector *detector, bool fit, struct
     if (rc)
         return rc;
     const struct evaluation_config config = {.detector = detector,
-                                             .stream = t->stream,
-                                             .manifest = t->manifest,
-                                             .role = t->role,
+                                             SAME_MEMBERS(*t, stream, manifest, role),
                                              .wanted = TRAIN_ROLE_VALIDATION,
                                              .events = t->job->events,
                                              .temperature = fit,
@@ -117,9 +116,7 @@ int train_validate(struct train *t, struct validation_result *ret, struct err *e
     *ret = (struct validation_result){.value = value_of(t->job->training.stop_metric, &e),
                                       .event_f1 = isnan(event->f1) ? 0 : event->f1,
                                       .false_alarms_per_24h = event->false_alarms_per_24h,
-                                      .auroc = e.auroc,
-                                      .loss = e.loss,
-                                      .events = e.events,
+                                      SAME_MEMBERS(e, auroc, loss, events),
                                       .alarms = e.sets,
                                       .temperature = temperature};
     return train_ranks_validated(t, ret, err);

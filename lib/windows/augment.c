@@ -28,13 +28,6 @@ static const char *opposite(const char *text, struct str *out) {
     return *text == '-' ? text : end;
 }
 
-static int find_name(const char *const *names, int n, const char *name) {
-    for (int i = 0; i < n; i++)
-        if (!strcmp(names[i], name))
-            return i;
-    return -1;
-}
-
 /* The channel opposite names[i], or −1. */
 static int find_opposite(const char *const *names, int n, int i) {
     struct str text = str_of(2 * MONTAGE_LABEL_SIZE);
@@ -43,7 +36,7 @@ static int find_opposite(const char *const *names, int n, int i) {
         str_puts(&text, "-");
         opposite(rest + 1, &text);
     }
-    int found = str_ok(&text) ? find_name(names, n, str_cstr(&text)) : -1;
+    int found = str_ok(&text) ? str_index(str_cstr(&text), names, (size_t)n) : -1;
     str_done(&text);
     return found;
 }

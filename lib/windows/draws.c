@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "base/order.h"
 #include "base/rng.h"
 
@@ -195,13 +196,7 @@ void draws_free(struct draws *s) {
         return;
     for (int c = 0; c < 3; c++)
         free(s->pools[c].items);
-    free(s->order);
-    free(s->full);
-    free(s->none);
-    free(s->grouped);
-    free(s->partial);
-    free(s->group_end);
-    free(s->hard);
+    FREE_MEMBERS(*s, order, full, none, grouped, partial, group_end, hard);
     free(s);
 }
 

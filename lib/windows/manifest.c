@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/crew.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/order.h"
 #include "base/str.h"
 #include "eeg/labels.h"
@@ -169,14 +170,7 @@ static int fill_entry(struct opening *o, int64_t i, struct err *err) {
     struct manifest_identity *identity = &o->identities[i];
     char recording_path[PATH_BYTES];
     struct window_build request = {.recording_path = recording_path,
-                                   .mirror = c->mirror,
-                                   .cache_dir = c->cache_dir,
-                                   .cache = c->cache,
-                                   .frontend = c->frontend,
-                                   .labels = c->labels,
-                                   .unlabeled = c->unlabeled,
-                                   .hole_every_s = c->hole_every_s,
-                                   .rebuild = c->rebuild};
+                                   SAME_MEMBERS(*c, mirror, cache_dir, cache, frontend, labels, unlabeled, hole_every_s, rebuild)};
     int rc = fsio_join(recording_path, sizeof recording_path, c->root, e->relative_path, err);
     if (rc)
         return rc;

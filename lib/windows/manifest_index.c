@@ -38,8 +38,7 @@ static int index_path(const struct manifest_config *c, char *ret, size_t size, s
     json_put_i64(&json, "index", INDEX_VERSION);
     json_put_i64(&json, "recording", RECORDING_VERSION);
     json_put_str(&json, "root", root);
-    json_put_str(&json, "montage", c->frontend.montage);
-    json_put_f64(&json, "notch_hz", c->frontend.notch_hz);
+    JSON_MEMBERS(&json, c->frontend, montage, notch_hz);
     json_put_f64(&json, "low_hz", c->frontend.bandpass_hz[0]);
     json_put_f64(&json, "high_hz", c->frontend.bandpass_hz[1]);
     json_put_f64(&json, "fill_gap_s", c->frontend.fill_gap_s);
@@ -53,8 +52,7 @@ static int index_path(const struct manifest_config *c, char *ret, size_t size, s
         json_put_str(&json, "rename", c->frontend.rename);
     if (c->frontend.unit)
         json_put_str(&json, "unit", c->frontend.unit);
-    json_put_str(&json, "labels", c->labels);
-    json_put_str(&json, "unlabeled", c->unlabeled);
+    JSON_MEMBERS(&json, *c, labels, unlabeled);
     if (c->hole_every_s > 0)
         json_put_f64(&json, "hole_every_s", c->hole_every_s);
     json_end(&json, '}');

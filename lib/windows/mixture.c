@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "base/rng.h"
 
 struct mixture {
@@ -143,9 +144,7 @@ void mixture_free(struct mixture *x) {
         return;
     for (int k = 0; k < x->n; k++)
         draws_free(x->parts[k]);
-    free(x->part);
-    free(x->rank);
-    free(x->background);
+    FREE_MEMBERS(*x, part, rank, background);
     free(x);
 }
 

@@ -70,10 +70,7 @@ void patients_put_role(const struct manifest *m, const uint8_t *role, enum patie
                        const char *key) {
     int64_t n = 0;
     const char **names = names_of(m, role, wanted, &n);
-    json_begin_array(w, key);
-    for (int64_t i = 0; i < n; i++)
-        json_put_str(w, NULL, names[i]);
-    json_end(w, ']');
+    JSON_ARRAY(w, key, names, n);
     free(names);
 }
 

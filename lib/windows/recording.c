@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/str.h"
 
 static const int64_t MAX_SAMPLES = INT64_C(1) << 40; /* of file time: a century; keeps sizes in range */
@@ -105,19 +106,11 @@ static void put_spans(struct json_writer *json, const char *key, const struct wi
 void recording_put_facts(struct json_writer *json, const struct recording_facts *facts) {
     int64_t end = facts->n_segments ? facts->segments[facts->n_segments - 1].end : 0;
     json_put_i64(json, "version", RECORDING_VERSION);
-    json_put_str(json, "key", facts->key);
-    json_put_str(json, "source", facts->source);
-    json_put_str(json, "montage", facts->montage);
-    json_put_i64(json, "channels", facts->channels);
+    JSON_MEMBERS(json, *facts, key, source, montage, channels);
     if (facts->columns != facts->channels)
         json_put_i64(json, "columns", facts->columns);
     json_put_i64(json, "samples", facts->samples > end ? facts->samples : end);
-    json_put_f64(json, "duration_s", facts->duration_s);
-    json_put_bool(json, "labelled", facts->labelled);
-    json_put_str(json, "label_source", facts->label_source);
-    json_put_str(json, "note", facts->note);
-    json_put_str(json, "faults", facts->faults);
-    json_put_str(json, "mislabelled", facts->mislabelled);
+    JSON_MEMBERS(json, *facts, duration_s, labelled, label_source, note, faults, mislabelled);
     if (facts->missing && *facts->missing)
         json_put_str(json, "missing", facts->missing);
     put_spans(json, "segments", facts->segments, facts->n_segments);
@@ -272,24 +265,10 @@ static int join_spans(const struct window_span *a, int n_a, const struct window_
 static void adopt(struct recording *rec, const struct recording_facts *f, const struct room *room) {
     int64_t *first_row = room->first_row;
     rec->key = f->key;
-    rec->found = (struct recording_info){.channels = f->channels,
-                                         .columns = f->columns,
-                                         .samples = f->samples,
-                                         .segments = f->segments,
-                                         .n_segments = f->n_segments,
-                                         .seizures = f->seizures,
-                                         .n_seizures = f->n_seizures,
-                                         .held = f->held,
-                                         .n_held = f->n_held,
-                                         .unknown = f->unknown,
-                                         .n_unknown = f->n_unknown,
-                                         .masked = room->masked,
-                                         .n_masked = join_spans(f->held, f->n_held, f->unknown, f->n_unknown, room->masked),
-                                         .labelled = f->labelled,
-                                         .label_source = f->label_source,
-                                         .note = f->note,
-                                         .faults = f->faults,
-                                         .duration_s = f->duration_s};
+    rec->found = (struct recording_info){
+        SAME_MEMBERS(*f, channels, columns, samples, segments, n_segments, seizures, n_seizures, held, n_held, unknown, n_unknown),
+        .masked = room->masked, .n_masked = join_spans(f->held, f->n_held, f->unknown, f->n_unknown, room->masked),
+        SAME_MEMBERS(*f, labelled, label_source, note, faults, duration_s)};
     rec->info = rec->found;
     int64_t rows = 0;
     for (int s = 0; s < f->n_segments; s++) {
@@ -548,24 +527,11 @@ void recording_info(const struct recording *rec, struct recording_info *ret) { *
 void recording_facts(const struct recording *rec, struct recording_facts *ret) {
     const struct recording_info *info = &rec->info;
     *ret = (struct recording_facts){.key = rec->key,
-                                    .label_source = info->label_source,
-                                    .note = info->note,
-                                    .faults = info->faults,
+                                    SAME_MEMBERS(*info, label_source, note, faults),
                                     .mislabelled = recording_mislabelled(rec),
                                     .missing = recording_missing(rec),
-                                    .labelled = info->labelled,
-                                    .channels = info->channels,
-                                    .columns = info->columns,
-                                    .duration_s = info->duration_s,
-                                    .samples = info->samples,
-                                    .seizures = info->seizures,
-                                    .segments = info->segments,
-                                    .held = info->held,
-                                    .n_seizures = info->n_seizures,
-                                    .n_segments = info->n_segments,
-                                    .n_held = info->n_held,
-                                    .unknown = info->unknown,
-                                    .n_unknown = info->n_unknown};
+                                    SAME_MEMBERS(*info, labelled, channels, columns, duration_s, samples, seizures, segments, held,
+                                                 n_seizures, n_segments, n_held, unknown, n_unknown)};
 }
 
 const uint16_t *recording_rows(const struct recording *rec, int segment, int64_t at) {

@@ -74,8 +74,7 @@ static int make_key(struct builder *b, struct err *err) {
     json_put_i64(&json, "version", RECORDING_VERSION);
     if ((rc = put_source(b, &json, err)))
         return rc;
-    json_put_str(&json, "montage", r->frontend.montage);
-    json_put_f64(&json, "notch_hz", r->frontend.notch_hz);
+    JSON_MEMBERS(&json, r->frontend, montage, notch_hz);
     json_put_f64(&json, "low_hz", r->frontend.bandpass_hz[0]);
     json_put_f64(&json, "high_hz", r->frontend.bandpass_hz[1]);
     json_put_f64(&json, "fill_gap_s", r->frontend.fill_gap_s);

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "eeg/channels.h"
 #include "eeg/dsp.h"
 #include "windows/window_builder.h"
@@ -139,10 +140,7 @@ static int plan_from_source(struct builder *b, struct recording **ret, struct er
         return rc;
     facts.channels = c.n_outputs;
     facts.columns = frontend_columns(b->request->frontend.normalize, c.n_outputs);
-    facts.segments = o.segments;
-    facts.n_segments = o.n_segments;
-    facts.held = o.held;
-    facts.n_held = o.n_held;
+    COPY_MEMBERS(facts, o, segments, n_segments, held, n_held);
     rc = window_replan(b->request, &facts, ret, err);
     return rc;
 }

@@ -1,7 +1,6 @@
 #include "work/estimate.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,10 +15,7 @@ const struct estimate_file *estimate_file(const struct estimate_config *config, 
 
 void estimate_fact(const struct estimate_config *config, const char *key, const char *fmt, ...) {
     char text[400];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
+    STR_ARGUMENTS(text, fmt);
     if (config->fact)
         config->fact(config->ctx, key, text);
 }

@@ -1,7 +1,6 @@
 #include "work/file_cell.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/shared_lock.h"
@@ -41,13 +40,10 @@ void file_cell_set(struct file_cell *cell, const char *path) {
 
 void file_cell_describe(struct file_cell *cell, int64_t at_least_ms, char *buf, size_t size) {
     char since[32];
-    struct tm utc;
     *buf = '\0';
     if (enter_cell(cell, pthread_mutex_trylock(&cell->lock)))
         return;
-    const time_t wall_s = (time_t)(cell->since_wall_ms / 1000);
-    strftime(since, sizeof since, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&wall_s, &utc));
     if (cell->since_ms && clock_ms() - cell->since_ms >= at_least_ms)
-        str_format(buf, size, "waits for %s since %s", cell->path, since);
+        str_format(buf, size, "waits for %s since %s", cell->path, clock_utc(cell->since_wall_ms, CLOCK_ISO, since, sizeof since));
     pthread_mutex_unlock(&cell->lock);
 }

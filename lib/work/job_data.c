@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/env.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "eeg/channels.h"
 #include "eeg/labels.h"
@@ -154,18 +155,11 @@ static int read_montage(const struct jobfile *job, struct job_data *data, struct
     return 0;
 }
 
-static bool listed(const char *text, const char *const *names, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(text, names[i]))
-            return true;
-    return false;
-}
-
 static int check_labels(const struct jobfile *job, const struct job_data *data, struct err *err) {
     static const char *const unlabeled[] = {"error", "background", "skip"};
     if (!labels_known(data->labels))
         return err_set(err, ERR_INVALID, "%s: data.labels is '%s'; expected one of %s", job->file, data->labels, labels_names);
-    if (!listed(data->unlabeled, unlabeled, sizeof unlabeled / sizeof *unlabeled))
+    if (STR_AMONG(data->unlabeled, unlabeled) < 0)
         return err_set(err, ERR_INVALID, "%s: data.unlabeled is '%s'; expected error, background or skip", job->file,
                        data->unlabeled);
     return 0;
@@ -270,9 +264,6 @@ void job_data_frontend(const struct job_data *data, struct frontend_config *ret)
         .montage = data->montage,
         .notch_hz = notches[data->notch],
         .bandpass_hz = {data->bandpass_hz.items[0], data->bandpass_hz.items[1]},
-        .fill_gap_s = data->fill_gap_s,
-        .normalize = data->normalize,
-        .reference = data->reference,
-        .hold_baseline = data->hold_baseline,
+        SAME_MEMBERS(*data, fill_gap_s, normalize, reference, hold_baseline),
     };
 }

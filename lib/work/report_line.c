@@ -76,14 +76,9 @@ static void put_progress(struct json_writer *w, const struct task_progress *p) {
 
 /* The result is the last member. */
 static void put_end(struct json_writer *w, const struct task_end *end, const struct report_frame *frame) {
-    json_put_str(w, "job", frame->job);
-    json_put_str(w, "kind", frame->kind);
-    json_put_str(w, "state", frame->state);
-    json_put_str(w, "reason", frame->reason);
-    json_put_str(w, "checkpoint", frame->checkpoint);
+    JSON_MEMBERS(w, *frame, job, kind, state, reason, checkpoint);
     json_put_str(w, "stopped", stop_names[end->stopped]);
-    json_put_bool(w, "has_checkpoint", end->has_checkpoint);
-    json_put_f64(w, "energy_j", end->energy_j);
+    JSON_MEMBERS(w, *end, has_checkpoint, energy_j);
     json_put_i64(w, "code", end->rc);
     json_put_i64(w, "room", end->rc ? (int64_t)end->err.room : 0);
     json_put_str(w, "message", end->rc ? end->err.message : "");

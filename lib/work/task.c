@@ -1,6 +1,5 @@
 #include "work/task.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "base/str.h"
@@ -11,10 +10,7 @@
 
 void task_log(const struct task_env *env, enum task_level level, const char *fmt, ...) {
     char text[1000];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
+    STR_ARGUMENTS(text, fmt);
     task_tell(env, &(struct task_report){.kind = TASK_LOG, .level = level, .text = text});
 }
 
