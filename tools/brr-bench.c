@@ -196,12 +196,9 @@ static void put_cpu(struct json_writer *j) {
 /* The machine and its rates, as the first line and in the file. */
 static void put_machine(const struct options *o, struct report *r, const struct device_info *info, const struct rates *rates) {
     struct utsname os = {0};
-    char day[32] = "";
-    time_t now = time(NULL);
-    struct tm tm;
+    char day[32];
     uname(&os);
-    if (gmtime_r(&now, &tm))
-        strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    clock_utc(clock_wall_ms(), CLOCK_ISO, day, sizeof day);
     printf("# %s; copy %.1f GB/s, exp %.1f G/s, fp32 %.0f GFLOP/s, bf16 ", info->description, rates->bytes * 1e-9,
            rates->exponentials * 1e-9, rates->flops * 1e-9);
     if (rates->bf16_instruction)

@@ -214,20 +214,13 @@ static void print_json(const struct plan *p, struct outcome *o, const struct wat
     struct rusage own;
     json_begin_object(&j, NULL);
     json_put_i64(&j, "sessions", p->sessions);
-    json_put_i64(&j, "opened", o->opened);
-    json_put_i64(&j, "finished", o->finished);
-    json_put_i64(&j, "failed", o->failed);
+    JSON_MEMBERS(&j, *o, opened, finished, failed);
     json_begin_object(&j, "failures");
     for (int i = 0; i < o->failures.n_rows; i++)
         json_put_i64(&j, o->failures.row[i].reason, o->failures.row[i].n);
     json_end(&j, '}');
     json_put_f64(&j, "seconds", seconds);
-    json_put_i64(&j, "samples_sent", o->samples_sent);
-    json_put_i64(&j, "samples_lost", o->samples_lost);
-    json_put_i64(&j, "results", o->results);
-    json_put_i64(&j, "results_missing", o->results_missing);
-    json_put_i64(&j, "events", o->events);
-    json_put_i64(&j, "alarms", o->alarms);
+    JSON_MEMBERS(&j, *o, samples_sent, samples_lost, results, results_missing, events, alarms);
     json_put_f64(&j, "open_p99_ms", times_quantile(&o->open, 0.99));
     json_put_f64(&j, "ack_p50_ms", times_quantile(&o->ack, 0.5));
     json_put_f64(&j, "ack_p99_ms", times_quantile(&o->ack, 0.99));
@@ -236,8 +229,7 @@ static void print_json(const struct plan *p, struct outcome *o, const struct wat
     json_put_f64(&j, "alarm_lag_p50_ms", times_quantile(&o->alarm_lag, 0.5));
     json_put_f64(&j, "alarm_lag_p99_ms", times_quantile(&o->alarm_lag, 0.99));
     json_put_i64(&j, "cuts", w->cuts);
-    json_put_i64(&j, "reconnects", o->reconnects);
-    json_put_i64(&j, "refused_pushes", o->refused_pushes);
+    JSON_MEMBERS(&j, *o, reconnects, refused_pushes);
     json_put_f64(&j, "server_rss_bytes", w->most.rss_bytes);
     json_put_f64(&j, "server_rss_before_bytes", w->first.rss_bytes);
     json_put_f64(&j, "server_cpu_s", w->last.cpu_s - w->first.cpu_s);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "base/needed.h"
 #include "bench.h"
 #include "detect/seizure.h"
@@ -106,13 +107,8 @@ static int infer(struct detector_state *s, struct stream *stream, struct err *er
 }
 
 static int train(struct detector_state *s, struct stream *stream, struct err *err) {
-    struct step_input input = {.x = s->x,
-                               .labels = s->labels,
-                               .valid = s->valid,
-                               .step = s->step++,
-                               .loss_scale = 1.0f / (float)tensor_count(&s->labels),
-                               .first = true,
-                               .last = true};
+    struct step_input input = {SAME_MEMBERS(*s, x, labels, valid), .step = s->step++,
+                               .loss_scale = 1.0f / (float)tensor_count(&s->labels), .first = true, .last = true};
     struct step_result result = {.report.skipped = false};
     int rc;
     if ((rc = step_queue(s->work, stream, &input, err)) || (rc = step_wait(s->work, stream, &result, err)))

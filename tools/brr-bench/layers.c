@@ -2,6 +2,7 @@
  */
 #include <stdlib.h>
 
+#include "base/members.h"
 #include "base/needed.h"
 #include "bench.h"
 
@@ -86,11 +87,7 @@ static void open_batch(struct layer_state *s, const struct maker *m) {
                                          .momentum = 0.1f,
                                          .relu = true};
     if (s->shape.backward)
-        s->g.batch = (struct batchnorm_backward_args){.x = s->f.batch.x,
-                                                      .y = s->f.batch.y,
-                                                      .weight = s->f.batch.weight,
-                                                      .save_mean = s->f.batch.save_mean,
-                                                      .save_rstd = s->f.batch.save_rstd,
+        s->g.batch = (struct batchnorm_backward_args){SAME_MEMBERS(s->f.batch, x, y, weight, save_mean, save_rstd),
                                                       .dy = act(m, c),
                                                       .dx = act(m, c),
                                                       .dweight = param(m, c, 0, 0),
@@ -110,14 +107,9 @@ static void open_layer(struct layer_state *s, const struct maker *m) {
                                          .save_rstd = param(m, rows, 0, 0),
                                          .eps = 1e-5f};
     if (s->shape.backward)
-        s->g.layer = (struct layernorm_backward_args){.sum = s->f.layer.sum,
-                                                      .weight = s->f.layer.weight,
-                                                      .save_mean = s->f.layer.save_mean,
-                                                      .save_rstd = s->f.layer.save_rstd,
-                                                      .dy = s->f.layer.y,
-                                                      .dx = act(m, c),
-                                                      .dweight = param(m, c, 0, 0),
-                                                      .dbias = param(m, c, 0, 0)};
+        s->g.layer =
+            (struct layernorm_backward_args){SAME_MEMBERS(s->f.layer, sum, weight, save_mean, save_rstd), .dy = s->f.layer.y,
+                                             .dx = act(m, c), .dweight = param(m, c, 0, 0), .dbias = param(m, c, 0, 0)};
 }
 
 static void open_gated(struct layer_state *s, const struct maker *m) {
@@ -130,10 +122,7 @@ static void open_gated(struct layer_state *s, const struct maker *m) {
                                              .groups = 1,
                                              .eps = 1e-5f};
     if (s->shape.backward)
-        s->g.gated = (struct rmsnorm_gated_backward_args){.y = s->f.gated.y,
-                                                          .z = s->f.gated.z,
-                                                          .weight = s->f.gated.weight,
-                                                          .save_rstd = s->f.gated.save_rstd,
+        s->g.gated = (struct rmsnorm_gated_backward_args){SAME_MEMBERS(s->f.gated, y, z, weight, save_rstd),
                                                           .dout = s->f.gated.out,
                                                           .dy = act(m, c),
                                                           .dz = act(m, c),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/members.h"
 #include "base/needed.h"
 #include "base/rng.h"
 #include "base/str.h"
@@ -259,8 +260,6 @@ void *worker_run(void *worker) {
         brr_disconnect(r.clients[i]);
     for (int64_t i = 0; i < w->n && r.sessions; i++)
         free(r.sessions[i].pushed_s);
-    free(r.clients);
-    free(r.sessions);
-    free(r.uv);
+    FREE_MEMBERS(r, clients, sessions, uv);
     return NULL;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/members.h"
 #include "base/needed.h"
 #include "base/order.h"
 #include "tools/edfgen/plan_icu.h"
@@ -333,8 +334,6 @@ void plan_burst_suppression(const struct patient *p, const int64_t *samples, int
 }
 
 void plan_done(struct recording_plan *plan) {
-    free(plan->bursts);
-    free(plan->events);
-    free(plan->vigils);
+    FREE_MEMBERS(*plan, bursts, events, vigils);
     *plan = (struct recording_plan){0};
 }
