@@ -23,6 +23,8 @@ COUNTED = {
     ("spike", "deliver_kernelILb1EEv"): (256, 6),
     ("spike", "advance_kernel"): (256, 6),
     ("geodesic", "geodesic_kernel"): (256, 2),
+    ("spike", "place_kernel"): (1024, 1),  # the largest blocks: with more than 64 registers a launch fails
+    ("windows", "windows_kernel"): (512, 2),
 }
 # of a multiprocessor: bytes of shared memory, of which a block takes 1024 beside its own, and warps
 LIMITS = {"sm_80": (164 << 10, 64), "sm_90": (228 << 10, 64)}
