@@ -70,7 +70,7 @@ void shell_begin(struct html *h, const struct page_view *v, const struct shell *
     if (v) {
         if (s->sounds)
             put_sound(h, banner_sound(&banner));
-        html_put(h, "<p id=\"stale\" role=\"alert\" hidden></p>\n");
+        html_put(h, "<p id=\"stale\" role=\"alert\" hidden></p>\n<p id=\"refused\" role=\"alert\" hidden></p>\n");
         banner_put(h, &banner);
     }
     html_put(h, "<main id=\"main\" tabindex=\"-1\">\n");

@@ -219,6 +219,25 @@ def check_nurse(p):
     return quiet_s
 
 
+def check_left_at_once(p):
+    """A refused answer is told on the page. One whose page is left before the disk has it is given, and no message holds up the next page."""
+    p.open("/alarms", "alarms-left")
+    p.browser.run("document.querySelector('#list-open input[name=note]').value = 'x'.repeat(5000)")
+    click(p.browser, "#list-open button[value=note]")
+    p.browser.wait("!document.getElementById('refused').hidden && document.getElementById('refused').textContent.startsWith('The answer was not taken: ')")
+    with open(f"{p.d.dir}/hangs.new", "w", encoding="ascii") as f:
+        f.write(os.path.realpath(f"{p.d.dir}/results") + "/journal.sqlite")
+    os.rename(f"{p.d.dir}/hangs.new", f"{p.d.dir}/hangs")
+    p.browser.run("document.querySelector('#list-open input[name=note]').value = 'the page was left'")
+    click(p.browser, "#list-open button[value=note]")
+    p.browser.open(p.base + "/models")
+    os.remove(f"{p.d.dir}/hangs")
+    deadline = time.time() + PATIENCE
+    while not any("the page was left" in e["detail"] for e in rows(p.d, "answered")):
+        assert time.time() < deadline, rows(p.d, "answered")
+        time.sleep(0.1)
+
+
 def lines_of(path):
     with open(path, encoding="utf-8") as f:
         return f.read()
@@ -496,7 +515,8 @@ def check_killed(p, beds):
     with sqlite3.connect(f"{d.dir}/results/journal.sqlite") as db:
         assert ("bed-12",) in db.execute("SELECT client FROM journal WHERE kind = 'alarm_on'").fetchall()
         answers = [detail for detail, in db.execute("SELECT detail FROM journal WHERE kind = 'answered' AND client = 'bed-12' ORDER BY id")]
-        assert answers == ["acknowledge via page", "note via page by Ana B: turned on the side", "mark true via page by Ana B"], answers
+        assert answers == ["acknowledge via page", "note via page by Ana B: turned on the side", "mark true via page by Ana B",
+                           "note via page by Ana B: the page was left"], answers
     browser.wait("!document.getElementById('stale').hidden")
     browser.screenshot(f"{SHOTS}/streams-stale.png")
     for bed in beds:
@@ -504,7 +524,7 @@ def check_killed(p, beds):
     d.start()
     browser.wait("document.getElementById('stale').hidden")
     browser.wait("document.querySelectorAll('.tile[data-mood=absent]').length === 3")  # the roster
-    assert len(rows(d, "answered")) == 3
+    assert len(rows(d, "answered")) == 4
 
 
 def check_proxy(d, context):
@@ -602,6 +622,7 @@ def main():
             beds = [Bed(d, "bed-3", flat=True), Bed(d, "bed-12"), Bed(d, "bed-7")]
             delay, seen = check_three(p, beds)
             quiet_s = check_nurse(p)
+            check_left_at_once(p)
             check_keyboard(p)
             check_without_script(p)
             check_work(p, tmp, *check_answers(p, tmp))

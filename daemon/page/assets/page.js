@@ -127,11 +127,14 @@
         const person = fields.get('person') || localStorage.getItem('person') || '';
         fields.set('person', person);
         localStorage.setItem('person', person);
+        const refused = document.getElementById('refused');
+        refused.hidden = true;
         try {
-            const answer = await fetch('/alarms', {method: 'POST', body: fields, redirect: 'manual'});
+            const answer = await fetch('/alarms', {method: 'POST', body: fields, redirect: 'manual', keepalive: true}); /* though the page be left */
             if (answer.type !== 'opaqueredirect') throw new Error(new DOMParser().parseFromString(await answer.text(), 'text/html').querySelector('main p').textContent);
         } catch (problem) {
-            alert('The answer was not taken: ' + problem.message);
+            setText(refused, 'The answer was not taken: ' + problem.message); /* no window of its own, which would stop the page */
+            refused.hidden = false;
         }
         fetchPage();
     }
