@@ -157,7 +157,7 @@ static inline void check_order(const struct access *a, const char *did, uint8_t 
     report(way, at, n, global, why);
 }
 
-static inline void check_word(struct word *w, uintptr_t at, size_t n, uint8_t bytes, enum way way, bool global) {
+template <enum way way, bool global> static inline void check_word(struct word *w, uintptr_t at, size_t n, uint8_t bytes) {
     age(&w->wrote);
     age(&w->read);
     age(&w->added);
@@ -171,17 +171,22 @@ static inline void check_word(struct word *w, uintptr_t at, size_t n, uint8_t by
     note(way == WRITE ? &w->wrote : way == READ ? &w->read : &w->added, bytes);
 }
 
-static void check_words(struct word *words, uintptr_t offset, uintptr_t at, size_t n, enum way way, bool global) {
+template <enum way way, bool global> static inline void check_words(struct word *words, uintptr_t offset, uintptr_t at, size_t n) {
+    if (offset % WORD == 0 && n % WORD == 0) { /* most accesses are to whole words */
+        for (struct word *w = &words[offset / WORD], *end = w + n / WORD; w < end; w++)
+            check_word<way, global>(w, at, n, (1U << WORD) - 1);
+        return;
+    }
     for (uintptr_t from = offset, end = offset + n; from < end;) {
         uintptr_t stop = (from / WORD + 1) * WORD;
         stop = stop < end ? stop : end;
         uint8_t bytes = (uint8_t)(((1U << (stop - from)) - 1) << from % WORD);
-        check_word(&words[from / WORD], at, n, bytes, way, global);
+        check_word<way, global>(&words[from / WORD], at, n, bytes);
         from = stop;
     }
 }
 
-static inline void touch(const void *p, size_t n, enum way way) {
+template <enum way way> static inline void touch(const void *p, size_t n) {
     uintptr_t at = (uintptr_t)p, frame = (uintptr_t)__builtin_frame_address(0);
     if (!emulator_place.in_kernel || frame - seen.stacks >= seen.stacks_bytes || at - seen.stacks < seen.stacks_bytes)
         return; /* not a kernel; its own variables */
@@ -191,11 +196,11 @@ static inline void touch(const void *p, size_t n, enum way way) {
         size_t offset = at - memory_base;
         bool there = at % n == 0 && offset % MEMORY_UNIT + n <= memory_valid[offset / MEMORY_UNIT];
         if (there && emulator_reaches(seen.device, memory_owner[offset / MEMORY_UNIT])) {
-            check_words(seen.global, offset, at, n, way, true);
+            check_words<way, true>(seen.global, offset, at, n);
             return;
         }
     } else if (at - seen.data < seen.data_bytes) {
-        check_words(seen.shared, at - seen.data, at, n, way, false);
+        check_words<way, false>(seen.shared, at - seen.data, at, n);
         return;
     } else if (at - seen.library < seen.library_bytes && way == READ) {
         return; /* constants */
@@ -209,11 +214,16 @@ static inline void touch(const void *p, size_t n, enum way way) {
 static bool checks; /* this library is the checked one */
 
 #define ACCESS(n)                                                                                                                  \
-    void __tsan_read##n(const void *p) { touch(p, n, READ); }                                                                      \
-    void __tsan_write##n(const void *p) { touch(p, n, WRITE); }
+    void __tsan_read##n(const void *p) { touch<READ>(p, n); }                                                                      \
+    void __tsan_write##n(const void *p) { touch<WRITE>(p, n); }
 #define UNALIGNED(n)                                                                                                               \
-    void __tsan_unaligned_read##n(const void *p) { touch(p, n, READ); }                                                            \
-    void __tsan_unaligned_write##n(const void *p) { touch(p, n, WRITE); }
+    void __tsan_unaligned_read##n(const void *p) { touch<READ>(p, n); }                                                            \
+    void __tsan_unaligned_write##n(const void *p) { touch<WRITE>(p, n); }
+/* Structs: element by element as wide as the range allows. */
+template <enum way way> static void touch_range(const void *p, size_t n) {
+    for (size_t i = 0, step = n % WORD || (uintptr_t)p % WORD ? 1 : WORD; i < n; i += step)
+        touch<way>((const char *)p + i, step);
+}
 extern "C" {
 ACCESS(1)
 ACCESS(2)
@@ -224,13 +234,8 @@ UNALIGNED(2)
 UNALIGNED(4)
 UNALIGNED(8)
 UNALIGNED(16)
-/* Structs: element by element as wide as the range allows. */
-static void touch_range(const void *p, size_t n, enum way way) {
-    for (size_t i = 0, step = n % WORD || (uintptr_t)p % WORD ? 1 : WORD; i < n; i += step)
-        touch((const char *)p + i, step, way);
-}
-void __tsan_read_range(const void *p, size_t n) { touch_range(p, n, READ); }
-void __tsan_write_range(const void *p, size_t n) { touch_range(p, n, WRITE); }
+void __tsan_read_range(const void *p, size_t n) { touch_range<READ>(p, n); }
+void __tsan_write_range(const void *p, size_t n) { touch_range<WRITE>(p, n); }
 void __tsan_init(void) { checks = true; }
 void __tsan_func_entry(void *) {}
 void __tsan_func_exit(void) {}
@@ -239,27 +244,27 @@ void __tsan_func_exit(void) {}
 /* One thread of the emulator runs at a time, so that these need not be more than plain ones; only their order is free. */
 int atomicAdd(int *p, int v) {
     if (checks)
-        touch(p, sizeof *p, ADD);
+        touch<ADD>(p, sizeof *p);
     int was = *p;
     *p = (int)((unsigned)was + (unsigned)v);
     return was;
 }
 unsigned long long atomicAdd(unsigned long long *p, unsigned long long v) {
     if (checks)
-        touch(p, sizeof *p, ADD);
+        touch<ADD>(p, sizeof *p);
     unsigned long long was = *p;
     *p = was + v;
     return was;
 }
 unsigned atomicOr(unsigned *p, unsigned v) {
     if (checks)
-        touch(p, sizeof *p, ADD);
+        touch<ADD>(p, sizeof *p);
     unsigned was = *p;
     *p = was | v;
     return was;
 }
 unsigned __nv_atomic_load_n(const unsigned *p, int, int) {
     if (checks)
-        touch(p, sizeof *p, ADD);
+        touch<ADD>(p, sizeof *p);
     return *p;
 }
