@@ -28,7 +28,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "integration"))
 BUILD = os.path.abspath(os.environ.get("BRR_BUILD_DIR", "build"))
 os.environ.setdefault("BRR_BIN", os.path.join(BUILD, "bin"))
-from test_store_rgw import KEY, SECRET, Gateway, free_port  # noqa: E402
+os.environ.setdefault("BRR_SOURCE_DIR", os.path.join(HERE, "..", ".."))
+from daemon import free_port  # noqa: E402
+from test_store_rgw import KEY, SECRET, Gateway  # noqa: E402
 
 MB = 1000 * 1000
 

@@ -1,8 +1,11 @@
 """A brrd of its own in a temporary directory, for the integration tests."""
 import atexit
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
+import random
 import signal
 import socket
 import struct
@@ -31,9 +34,21 @@ def sanitizers():
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """One that nobody listens on and that no test beside this one is given. It lies below those that the kernel gives to connections, any
+    of which might have it when a daemon that was killed starts again."""
+    first, n = 20000, 12000
+    with open(f"{tempfile.gettempdir()}/brr-test-port-{os.getuid()}", "a+", encoding="ascii") as last:
+        fcntl.flock(last, fcntl.LOCK_EX)
+        last.seek(0)
+        at = int(last.read() or random.randrange(n))
+        for at in range(at + 1, at + 1 + n):
+            with socket.socket() as s, contextlib.suppress(OSError):
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                s.bind(("127.0.0.1", first + at % n))
+                last.truncate(0)
+                last.write(str(at % n))
+                return first + at % n
+    raise AssertionError("no free port on 127.0.0.1")
 
 
 class Daemon:

@@ -10,17 +10,12 @@ import subprocess
 import sys
 import tempfile
 
+from daemon import free_port
+
 BRRCTL = os.path.join(os.environ["BRR_BIN"], "brrctl")
 HERE = os.path.dirname(os.path.abspath(__file__))
 KEY, SECRET, MIB = "BRRDACCESSKEY0000001", "brrd/secret+key=", 1 << 20
 ODD = ["a b", "a+b", "a=b", "a@b", "a(b)*'!", "a,b:c;d$e&f", "a~b", "é/ü", "a%2Fb", "100%", "<&\">", "sub-01/x_eeg.edf"]
-
-
-def free_port():
-    import socket
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Gateway:
