@@ -34,7 +34,6 @@ struct backend {
     void (*free_host)(struct device *dev, void *data);
     int (*stream_open)(struct stream *s, enum stream_priority priority, struct err *err);
     int (*stream_adopt)(struct stream *s, uintptr_t handle, struct err *err); /* NULL in a backend without queues */
-    int (*stream_narrow)(struct stream *s, struct err *err);                  /* NULL in one with queues */
     /* Around ops that a guest of a program computes (stream_borrow); NULL where threads have no settings. */
     void (*borrow)(struct stream *s, struct stream_loan *ret);
     void (*give_back)(const struct stream_loan *loan);

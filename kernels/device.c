@@ -286,10 +286,6 @@ void stream_give_way(struct stream *s) {
         park(s);
 }
 
-int stream_narrow(struct stream *s, struct err *err) {
-    return s->device->backend->stream_narrow ? s->device->backend->stream_narrow(s, err) : 0;
-}
-
 void stream_share(struct stream *s, struct turn_at turn) { s->turn = turn; }
 
 /* Waits for the turn of the stream's job. One that ends is passed on when the device has done what was queued. */

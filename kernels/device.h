@@ -130,10 +130,6 @@ void device_live_end(struct device *dev);
 /* The count of live batches lies in memory that processes share, from before any stream is opened. counts: this process begins and
  * ends live batches; else its streams park for those of the other. */
 void device_share_live(struct device *dev, int *count, bool counts);
-/* The stream's ops compute with one thread from now on, with the same bits: for ops that are too small for several, which wait for
- * one another, and leave the others to readers. On the thread that opened the stream; streams that it opens later have the device's
- * threads again, and end the use of this one. No effect on devices with queues of their own. */
-int stream_narrow(struct stream *s, struct err *err);
 /* The stream computes in turns with those of other jobs (kernels/turns.h). */
 void stream_share(struct stream *s, struct turn_at turn);
 /* Sleeps while live windows run, as an op of this stream would; for work that runs elsewhere in its place. */

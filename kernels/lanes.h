@@ -6,6 +6,8 @@
 
 #include "base/err.h"
 
+struct stream;
+
 struct lanes_work {
     /* One unit, on lane 0..lanes - 1: a lane has its own thread, the same one in every call from the same thread. */
     int (*run)(const void *ctx, int64_t unit, int lane, struct err *err);
@@ -15,3 +17,6 @@ struct lanes_work {
 };
 /* The error of one of the units that failed; with several lanes the others have run all the same. */
 int lanes_run(const struct lanes_work *work, struct err *err);
+/* As one call of stream s, on the thread that uses it: in the turn of its job, after live windows. The lanes have streams of their
+ * own. */
+int lanes_run_as(struct stream *s, const struct lanes_work *work, struct err *err);

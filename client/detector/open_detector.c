@@ -57,7 +57,7 @@ struct opening {
 
 static int upload_model(struct opening *o, const char *path, struct err *err) {
     struct model_use use = {.max_batch = detector_best_batch(o->to->device), .precision = o->options.bf16 ? DTYPE_BF16 : DTYPE_F32};
-    int rc = detector_open(o->to->device, path, &use, &o->to->detector, err);
+    int rc = detector_open_for(o->to->stream, path, &use, &o->to->detector, err);
     if (rc)
         return rc;
     o->to->info = detector_info(o->to->detector);

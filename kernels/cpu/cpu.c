@@ -154,18 +154,6 @@ static int cpu_stream_open(struct stream *s, enum stream_priority priority, stru
     return 0;
 }
 
-static int cpu_stream_narrow(struct stream *s, struct err *err) {
-    struct cpu_stream *cs = s->state;
-    struct dnn_cache *dnn = dnn_cache_new(1);
-    if (!dnn)
-        return err_set(err, ERR_EXHAUSTED, "cpu: out of memory for a stream of one thread");
-    dnn_cache_free(cs->dnn);
-    cs->dnn = dnn;
-    cs->threads = 1;
-    omp_set_num_threads(1);
-    return 0;
-}
-
 static void cpu_stream_close(struct stream *s) {
     struct cpu_stream *cs = s->state;
     dnn_cache_free(cs->dnn);
@@ -255,7 +243,6 @@ const struct backend *cpu_backend(void) {
         .alloc_host = cpu_alloc,
         .free_host = cpu_free,
         .stream_open = cpu_stream_open,
-        .stream_narrow = cpu_stream_narrow,
         .borrow = cpu_borrow,
         .give_back = cpu_give_back,
         .stream_close = cpu_stream_close,

@@ -2,6 +2,8 @@
 
 #include <omp.h>
 
+#include "kernels/backend.h"
+
 /* In order on the calling thread. */
 static int run_alone(const struct lanes_work *work, struct err *err) {
     int rc = 0, threads = omp_get_max_threads();
@@ -33,5 +35,14 @@ int lanes_run(const struct lanes_work *work, struct err *err) {
             }
         }
     }
+    return rc;
+}
+
+int lanes_run_as(struct stream *s, const struct lanes_work *work, struct err *err) {
+    int rc = stream_enter(s, err);
+    if (rc)
+        return rc;
+    rc = lanes_run(work, err);
+    stream_leave(s, true);
     return rc;
 }

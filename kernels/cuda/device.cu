@@ -389,7 +389,6 @@ extern "C" __attribute__((visibility("default"))) const struct backend *brr_cuda
         .free_host = cuda_free_host,
         .stream_open = cuda_stream_open,
         .stream_adopt = cuda_stream_adopt,
-        .stream_narrow = nullptr,
         .borrow = nullptr, // threads have no settings here
         .give_back = nullptr,
         .stream_close = cuda_stream_close,

@@ -309,6 +309,16 @@ static int infer(struct detector *d, struct stream *s, const struct batch *b, st
     return rc ? rc : stream_sync(s, err);
 }
 
+static int run_lanes(struct detector *d, struct infer_lanes *lanes, struct stream *s, const struct batch *b, struct err *err) {
+    return infer_lanes_run(lanes, s, &(struct lane_rows){b->x, d->state_host, b->p, b->rows}, err);
+}
+
+/* Begins to compute a batch, on lanes where it has a row for each; steps always, whose ops are too small for a team. */
+static int begin(struct detector *d, struct stream *s, const struct batch *b, struct err *err) {
+    const bool on_lanes = d->lanes && (b->rows >= d->n_lanes || seizure_step(&d->info.file.model));
+    return on_lanes ? run_lanes(d, d->lanes, s, b, err) : launch(d, s, b, err);
+}
+
 int detector_warm_up(struct detector *d, struct stream *s, int64_t recordings, struct err *err) {
     struct batch *b = &d->batches[0];
     struct device_info device;
@@ -320,22 +330,33 @@ int detector_warm_up(struct detector *d, struct stream *s, int64_t recordings, s
     memset(b->x, 0, (size_t)(b->wide * b->steps) * row_floats(d) * sizeof *b->x);
     if (d->n_state)
         memset(d->state_host, 0, (size_t)(b->wide * d->n_state) * sizeof *d->state_host);
-    return infer(d, s, b, err);
+    int rc = begin(d, s, b, err);
+    return rc ? rc : stream_sync(s, err);
 }
 
-/* True if lanes compute the same bits, for windows of noise. */
+/* True if lanes compute the same bits, for rows of noise with states of noise. */
 static bool lanes_agree(struct detector *d, struct infer_lanes *lanes, struct stream *s, int rows) {
-    const struct seizure_config *c = &d->info.file.model;
     struct batch *b = &d->batches[0];
-    size_t n = (size_t)rows * (size_t)c->window;
-    OWNED_MEMORY float *p = malloc(n * sizeof *p);
-    struct rng rng;
+    const size_t n_p = (size_t)rows * (size_t)d->window, n_state = (size_t)rows * (size_t)d->n_state;
+    OWNED_MEMORY float *p = malloc((n_p + n_state) * sizeof *p);
+    float *state = p ? p + n_p : NULL;
+    bool same = p != NULL;
     b->rows = b->wide = rows;
     b->steps = 1;
-    rng_init(&rng, 1, RNG_SYNTH, 0);
-    for (size_t i = 0; i < n * (size_t)c->in_channels; i++)
-        b->x[i] = (float)rng_normal(&rng);
-    return p && !infer(d, s, b, NULL) && !infer_lanes_run(lanes, b->x, p, rows, NULL) && !memcmp(p, b->p, n * sizeof *p);
+    for (int pass = 0; pass < 2 && same; pass++) { /* the second keeps what the first computed, and compares */
+        struct rng rng;
+        rng_init(&rng, 1, RNG_SYNTH, 0);
+        for (size_t i = 0; i < (size_t)rows * row_floats(d); i++)
+            b->x[i] = (float)rng_normal(&rng);
+        for (size_t i = 0; i < n_state; i++)
+            d->state_host[i] = (float)rng_normal(&rng) / 8;
+        same = !pass ? !infer(d, s, b, NULL) : !run_lanes(d, lanes, s, b, NULL);
+        if (!pass && same) {
+            memcpy(p, b->p, n_p * sizeof *p);
+            memcpy(state, d->state_host, n_state * sizeof *state);
+        }
+    }
+    return same && !memcmp(p, b->p, n_p * sizeof *p) && (!n_state || !memcmp(state, d->state_host, n_state * sizeof *state));
 }
 
 int detector_spread(struct detector *d, const struct model_image *image, struct stream *s, int64_t memory_limit_bytes,
@@ -344,22 +365,38 @@ int detector_spread(struct detector *d, const struct model_image *image, struct 
     struct device_info info;
     struct infer_lanes *lanes = NULL;
     device_describe(d->device, &info);
-    if (info.is_async || info.threads < 2 || info.threads > d->max_batch || d->lanes || seizure_step(c))
+    const int n = !seizure_step(c) || info.threads < d->max_batch ? info.threads : d->max_batch;
+    if (info.is_async || n < 2 || n > d->max_batch || d->lanes)
         return 0;
-    int64_t bytes = infer_lanes_bytes(c, image->precision, info.threads);
+    int64_t bytes = infer_lanes_bytes(c, image->precision, n);
     if (memory_limit_bytes && bytes > memory_limit_bytes - d->info.memory_bytes)
         return 0;
-    int rc = infer_lanes_open(image, info.threads, &lanes, err);
+    int rc = infer_lanes_open(image, n, &lanes, err);
     if (rc)
         return rc;
-    if (!lanes_agree(d, lanes, s, info.threads)) {
+    if (!lanes_agree(d, lanes, s, n)) {
         infer_lanes_close(lanes);
         return 0;
     }
     d->lanes = lanes;
-    d->n_lanes = info.threads;
+    d->n_lanes = n;
     d->info.memory_bytes += bytes;
     return 0;
+}
+
+int detector_open_for(struct stream *s, const char *checkpoint, const struct model_use *use, struct detector **ret,
+                      struct err *err) {
+    OWNED_POINTER(model_image_close) struct model_image *image = NULL;
+    struct detector *d = NULL;
+    int rc = model_image_open(checkpoint, use, &image, err);
+    rc = rc ? rc : detector_upload(stream_device(s), image, &d, err);
+    if (!rc && seizure_step(&image->file.model))
+        rc = detector_spread(d, image, s, use->memory_limit_bytes, err);
+    if (rc)
+        detector_close(d);
+    else
+        *ret = d;
+    return rc;
 }
 
 /* The probabilities of a batch go to their timelines. Returns the number of windows. */
@@ -390,7 +427,7 @@ int detector_run(struct detector *d, struct stream *s, struct timeline *const *t
         if (flying && (rc = stream_sync(s, err)))
             return rc;
         if (b->rows) /* before the results of the one before are handed out: the device need not wait for that */
-            rc = d->lanes && b->rows >= d->n_lanes ? infer_lanes_run(d->lanes, b->x, b->p, b->rows, err) : launch(d, s, b, err);
+            rc = begin(d, s, b, err);
         if (flying)
             done += complete(d, flying);
         if (rc)

@@ -5,7 +5,7 @@
 #include "kernels/lanes.h"
 #include "kernels/op.h"
 
-/* One thread's device, with all that a window needs. */
+/* One thread's device, with all that a row needs. */
 struct lane {
     struct device *device;
     struct stream *stream;
@@ -17,6 +17,7 @@ struct infer_lanes {
     struct seizure_config model;
     float logit_scale;               /* modelfile_logit_scale */
     const struct model_image *image; /* while they are being opened */
+    int64_t samples, n_state;        /* of a row */
     int n;
     struct lane lanes[];
 };
@@ -31,15 +32,19 @@ static int open_lane(const void *ctx, int64_t i, int thread, struct err *err) {
         (rc = seizure_new(lane->device, &l->model, &options, &lane->net, err)) ||
         (rc = model_image_upload(l->image, lane->net, lane->stream, err)))
         return rc;
-    return device_alloc(lane->device, (size_t)l->model.window * sizeof(float), &lane->logits, err);
+    return device_alloc(lane->device, (size_t)l->samples * sizeof(float), &lane->logits, err);
 }
 
 int infer_lanes_open(const struct model_image *image, int n, struct infer_lanes **ret, struct err *err) {
     struct infer_lanes *l = calloc(1, sizeof *l + (size_t)n * sizeof l->lanes[0]);
     if (!l)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %d lanes", n);
-    *l = (struct infer_lanes){
-        .model = image->file.model, .logit_scale = modelfile_logit_scale(&image->file), .image = image, .n = n};
+    *l = (struct infer_lanes){.model = image->file.model,
+                              .logit_scale = modelfile_logit_scale(&image->file),
+                              .image = image,
+                              .samples = model_pass_samples(&image->file.model),
+                              .n_state = seizure_state_count(&image->file.model),
+                              .n = n};
     int rc = lanes_run(&(struct lanes_work){open_lane, l, 0, n, n}, err);
     l->image = NULL;
     if (rc) {
@@ -72,25 +77,27 @@ int64_t infer_lanes_bytes(const struct seizure_config *model, enum dtype precisi
 
 struct batch {
     struct infer_lanes *lanes;
-    const float *x;
-    float *p;
+    const struct lane_rows *rows;
 };
 
-static int run_window(const void *ctx, int64_t i, int thread, struct err *err) {
+static int run_row(const void *ctx, int64_t i, int thread, struct err *err) {
     const struct batch *b = ctx;
-    const struct seizure_config *c = &b->lanes->model;
-    struct lane *lane = &b->lanes->lanes[thread];
-    const float *window = b->x + i * c->window * c->in_channels;
-    struct tensor x = tensor_3d((void *)(uintptr_t)window, DTYPE_F32, 1, c->window, c->in_channels),
-                  logits = tensor_2d(lane->logits, DTYPE_F32, 1, c->window);
-    struct sigmoid_args sigmoid = {.x = logits, .y = tensor_2d(b->p + i * c->window, DTYPE_F32, 1, c->window)};
-    struct eltwise_args scaled = {.kind = ELTWISE_SCALE, .a = logits, .y = logits, .alpha = b->lanes->logit_scale};
-    int rc = seizure_infer(lane->net, lane->stream, &x, &logits, err);
+    const struct infer_lanes *l = b->lanes;
+    const struct lane *lane = &l->lanes[thread];
+    const float *row = b->rows->x + i * l->samples * l->model.in_channels;
+    struct tensor x = tensor_3d((void *)(uintptr_t)row, DTYPE_F32, 1, l->samples, l->model.in_channels),
+                  logits = tensor_2d(lane->logits, DTYPE_F32, 1, l->samples),
+                  state = tensor_2d(l->n_state ? b->rows->state + i * l->n_state : NULL, DTYPE_F32, 1, l->n_state);
+    struct sigmoid_args sigmoid = {.x = logits, .y = tensor_2d(b->rows->p + i * l->samples, DTYPE_F32, 1, l->samples)};
+    struct eltwise_args scaled = {.kind = ELTWISE_SCALE, .a = logits, .y = logits, .alpha = l->logit_scale};
+    int rc = seizure_step(&l->model) ? seizure_infer_step(lane->net, lane->stream, &x, &state, &logits, err)
+                                     : seizure_infer(lane->net, lane->stream, &x, &logits, err);
     rc = rc || scaled.alpha == 1 ? rc : op_eltwise(lane->stream, &scaled, err);
     return rc ? rc : op_sigmoid(lane->stream, &sigmoid, err);
 }
 
-int infer_lanes_run(struct infer_lanes *l, const float *x, float *p, int rows, struct err *err) {
-    const struct batch batch = {l, x, p};
-    return lanes_run(&(struct lanes_work){run_window, &batch, 0, rows, l->n}, err);
+int infer_lanes_run(struct infer_lanes *l, struct stream *s, const struct lane_rows *rows, struct err *err) {
+    const struct batch batch = {l, rows};
+    const int lanes = rows->n < l->n ? rows->n : l->n;
+    return lanes_run_as(s, &(struct lanes_work){run_row, &batch, 0, rows->n, lanes}, err);
 }

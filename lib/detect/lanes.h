@@ -1,5 +1,6 @@
-/* detect/lanes: windows of a batch side by side on the CPU, each computed by one thread with a network of its own
- * (kernels/lanes.h). For a device that serves streams beside sockets and clients. One thread at a time, always the same one. */
+/* detect/lanes: rows of a batch side by side on the CPU, each computed by one thread with a network of its own (kernels/lanes.h).
+ * For a device that serves streams beside sockets and clients, and for networks whose ops are too small for several threads. One
+ * thread at a time, always the same one. */
 #pragma once
 #include "detect/model_image.h"
 
@@ -8,5 +9,12 @@ struct infer_lanes;
 int infer_lanes_open(const struct model_image *image, int n, struct infer_lanes **ret, struct err *err);
 void infer_lanes_close(struct infer_lanes *l); /* NULL is fine */
 int64_t infer_lanes_bytes(const struct seizure_config *model, enum dtype precision, int n);
-/* Probabilities p (rows,T) of the windows x (rows,T,C). */
-int infer_lanes_run(struct infer_lanes *l, const float *x, float *p, int rows, struct err *err);
+/* Rows of a pass, T = model_pass_samples: probabilities p (n,T) of x (n,T,C), and the states (n,seizure_state_count) of a network
+ * that carries some, which are replaced. */
+struct lane_rows {
+    const float *x;
+    float *state, *p;
+    int n;
+};
+/* In the turn of stream s. */
+int infer_lanes_run(struct infer_lanes *l, struct stream *s, const struct lane_rows *rows, struct err *err);

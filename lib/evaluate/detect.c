@@ -387,11 +387,6 @@ static int pick_thresholds(struct detect *d, const struct detect_config *c, stru
     return events_config_with(&detector_info(d->detector)->file.events, c->on, c->off, &d->thresholds, err);
 }
 
-/* A causal network computes a second at a time, in ops that are too small for several threads. */
-static int share_threads(struct detect *d, struct err *err) {
-    return seizure_step(&detector_info(d->detector)->file.model) ? stream_narrow(d->stream, err) : 0;
-}
-
 static int detect_open(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err) {
     struct detect *d = calloc(1, sizeof *d);
     if (!d)
@@ -402,7 +397,7 @@ static int detect_open(const struct jobfile *job, const struct task_env *env, vo
     task_progress_init(&d->progress);
     int rc;
     if ((rc = task_stream(env, &d->stream, err)) ||
-        (rc = task_open_detector(env, config->model, config->precision, &d->detector, err)) || (rc = share_threads(d, err)) ||
+        (rc = task_open_detector(env, config->model, config->precision, d->stream, &d->detector, err)) ||
         (rc = pick_thresholds(d, config, err)) || (rc = open_data(d, err)) || (rc = begin(d, err))) {
         detect_close(d);
         return rc;

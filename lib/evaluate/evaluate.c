@@ -278,7 +278,7 @@ static int evaluate_open(const struct jobfile *job, const struct task_env *env, 
     task_progress_init(&e->progress);
     int rc;
     if ((rc = task_stream(env, &e->stream, err)) ||
-        (rc = task_open_detector(env, e->config->checkpoint, e->config->precision, &e->detector, err)) ||
+        (rc = task_open_detector(env, e->config->checkpoint, e->config->precision, e->stream, &e->detector, err)) ||
         (rc = open_data(e, err)) || (rc = begin(e, err))) {
         evaluate_close(e);
         return rc;

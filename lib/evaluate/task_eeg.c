@@ -129,17 +129,18 @@ bool task_goes_on_without(const struct task_env *env, const struct jobfile *job,
 }
 
 /* Smaller batches need less memory. */
-static int open_within(const struct task_env *env, const char *path, enum dtype precision, struct detector **ret, struct err *err) {
+static int open_within(const struct task_env *env, const char *path, enum dtype precision, struct stream *s, struct detector **ret,
+                       struct err *err) {
     struct model_use use = {detector_best_batch(env->device), precision, env->memory_limit_bytes};
     int rc;
     do
-        rc = detector_open(env->device, path, &use, ret, err);
+        rc = detector_open_for(s, path, &use, ret, err);
     while (rc == ERR_EXHAUSTED && (use.max_batch /= 2) >= DETECTOR_BATCH_CPU);
     return rc;
 }
 
-int task_open_detector(const struct task_env *env, const char *ref, enum task_precision precision, struct detector **ret,
-                       struct err *err) {
+int task_open_detector(const struct task_env *env, const char *ref, enum task_precision precision, struct stream *s,
+                       struct detector **ret, struct err *err) {
     struct task_model model;
     struct device_info info;
     struct detector *detector = NULL;
@@ -149,9 +150,9 @@ int task_open_detector(const struct task_env *env, const char *ref, enum task_pr
     device_describe(env->device, &info);
     bool bf16 = precision == TASK_BF16 || (precision == TASK_AUTO && info.is_async);
     task_file(env, model.path);
-    rc = open_within(env, model.path, bf16 ? DTYPE_BF16 : DTYPE_F32, &detector, err);
+    rc = open_within(env, model.path, bf16 ? DTYPE_BF16 : DTYPE_F32, s, &detector, err);
     if (rc == ERR_PRECONDITION && bf16 && precision == TASK_AUTO)
-        rc = open_within(env, model.path, DTYPE_F32, &detector, err);
+        rc = open_within(env, model.path, DTYPE_F32, s, &detector, err);
     task_file(env, NULL);
     if (rc)
         return task_model_is_url(ref) ? err_wrap(err, "model %.200s cannot be used", ref) : rc;

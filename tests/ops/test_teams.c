@@ -150,27 +150,8 @@ static void two_devices_compute_side_by_side_with_the_same_bits(void **state) {
     assert_memory_equal(works[0].outputs, works[1].outputs, sizeof works[0].outputs);
 }
 
-static void a_narrow_stream_gives_the_bits_of_a_team(void **state) {
-    static struct work w;
-    float y[ROWS * WIDTH], outputs[GROUPS * ROWS];
-    (void)state;
-    assert_int_equal(open_work(&w, SECOND), 0);
-    assert_true(!run_norm(&w) && !run_mlp(&w));
-    memcpy(y, w.y, sizeof y);
-    memcpy(outputs, w.outputs, sizeof outputs);
-    memset(w.y, 0, sizeof w.y);
-    memset(w.outputs, 0, sizeof w.outputs);
-    assert_int_equal(stream_narrow(w.stream, &w.err), 0);
-    assert_int_equal(omp_get_max_threads(), 1);
-    assert_true(!run_norm(&w) && !run_mlp(&w));
-    assert_memory_equal(w.y, y, sizeof y);
-    assert_memory_equal(w.outputs, outputs, sizeof outputs);
-    close_work(&w);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_narrow_stream_gives_the_bits_of_a_team),
         cmocka_unit_test(two_devices_on_one_thread_are_told_apart),
         cmocka_unit_test(a_stream_is_refused_on_a_thread_of_another_device),
         cmocka_unit_test(two_devices_compute_side_by_side_with_the_same_bits),

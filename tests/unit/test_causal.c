@@ -232,14 +232,13 @@ static void offline(struct model *f, struct detector *d, int k, struct trace *to
     assert_int_equal(to->n, N);
 }
 
-static void streams_of_any_chunks_equal_the_whole_recording(void **state) {
-    struct model *f = *state;
+/* Streams of `batched`, which runs on stream s, beside each alone. */
+static void check_streams(struct model *f, struct detector *batched, struct stream *s) {
     static struct trace whole[STREAMS], live[STREAMS];
-    struct detector *single = NULL, *batched = NULL;
+    struct detector *single = NULL;
     struct timeline *t[STREAMS];
     int64_t at[STREAMS] = {0}, ran = 0;
     check(detector_open(f->dev, f->path, &(struct model_use){1, DTYPE_F32, 0}, &single, &err));
-    check(detector_open(f->dev, f->path, &(struct model_use){4, DTYPE_F32, 0}, &batched, &err));
     for (int k = 0; k < STREAMS; k++) {
         offline(f, single, k, &whole[k]);
         live[k] = (struct trace){0};
@@ -255,11 +254,15 @@ static void streams_of_any_chunks_equal_the_whole_recording(void **state) {
             at[k] += n;
             more |= n > 0;
         }
-        check(detector_run(batched, f->s, t, STREAMS, 2, &ran, &err));
+        check(detector_run(batched, s, t, STREAMS, 2, &ran, &err));
         assert_true(ran <= 2);
     }
+    for (int k = 0; k < STREAMS; k++)
+        check(timeline_finish(t[k], &err));
+    check(detector_run(batched, s, t, STREAMS, 0, NULL, &err));
     for (int k = 0; k < STREAMS; k++) {
-        finish(f, batched, t[k]);
+        assert_true(timeline_done(t[k]));
+        timeline_free(t[k]);
         assert_int_equal(live[k].n, N);
         assert_memory_equal(live[k].p, whole[k].p, N * sizeof(float));
         assert_true(live[k].ons == whole[k].ons && live[k].events == whole[k].events);
@@ -267,7 +270,38 @@ static void streams_of_any_chunks_equal_the_whole_recording(void **state) {
     }
     assert_true(memcmp(whole[0].p, whole[1].p, N * sizeof(float)) != 0); // NOLINT(bugprone-suspicious-memory-comparison): the bits
     detector_close(single);
+}
+
+static void streams_of_any_chunks_equal_the_whole_recording(void **state) {
+    struct model *f = *state;
+    struct detector *batched = NULL;
+    check(detector_open(f->dev, f->path, &(struct model_use){4, DTYPE_F32, 0}, &batched, &err));
+    check_streams(f, batched, f->s);
     detector_close(batched);
+}
+
+static void streams_on_lanes_equal_the_whole_recording(void **state) {
+    struct model *f = *state;
+    for (int threads = 2; threads <= 8; threads *= 2) { /* more threads than rows of a batch, too */
+        struct device *dev = NULL;
+        struct stream *s = NULL;
+        struct detector *spread = NULL;
+        struct model_image *image = NULL;
+        check(device_open("cpu", threads, &dev, &err));
+        check(stream_open(dev, STREAM_NORMAL, &s, &err));
+        check(model_image_open(f->path, &(struct model_use){4, DTYPE_F32, 0}, &image, &err));
+        check(detector_upload(dev, image, &spread, &err));
+        const int64_t bytes = detector_info(spread)->memory_bytes;
+        check(detector_spread(spread, image, s, 0, &err));
+        assert_true(detector_info(spread)->memory_bytes > bytes); /* it has lanes */
+        model_image_close(image);
+        check_streams(f, spread, s);
+        detector_close(spread);
+        stream_close(s);
+        device_close(dev);
+        stream_close(f->s); /* its thread computes with its team again */
+        check(stream_open(f->dev, STREAM_NORMAL, &f->s, &err));
+    }
 }
 
 static void a_snapshot_carries_the_state(void **state) {
@@ -333,6 +367,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(no_answer_depends_on_what_comes_after_its_token, setup, teardown),
         cmocka_unit_test_setup_teardown(configurations_that_look_ahead_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(streams_of_any_chunks_equal_the_whole_recording, setup, teardown),
+        cmocka_unit_test_setup_teardown(streams_on_lanes_equal_the_whole_recording, setup, teardown),
         cmocka_unit_test_setup_teardown(a_snapshot_carries_the_state, setup, teardown),
         cmocka_unit_test_setup_teardown(a_long_gap_begins_from_zeros, setup, teardown),
         cmocka_unit_test_setup_teardown(other_alarm_hops_than_the_step_are_refused, setup, teardown),
