@@ -20,3 +20,6 @@ int lanes_run(const struct lanes_work *work, struct err *err);
 /* As one call of stream s, on the thread that uses it: in the turn of its job, after live windows. The lanes have streams of their
  * own. */
 int lanes_run_as(struct stream *s, const struct lanes_work *work, struct err *err);
+/* Ends the threads that parallel regions of the calling thread left waiting; the next region starts new ones. For threads of a
+ * pool, each of which would keep a team for ever that it needs once. */
+void lanes_dismiss(void);

@@ -3,10 +3,12 @@
 #include <stddef.h>
 
 #include "base/queue.h"
+#include "kernels/lanes.h"
 
 static void on_work(uv_work_t *work) {
     struct pool_work *w = work->data;
     w->run(w);
+    lanes_dismiss();
 }
 
 static void on_done(uv_work_t *work, int status);

@@ -46,3 +46,5 @@ int lanes_run_as(struct stream *s, const struct lanes_work *work, struct err *er
     stream_leave(s, true);
     return rc;
 }
+
+void lanes_dismiss(void) { (void)omp_pause_resource(omp_pause_soft, omp_get_initial_device()); }

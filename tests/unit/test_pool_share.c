@@ -1,7 +1,10 @@
 #include "daemon/models/pool_share.h"
 
+#include <dirent.h>
+#include <omp.h>
 #include <stdatomic.h>
 
+#include "kernels/lanes.h"
 #include "unit/cmocka_all.h"
 
 enum { SHARE = 4, WORKS = 6 };
@@ -78,10 +81,51 @@ static void work_without_an_owner_has_all_of_it(void **state) {
     uv_loop_close(&loop);
 }
 
+static int threads_of_process(void) {
+    int n = -2; /* . and .. */
+    DIR *dir = opendir("/proc/self/task");
+    assert_non_null(dir);
+    while (readdir(dir))
+        n++;
+    closedir(dir);
+    return n;
+}
+
+static int seen; /* threads of the process while the team computes */
+
+static int count(const void *ctx, int64_t unit, int lane, struct err *err) {
+    (void)ctx, (void)lane, (void)err;
+    if (!unit)
+        seen = threads_of_process();
+    return 0;
+}
+
+static void run_team(struct pool_work *w) {
+    (void)w;
+    omp_set_dynamic(0); /* the tests ask for teams as small as the load wants */
+    assert_int_equal(lanes_run(&(struct lanes_work){count, NULL, 0, 4, 4}, NULL), 0);
+}
+
+static void threads_of_a_team_end_with_the_work(void **state) {
+    uv_loop_t loop;
+    struct pool_share share = {.most = SHARE};
+    struct pool_work work = {0};
+    const int before = threads_of_process();
+    (void)state;
+    uv_loop_init(&loop);
+    pool_share_start(&share, &loop, &work, run_team, on_done);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_true(seen > before);
+    while (threads_of_process() > before) /* they have been told to end */
+        uv_sleep(1);
+    uv_loop_close(&loop);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(one_owner_has_half_of_a_share, setup),
         cmocka_unit_test_setup(work_without_an_owner_has_all_of_it, setup),
+        cmocka_unit_test(threads_of_a_team_end_with_the_work), /* the last: the pool has its threads */
     };
     setenv("UV_THREADPOOL_SIZE", "8", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
