@@ -314,7 +314,7 @@ static int run_lanes(struct detector *d, struct infer_lanes *lanes, struct strea
 }
 
 /* Begins to compute a batch, on lanes where it has a row for each; steps always, whose ops are too small for a team. */
-static int begin(struct detector *d, struct stream *s, const struct batch *b, struct err *err) {
+static int begin_batch(struct detector *d, struct stream *s, const struct batch *b, struct err *err) {
     const bool on_lanes = d->lanes && (b->rows >= d->n_lanes || seizure_step(&d->info.file.model));
     return on_lanes ? run_lanes(d, d->lanes, s, b, err) : launch(d, s, b, err);
 }
@@ -330,7 +330,7 @@ int detector_warm_up(struct detector *d, struct stream *s, int64_t recordings, s
     memset(b->x, 0, (size_t)(b->wide * b->steps) * row_floats(d) * sizeof *b->x);
     if (d->n_state)
         memset(d->state_host, 0, (size_t)(b->wide * d->n_state) * sizeof *d->state_host);
-    int rc = begin(d, s, b, err);
+    int rc = begin_batch(d, s, b, err);
     return rc ? rc : stream_sync(s, err);
 }
 
@@ -390,8 +390,7 @@ int detector_open_for(struct stream *s, const char *checkpoint, const struct mod
     struct detector *d = NULL;
     int rc = model_image_open(checkpoint, use, &image, err);
     rc = rc ? rc : detector_upload(stream_device(s), image, &d, err);
-    if (!rc && seizure_step(&image->file.model))
-        rc = detector_spread(d, image, s, use->memory_limit_bytes, err);
+    rc = rc || !seizure_step(&image->file.model) ? rc : detector_spread(d, image, s, use->memory_limit_bytes, err);
     if (rc)
         detector_close(d);
     else
@@ -427,7 +426,7 @@ int detector_run(struct detector *d, struct stream *s, struct timeline *const *t
         if (flying && (rc = stream_sync(s, err)))
             return rc;
         if (b->rows) /* before the results of the one before are handed out: the device need not wait for that */
-            rc = begin(d, s, b, err);
+            rc = begin_batch(d, s, b, err);
         if (flying)
             done += complete(d, flying);
         if (rc)

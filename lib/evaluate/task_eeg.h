@@ -25,8 +25,8 @@ int task_check_labelling(const struct task_env *env, const struct jobfile *job, 
 bool task_goes_on_without(const struct task_env *env, const struct jobfile *job, const struct err *why);
 
 /* The detector of such a model for stream s, with the batches that suit the device, within the memory limit of env; it and its
- * precision are named in the log. TASK_AUTO: bf16 on a device that queues its work where the model's bound allows it, else fp32. EXHAUSTED when
- * it needs more than memory_limit_bytes, and what task_model_find and detector_open (detect/detector.h) answer. */
+ * precision are named in the log. TASK_AUTO: bf16 on a device that queues its work where the model's bound allows it, else fp32.
+ * EXHAUSTED when it needs more than memory_limit_bytes, and what task_model_find and detector_open (detect/detector.h) answer. */
 enum task_precision { TASK_FP32, TASK_BF16, TASK_AUTO };
 #define TASK_PRECISIONS "fp32|bf16|auto"
 int task_open_detector(const struct task_env *env, const char *ref, enum task_precision precision, struct stream *s,
