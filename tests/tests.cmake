@@ -13,7 +13,7 @@ find_program(Python3_EXECUTABLE NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH REQ
 # brr_test(NAME COMMAND program argument… LABELS label… [ENVIRONMENT NAME=VALUE…]): an entry of CTest. After test_limit_NAME seconds, else
 # 300, the test counts as hung: many times what it needs alone, because a machine may be busy with other work. tests/with_limit.py then
 # says who waits for what. CTest's own limit, a bare kill, lies far behind. By COST, CTest starts tests with a limit of their own first, then
-# those with daemons: what takes longest does not begin when the others have ended.
+# those with daemons and emulated GPUs: what takes longest does not begin when the others have ended.
 set(test_limit_test_chaos 600)   # two minutes of faults, and the time to get over each
 set(test_limit_test_package 900) # this one and the next may fetch a Debian first
 set(test_limit_test_image 900)
@@ -26,7 +26,7 @@ function(brr_test name)
   if(DEFINED test_limit_${name})
     set(limit ${test_limit_${name}})
     set(cost ${limit})
-  elseif("integration" IN_LIST ARG_LABELS OR "package" IN_LIST ARG_LABELS)
+  elseif(ARG_LABELS MATCHES "integration|package|emulated")
     set(cost 30)
   endif()
   if(BRR_SANITIZE)
