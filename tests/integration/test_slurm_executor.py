@@ -157,6 +157,7 @@ def controller_killed(side):
     time.sleep(8)
     side.cluster.kill_controller()
     waiting = side.remote(STEPS)
+    side.until(waiting, "preparing")
     time.sleep(5)
     assert side.d.job(waiting)["state"] == "preparing" and side.d.job(job)["restarts"] == 0
     side.cluster.start_controller()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Training begins while its recordings are still in the bucket. The server lets one recording after the other go, and only as long as
 no step is done: what it still holds then was not needed for the first step. Weights are those of the same job on a directory."""
+import contextlib
 import os
 import re
 import sys
@@ -27,6 +28,18 @@ def recordings(s3, prefix):
     return sorted(k for k in s3.objects if k.startswith(prefix + "/") and k.endswith(".edf"))
 
 
+def stands_still(d, seconds=0.4):
+    """Whether all threads of the daemon slept at each of a few looks: on a busy machine, one that has work is slow but not asleep."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for thread in os.listdir(f"/proc/{d.process.pid}/task"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{d.process.pid}/task/{thread}/stat", encoding="utf-8") as f:
+                if f.read().rpartition(")")[2].split()[0] != "S":
+                    return False
+        time.sleep(0.02)
+    return True
+
+
 def begin(s3, d, prefix, *sets):
     """A job whose first step is done while the server still holds recordings back: its id, and which recordings those are."""
     s3.open_doors(0)
@@ -38,8 +51,8 @@ def begin(s3, d, prefix, *sets):
     while d.job(job["job"])["step"] < 1:
         assert time.monotonic() < deadline, (d.job(job["job"]), s3.inside, d.read_log())
         sent, opened = len(s3.sent), s3.doors
-        time.sleep(0.4)
-        if len(s3.sent) == sent and len(s3.inside) == opened and d.job(job["job"])["step"] < 1:
+        time.sleep(0.1)
+        if stands_still(d) and len(s3.sent) == sent and len(s3.inside) == opened and d.job(job["job"])["step"] < 1:
             s3.open_doors(opened + 1)
     held = [k for k in recordings(s3, prefix) if k not in s3.inside]
     assert len(held) >= 2, f"all recordings were needed for the first step: {s3.inside}"
@@ -111,7 +124,10 @@ def check_cancel(s3, d, recording, model, quiet):
 
 def check_kill(s3, d, want):
     job, held = begin(s3, d, "killed", "limits.restarts=1")  # the daemon dies under it once
-    time.sleep(1)  # what was sent is in the cache, and a checkpoint may be
+    time.sleep(1)  # a checkpoint may be written
+    deadline = time.monotonic() + PATIENCE
+    while not stands_still(d):  # what was sent is in the cache
+        assert time.monotonic() < deadline, d.read_log()
     there = set(s3.sent)
     d.kill()
     s3.requests.clear()
