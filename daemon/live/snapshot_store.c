@@ -168,11 +168,28 @@ static void go_on(struct lane *lane) {
     uv_queue_work(lane->store->loop, &lane->work, run, done); /* fails for want of a function alone */
 }
 
+/* Where a task belongs in the queue: behind all others, but a snapshot before the claims at its end, of which each looks into the
+ * folders of all other daemons, and which clients can ask for without end. The first task is at work. */
+static struct task *task_before(const struct lane *lane, enum deed deed) {
+    struct task *behind = lane->last;
+    if (deed != DEED_WRITE || !behind)
+        return behind;
+    behind = lane->first;
+    for (struct task *t = lane->first->next; t; t = t->next)
+        behind = t->deed == DEED_CLAIM ? behind : t;
+    return behind;
+}
+
 static void enqueue(struct snapshot_store *s, struct task *t) {
     struct lane *lane = t->deed == DEED_EEG ? &s->eeg : &s->lane;
-    const bool idle = !lane->first;
-    QUEUE_ADD(lane, t, next);
-    if (idle)
+    struct task *behind = task_before(lane, t->deed);
+    if (behind == lane->last) {
+        QUEUE_ADD(lane, t, next);
+    } else {
+        t->next = behind->next;
+        behind->next = t;
+    }
+    if (!behind)
         go_on(lane);
 }
 

@@ -410,11 +410,15 @@ static void end_peer(struct daemon_side *peer) {
 static int answers;
 static void on_claimed(struct session_claim *c) { answers += c->ctx != NULL; }
 
-static void claim(struct daemon_side *d, const char *token) {
+static void ask_for(struct daemon_side *d, const char *token) {
     struct session_claim *c = calloc(1, sizeof *c);
-    int before = answers;
     *c = (struct session_claim){.done = on_claimed, .ctx = d};
     assert_int_equal(sessions_claim(d->b.all, token, c, NULL), 0);
+}
+
+static void claim(struct daemon_side *d, const char *token) {
+    int before = answers;
+    ask_for(d, token);
     uv_run(&d->loop, UV_RUN_DEFAULT);
     assert_int_equal(answers, before + 1);
 }
@@ -453,6 +457,23 @@ static void a_stream_goes_on_at_the_daemon_that_claims_its_snapshot(void **state
     assert_int_equal(d->b.owner.failures, failures + 1);
     assert_string_equal(d->b.owner.reason, "TAKEN_OVER");
     assert_null(sessions_find(d->b.all, token, "uid:1"));
+    end_peer(peer);
+    stop(d);
+}
+
+static void a_snapshot_waits_for_no_claims_but_the_one_at_work(void **state) {
+    struct daemon_side *d = *state;
+    struct daemon_side *peer = make_peer(d);
+    char token[RESUME_TOKEN_SIZE];
+    int before = answers;
+    for (int i = 0; i < 9; i++)
+        ask_for(d, "0123456789abcdef0123456789abcdef");
+    struct session *s = alarm_stream(d, token);
+    while (s->saving)
+        uv_run(&d->loop, UV_RUN_ONCE);
+    assert_int_equal(answers, before + 1);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    assert_int_equal(answers, before + 9);
     end_peer(peer);
     stop(d);
 }
@@ -518,6 +539,7 @@ int main(void) {
         STORE_TEST(rejected_snapshots_are_pruned_at_the_start_and_with_the_next_one),
         STORE_TEST(live_streams_come_before_those_that_have_ended),
         STORE_TEST(a_stream_goes_on_at_the_daemon_that_claims_its_snapshot),
+        STORE_TEST(a_snapshot_waits_for_no_claims_but_the_one_at_work),
         STORE_TEST(a_stream_that_another_daemon_claims_brings_the_eeg_of_its_alarms),
         STORE_TEST(a_stream_that_came_back_goes_on_from_the_newest_snapshot),
     };
