@@ -6,12 +6,6 @@
 #include "base/log.h"
 #include "base/str.h"
 
-static int find_pin(void *ctx, const struct jobdb_checkpoint *c) {
-    if (c->pinned)
-        *(struct jobdb_checkpoint *)ctx = *c;
-    return 0;
-}
-
 /* True if the text names a file of the folder. */
 static bool names(const char *text, const char *folder) {
     size_t len = strlen(folder);
@@ -36,16 +30,16 @@ static int check_users(const struct removal *r, const struct job *job, struct er
 }
 
 int removal_check(const struct removal *r, const struct job *job, struct err *err) {
-    struct jobdb_checkpoint pinned = {.pinned = false};
+    int64_t pinned = -1;
     if (!job_is_over(job->state))
         return err_set(err, ERR_PRECONDITION, "job %s is %s; only jobs that have ended can be deleted: `brrctl cancel %s` ends it",
                        job->id, job_state_name(job->state), job->id);
-    int rc = jobdb_records(r->db, job->id, find_pin, &pinned, err);
+    int rc = jobdb_pinned(r->db, job->id, &pinned, err);
     if (rc)
         return rc;
-    if (pinned.pinned)
+    if (pinned >= 0)
         return err_set(err, ERR_PRECONDITION, "job:%s@%lld is pinned; `brrctl checkpoint unpin job:%s@%lld` first", job->id,
-                       (long long)pinned.c.step, job->id, (long long)pinned.c.step);
+                       (long long)pinned, job->id, (long long)pinned);
     return check_users(r, job, err);
 }
 

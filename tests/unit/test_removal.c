@@ -337,8 +337,11 @@ static void a_checkpoint_has_a_link_while_it_is_pinned_whatever_callers_knew(voi
     assert_int_equal(pins_add(&pins, &c, NULL), 0);
     assert_int_equal(jobdb_records(f->db, "train-1", count_pinned, &pinned, NULL), 0);
     assert_true(pinned == 1 && links(f) == 1);
+    const struct removal removal = removal_of(f);
+    assert_int_equal(removal_check(&removal, sched_get(f->sched, "train-1"), NULL), ERR_PRECONDITION);
     assert_int_equal(pins_remove(&pins, &c, NULL), 0);
     assert_int_equal(links(f), 0);
+    assert_int_equal(removal_check(&removal, sched_get(f->sched, "train-1"), NULL), 0);
     assert_int_equal(jobdb_remove_checkpoint(f->db, "train-1", 1, NULL), 0);
     assert_int_equal(pins_add(&pins, &c, NULL), ERR_NOT_FOUND);
     assert_int_equal(links(f), 0);
