@@ -178,7 +178,7 @@ def check_terminal(d, recording, model):
     check_top(d)
     check_drain_asks(d)
     code, out, err = d.ctl("detect", f"{d.dir}/eeg", "--model", "nobody", "--output", where)
-    assert code == 1 and out.count("nobody") == 1 and "(the same for 1 more)" in out, out
+    assert code == 3 and out.count("nobody") == 1 and "(the same for 1 more)" in out, (code, out)
 
 
 def check_output(d):
