@@ -428,7 +428,7 @@ int jobdb_pin(struct db *db, const char *job_id, int64_t step, const char *kept,
 int jobdb_pinned(struct db *db, const char *job_id, int64_t *ret_step, struct err *err) {
     OWNED(db_done) struct db_query q;
     bool row = false;
-    db_query(db, "SELECT min(step) FROM pins WHERE job_id=?", "read pins", &q, err);
+    db_query(db, "SELECT min(step) FROM pins JOIN checkpoints USING(job_id, step) WHERE job_id=?", "read pins", &q, err);
     db_put_text(&q, job_id);
     int rc = db_next(&q, &row, err);
     *ret_step = row && !db_is_null(&q, 0) ? db_int(&q, 0) : -1;

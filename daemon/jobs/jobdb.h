@@ -55,6 +55,6 @@ int jobdb_record_at(struct db *db, const char *path, struct jobdb_checkpoint *re
 int jobdb_remove_checkpoint(struct db *db, const char *job_id, int64_t step, struct err *err);
 /* Marks a checkpoint as pinned; kept: the hard link that keeps its file. NOT_FOUND if it has no record. */
 int jobdb_pin(struct db *db, const char *job_id, int64_t step, const char *kept, struct err *err);
-/* *ret_step: of one of the pinned checkpoints of a job, the first; −1: it has none. */
+/* *ret_step: of the first of the pinned checkpoints of a job; −1: it has none. A pin whose checkpoint has no record is none. */
 int jobdb_pinned(struct db *db, const char *job_id, int64_t *ret_step, struct err *err);
 int jobdb_unpin(struct db *db, const char *job_id, int64_t step, struct err *err);

@@ -207,6 +207,12 @@ static void a_pin_names_the_file_that_it_keeps_until_it_is_taken_away(void **sta
     struct task_checkpoint c = make_checkpoint(path, 5, "aa", (double)NAN);
     assert_int_equal(jobdb_add_checkpoint(db, "j", &c, 100, NULL), 0);
     assert_int_equal(jobdb_pin(db, "j", 5, kept, NULL), 0);
+    struct db_query q; /* earlier versions could leave a pin whose checkpoint has gone: nobody can take it away */
+    db_query(db, "INSERT INTO pins(job_id, step, path) VALUES('j', 4, '')", "leave a pin", &q, NULL);
+    assert_int_equal(db_run(&q, NULL), 0);
+    int64_t pinned = 0;
+    assert_int_equal(jobdb_pinned(db, "j", &pinned, NULL), 0);
+    assert_int_equal(pinned, 5);
     struct found *f = found_of(db, "");
     assert_true(f->n == 1 && f->items[0].pinned);
     assert_string_equal(f->items[0].c.path, path);
@@ -225,6 +231,8 @@ static void a_pin_names_the_file_that_it_keeps_until_it_is_taken_away(void **sta
     assert_false(is_there);
     assert_int_equal(jobdb_remove_checkpoint(db, "j", 5, NULL), ERR_PRECONDITION);
     assert_int_equal(jobdb_unpin(db, "j", 5, NULL), 0);
+    assert_int_equal(jobdb_pinned(db, "j", &pinned, NULL), 0);
+    assert_int_equal(pinned, -1);
     f = found_of(db, "j");
     assert_true(f->n == 1 && !f->items[0].pinned);
     assert_int_equal(jobdb_remove_checkpoint(db, "j", 5, NULL), 0);
