@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/members.h"
+#include "base/principal.h"
 #include "base/str.h"
 #include "daemon/live/session_parts.h"
 
@@ -78,22 +79,24 @@ const char *session_model(const struct session *s) { return s->model; }
 bool session_is_resumable(const struct session *s) { return s->resumable; }
 int64_t session_resume_ttl_ms(const struct session *s) { return s->resumable ? s->all->config.resume_ttl_ms : 0; }
 
-/* Sessions that are done wait for clients in no more places than there are sessions. The oldest makes room, and of a principal who
- * has more than half of them its own. */
+static struct session *done_first(struct session *a, struct session *b) { return a && a->parked_ms < b->parked_ms ? a : b; }
+
+/* Sessions that are done wait for clients in no more places than there are sessions. The one that was done first makes room, and of
+ * a principal who has more than half of them the first of its own. */
 static void bound_done(struct sessions *all, const char *principal) {
-    struct session *oldest = NULL, *own = NULL;
+    struct session *first = NULL, *own = NULL;
     int n = 0, n_own = 0;
     for (struct session *s = all->first; s; s = s->next_session) {
         if (!session_is_closing(s) || !s->parked_ms)
             continue;
-        const bool is_own = !strcmp(s->token.principal, principal);
+        const bool is_own = principal_is_same(s->token.principal, principal);
         n++;
         n_own += is_own;
-        oldest = s;
-        own = is_own ? s : own;
+        first = done_first(first, s);
+        own = is_own ? done_first(own, s) : own;
     }
     if (n > all->config.max_sessions)
-        session_let_go(2 * n_own > n ? own : oldest);
+        session_let_go(2 * n_own > n ? own : first);
 }
 
 void session_close(struct session *s, const char *reason) {

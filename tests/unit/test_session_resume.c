@@ -150,20 +150,31 @@ static void the_end_of_a_stream_is_told_again_to_a_client_that_missed_it(void **
                       "done") == 1);
 }
 
-/* A stream of this principal that is done, and whose client may come back for its end. */
-static void end_stream(struct bench *b, const char *principal, char token[RESUME_TOKEN_SIZE]) {
+static struct session *open_of(struct bench *b, const char *principal, struct live_stream **ret, char token[RESUME_TOKEN_SIZE]) {
     struct session_request asks = lasting;
     struct session *s = NULL;
     asks.principal = principal;
     assert_int_equal(session_open(b->all, &asks, &sink, &b->owner, &s, NULL), 0);
-    struct live_stream *stream = last(b)->stream;
-    struct live_report opened = report(stream, LIVE_OPENED), summary = report(stream, LIVE_SUMMARY);
+    *ret = last(b)->stream;
+    struct live_report opened = report(*ret, LIVE_OPENED);
     sessions_report(b->all, &opened);
     str_copy(token, RESUME_TOKEN_SIZE, session_token(s));
+    return s;
+}
+
+/* The stream is done, and its client may come back for its end. */
+static void end_session(struct bench *b, struct session *s, struct live_stream *stream) {
+    struct live_report summary = report(stream, LIVE_SUMMARY);
     assert_int_equal(session_finish(s, NULL), 0);
     sessions_report(b->all, &summary);
     closed(b, stream);
     session_close(s, "done");
+}
+
+static void end_stream(struct bench *b, const char *principal, char token[RESUME_TOKEN_SIZE]) {
+    struct live_stream *stream;
+    struct session *s = open_of(b, principal, &stream, token);
+    end_session(b, s, stream);
 }
 
 static void streams_that_are_done_take_no_place_of_those_of_others(void **state) {
@@ -175,6 +186,21 @@ static void streams_that_are_done_take_no_place_of_those_of_others(void **state)
     assert_non_null(sessions_find(b->all, other, "uid:1"));
     assert_null(sessions_find(b->all, tokens[2], "uid:2"));
     assert_non_null(sessions_find(b->all, tokens[3], "uid:2"));
+}
+
+static void the_stream_that_was_done_first_makes_room_not_the_longest(void **state) {
+    struct bench *b = *state;
+    char longest[RESUME_TOKEN_SIZE], tokens[2][RESUME_TOKEN_SIZE];
+    struct live_stream *stream;
+    struct session *s = open_of(b, "uid:1", &stream, longest);
+    for (int i = 0; i < 2; i++) {
+        end_stream(b, "uid:2", tokens[i]);
+        nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL);
+    }
+    end_session(b, s, stream);
+    assert_non_null(sessions_find(b->all, longest, "uid:1"));
+    assert_null(sessions_find(b->all, tokens[0], "uid:2"));
+    assert_non_null(sessions_find(b->all, tokens[1], "uid:2"));
 }
 
 static void a_second_half_close_of_a_stream_at_work_is_the_first_one(void **state) {
@@ -533,6 +559,7 @@ int main(void) {
         IMPATIENT_TEST(a_session_that_nobody_wants_back_expires),
         SESSION_TEST(the_end_of_a_stream_is_told_again_to_a_client_that_missed_it),
         SESSION_TEST(streams_that_are_done_take_no_place_of_those_of_others),
+        SESSION_TEST(the_stream_that_was_done_first_makes_room_not_the_longest),
         SESSION_TEST(a_second_half_close_of_a_stream_at_work_is_the_first_one),
         SESSION_TEST(a_failure_while_nobody_listens_is_told_later),
         SESSION_TEST(a_client_that_comes_back_hears_of_the_model_whatever_memory_is_left),
