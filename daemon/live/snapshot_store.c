@@ -168,14 +168,13 @@ static void go_on(struct lane *lane) {
     uv_queue_work(lane->store->loop, &lane->work, run, done); /* fails for want of a function alone */
 }
 
-/* Where a task belongs in the queue: behind all others, but a snapshot before the claims at its end, of which each looks into the
- * folders of all other daemons, and which clients can ask for without end. The first task is at work. */
+/* Where a task belongs in the queue: before the claims at its end, of which each looks into the folders of all other daemons, and
+ * which clients can ask for without end; a claim behind all others. The first task is at work. */
 static struct task *task_before(const struct lane *lane, enum deed deed) {
-    struct task *behind = lane->last;
-    if (deed != DEED_WRITE || !behind)
-        return behind;
-    behind = lane->first;
-    for (struct task *t = lane->first->next; t; t = t->next)
+    struct task *behind = lane->first;
+    if (deed == DEED_CLAIM || !behind)
+        return lane->last;
+    for (struct task *t = behind->next; t; t = t->next)
         behind = t->deed == DEED_CLAIM ? behind : t;
     return behind;
 }
@@ -193,10 +192,18 @@ static void enqueue(struct snapshot_store *s, struct task *t) {
         go_on(lane);
 }
 
+/* True if its EEG is to be written and the writer has not begun: all that is there by then goes into the file. */
+static bool eeg_is_due(const struct snapshot_store *s, const struct eegring *ring) {
+    for (const struct task *t = s->eeg.first ? s->eeg.first->next : NULL; t; t = t->next)
+        if (t->ring == ring)
+            return true;
+    return false;
+}
+
 /* The snapshot is durable: the EEG of a new alarm follows, or more of it. Takes t. */
 static void save_eeg(struct snapshot_store *s, struct task *t) {
     const int64_t pinned = t->ring && !t->err.code ? eegring_pinned(t->ring) : 0;
-    if (!pinned || pinned == eegring_saved(t->ring)) {
+    if (!pinned || pinned == eegring_saved(t->ring) || eeg_is_due(s, t->ring)) {
         task_free(t);
         return;
     }

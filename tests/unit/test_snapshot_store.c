@@ -23,10 +23,12 @@ int __wrap_fsio_read(const char *path, size_t max_bytes, char **ret_data, size_t
 }
 /* While it is locked, the volume takes no EEG. */
 static pthread_mutex_t slow = PTHREAD_MUTEX_INITIALIZER;
+static int eeg_writes;
 int __real_snapshot_write_eeg(const char *dir, const char *id, const void *data, size_t len, struct err *err);
 int __wrap_snapshot_write_eeg(const char *dir, const char *id, const void *data, size_t len, struct err *err);
 int __wrap_snapshot_write_eeg(const char *dir, const char *id, const void *data, size_t len, struct err *err) {
     pthread_mutex_lock(&slow);
+    eeg_writes++;
     pthread_mutex_unlock(&slow);
     return __real_snapshot_write_eeg(dir, id, data, len, err);
 }
@@ -246,20 +248,25 @@ static struct eegring *new_ring(void) {
     return ring;
 }
 
-/* A stream with an alarm, of which a second of EEG is kept; its snapshot is on its way. */
-static struct session *alarm_stream(struct daemon_side *d, char token[RESUME_TOKEN_SIZE]) {
+/* Another second of the stream, with an alarm, whose EEG is kept; a snapshot is on its way. */
+static void alarm_and_save(struct daemon_side *d, struct session *s, int second) {
     static const double uv[32 * 256];
-    struct live_stream *stream;
-    struct session *s = open_lasting(&d->b, &stream, token);
-    s->eeg = new_ring();
+    const int64_t at = 256 * second + 128;
     eegring_put(s->eeg, uv, 32, 256, 0, NULL);
-    eegring_put_mark(s->eeg, &(struct eegring_mark){EEGRING_ALARM_ON, 128, 128, 1});
-    struct live_report r = report(stream, LIVE_SAVED);
+    eegring_put_mark(s->eeg, &(struct eegring_mark){EEGRING_ALARM_ON, at, at, 1});
+    struct live_report r = report(s->stream, LIVE_SAVED);
     s->saving = true;
     r.state = strdup("the worker's part");
     r.state_len = strlen(r.state);
     sessions_report(d->b.all, &r);
     free(r.state);
+}
+
+static struct session *alarm_stream(struct daemon_side *d, char token[RESUME_TOKEN_SIZE]) {
+    struct live_stream *stream;
+    struct session *s = open_lasting(&d->b, &stream, token);
+    s->eeg = new_ring();
+    alarm_and_save(d, s, 0);
     return s;
 }
 
@@ -270,6 +277,7 @@ static void eeg_of(const struct daemon_side *d, const struct session *s, char pa
 static void a_snapshot_is_durable_before_the_eeg_of_its_alarms(void **state) {
     struct daemon_side *d = *state;
     char token[RESUME_TOKEN_SIZE], eeg[2][1024], left[1024];
+    const int before = eeg_writes;
     begin(d);
     pthread_mutex_lock(&slow);
     struct session *s[2] = {alarm_stream(d, token), alarm_stream(d, token)};
@@ -277,6 +285,11 @@ static void a_snapshot_is_durable_before_the_eeg_of_its_alarms(void **state) {
         eeg_of(d, s[i], eeg[i]);
     while (s[0]->saving || s[1]->saving)
         uv_run(&d->loop, UV_RUN_ONCE);
+    for (int second = 1; second < 4; second++) {
+        alarm_and_save(d, s[1], second);
+        while (s[1]->saving)
+            uv_run(&d->loop, UV_RUN_ONCE);
+    }
     assert_false(fsio_exists(eeg[0]) || fsio_exists(eeg[1]));
     assert_false(sessions_saved(d->b.all)); /* a daemon that stops waits for it */
     path_of(d, "", session_id(s[0]), left);
@@ -288,6 +301,7 @@ static void a_snapshot_is_durable_before_the_eeg_of_its_alarms(void **state) {
     assert_true(sessions_saved(d->b.all));
     assert_false(fsio_exists(eeg[0])); /* of a stream that has ended meanwhile */
     assert_true(fsio_exists(eeg[1]));
+    assert_int_equal(eeg_writes - before, 2); /* the second writes what came while it waited */
     stop(d);
 }
 
@@ -468,6 +482,7 @@ static void a_snapshot_waits_for_no_claims_but_the_one_at_work(void **state) {
     int before = answers;
     for (int i = 0; i < 9; i++)
         ask_for(d, "0123456789abcdef0123456789abcdef");
+    snapshot_store_for_sessions(d->store).end(d->store, "f0");
     struct session *s = alarm_stream(d, token);
     while (s->saving)
         uv_run(&d->loop, UV_RUN_ONCE);
