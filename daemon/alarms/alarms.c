@@ -91,32 +91,35 @@ static int64_t boot_of(int64_t wall_ms, const struct alarms_now *now) {
 /* Alarms that are closed go first, then those of replays. */
 static int rank_of(const struct alarm *a) { return !alarm_is_open(a) ? 2 : !a->live; }
 
-/* Alarms of a rank, of each principal and of each of its beds. */
+/* Alarms of a rank, of each principal and of each of its beds. Names whose hashes meet are counted together. */
+enum { SHARES = 4096 };
 struct shares {
-    struct map *counts; /* values are numbers; NULL or incomplete when out of memory: then all are alike */
     int rank;
+    uint16_t counts[2][SHARES];
 };
 
-static uintptr_t share_of(const struct shares *s, const char *key) { return s->counts ? (uintptr_t)map_get(s->counts, key) : 0; }
+static uint32_t hash_on(uint32_t hash, const char *text) { /* FNV-1a */
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 16777619U;
+    return hash;
+}
 
-static void bed_key(const struct alarm *a, char ret[CAUSE_KEY]) { str_format(ret, CAUSE_KEY, "%s\x1f%s", a->principal, a->bed); }
-
-static void count_one(struct shares *s, const char *key) {
-    if (s->counts)
-        (void)map_put(s->counts, key, (void *)(share_of(s, key) + 1), NULL);
+/* The counts of the principal of an alarm, and of its bed. */
+static void shares_of(struct shares *s, const struct alarm *a, uint16_t *ret[2]) {
+    const uint32_t principal = hash_on(2166136261U, a->principal);
+    ret[0] = &s->counts[0][principal % SHARES];
+    ret[1] = &s->counts[1][hash_on(principal, a->bed) % SHARES];
 }
 
 static void count_shares(const struct alarms *all, struct shares *s) {
-    char bed[CAUSE_KEY];
+    uint16_t *of[2];
     void *at;
-    s->counts = map_new(2 * ALARMS_MAX);
     for (size_t cursor = 0; next(all->patients, &cursor, &at);) {
-        const struct alarm *a = at;
-        if (rank_of(a) != s->rank)
+        if (rank_of(at) != s->rank)
             continue;
-        bed_key(a, bed);
-        count_one(s, a->principal);
-        count_one(s, bed);
+        shares_of(s, at, of);
+        ++*of[0];
+        ++*of[1];
     }
 }
 
@@ -132,8 +135,7 @@ static int highest_rank(const struct alarms *all) {
  * whose beds alarm without end takes no other's. */
 static void make_room(struct alarms *all) {
     const struct alarm *gone = NULL;
-    uintptr_t most[2] = {0};
-    char bed[CAUSE_KEY];
+    uint16_t most[2] = {0}, *of[2];
     void *at;
     if (map_count(all->patients) < ALARMS_MAX)
         return;
@@ -143,15 +145,13 @@ static void make_room(struct alarms *all) {
         const struct alarm *a = at;
         if (rank_of(a) != shares.rank)
             continue;
-        bed_key(a, bed);
-        const uintptr_t own[2] = {share_of(&shares, a->principal), share_of(&shares, bed)};
-        if (gone && (own[0] < most[0] || (own[0] == most[0] && own[1] <= most[1])))
+        shares_of(&shares, a, of);
+        if (gone && (*of[0] < most[0] || (*of[0] == most[0] && *of[1] <= most[1])))
             continue;
         gone = a;
-        most[0] = own[0];
-        most[1] = own[1];
+        most[0] = *of[0];
+        most[1] = *of[1];
     }
-    map_free(shares.counts, NULL);
     free(map_remove(all->patients, gone->id));
 }
 
@@ -487,7 +487,8 @@ int alarms_standby(struct alarms *all, const char *bed, int64_t until_ms, const 
         free(map_remove(all->standbys, bed));
     } else {
         if (!s && standbys_of(all, author->by) >= ALARMS_STANDBYS / 4)
-            return err_set(err, ERR_EXHAUSTED, "%s has %d beds in standby already", author->by, ALARMS_STANDBYS / 4);
+            return err_set(err, ERR_EXHAUSTED, "%s has %d beds in standby already; `brrctl alarms standby BED off` ends one",
+                           author->by, ALARMS_STANDBYS / 4);
         if (!s && (!(s = calloc(1, sizeof *s)) || map_put(all->standbys, bed, s, NULL))) {
             free(s);
             return err_set(err, ERR_EXHAUSTED, "%d beds are in standby already", ALARMS_STANDBYS);
