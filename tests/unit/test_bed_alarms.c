@@ -439,6 +439,9 @@ static void one_caller_takes_a_share_of_the_standbys(void **state) {
     }
     assert_int_equal(alarms_standby(alone, bed, until_ms, &all[1], &w->now, NULL), 0);
     assert_int_equal(alarms_standby(alone, "bed-0", until_ms + 1, &all[0], &w->now, NULL), 0);
+    alarms_restore(alone, true);
+    assert_int_equal(alarms_standby(alone, "bed-of-an-earlier-version", until_ms, &all[0], &w->now, NULL), 0);
+    alarms_restore(alone, false);
     alarms_free(alone);
 }
 
