@@ -223,21 +223,6 @@ int sched_admit(struct sched *s, struct draft *d, const struct job **ret_same, s
     return 0;
 }
 
-int sched_draft(struct sched *s, const struct submission *r, struct draft **ret, const struct job **ret_same, struct err *err) {
-    struct draft *d = NULL;
-    const struct job *same = NULL;
-    int rc = draft_parse(r, sched_wall_ms(s), &d, err);
-    if (rc)
-        return rc;
-    if ((rc = sched_admit(s, d, &same, err)) || same) {
-        draft_free(d);
-        *ret_same = same ? same : *ret_same;
-        return rc;
-    }
-    *ret = d;
-    return 0;
-}
-
 int sched_accept(struct sched *s, struct draft *d, void (*notice)(void *ctx, const char *text), void *ctx, const struct job **ret,
                  struct err *err) {
     struct job *job = d->job;

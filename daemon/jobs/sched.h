@@ -61,11 +61,9 @@ void sched_await(struct sched *s, struct db_wait *wait, void (*over)(struct db_w
 void sched_settle(struct sched *s);
 /* The thread that writes to the database, for other records. */
 struct db_writer *sched_writer(const struct sched *s);
-/* A submission takes three steps: this one, draft_place on any thread, and sched_accept. A repeated non-empty request_id of the
- * same owner gives the existing job instead of a draft, or the error for which it could not be recorded yet. */
-int sched_draft(struct sched *s, const struct submission *submission, struct draft **ret, const struct job **ret_same,
-                struct err *err);
-/* The same of a draft that was parsed on another thread (draft_parse), which stays the caller's. */
+/* A submission takes four steps: draft_parse on any thread, this one, draft_place on any thread, and sched_accept. A repeated
+ * non-empty request_id of the same owner gives the existing job, or the error for which it could not be recorded yet. The draft
+ * stays the caller's. */
 int sched_admit(struct sched *s, struct draft *d, const struct job **ret_same, struct err *err);
 /* Records and queues the placed job; `notice` is called for each notice; may be NULL. The draft stays the caller's, to be discarded
  * and freed. A job that the queue did not take keeps its place in the draft: after an error, and when another submission with its

@@ -77,7 +77,7 @@ static int start(struct upload *u, struct err *err) {
     const struct source_store *store;
     int rc;
     if ((rc = source_find(config->stores, config->n_stores, config->target + strlen("store://"), &store, &u->prefix, err)) ||
-        (rc = store_open_config(&store->config, &u->store, err)))
+        (rc = store_open(&store->config, &u->store, err)))
         return rc;
     if (pthread_create(&u->thread, NULL, upload_main, u))
         return err_set(err, ERR_EXHAUSTED, "cannot start a thread for checkpoint.upload");

@@ -78,7 +78,7 @@ static int fetch(struct fetch *f, const char *staged, struct err *err) {
     int rc;
     if (atomic_load(f->stop)) /* while it waited */
         return err_set(err, ERR_CANCELLED, "cancelled before it was fetched");
-    if ((rc = store_open_config(&f->store->config, &store, err)))
+    if ((rc = store_open(&f->store->config, &store, err)))
         return rc;
     rc = get(f, store, staged, err);
     store_close(store);

@@ -151,7 +151,7 @@ static int fetch(const struct cached_place *place, const char *key, struct model
 static int take(const struct source_store *store, const char *key, const atomic_bool *stop, struct model_file *lease,
                 struct err *err) {
     struct cached_place place = {.cache = lease->cache, .progress = go_on, .ctx = (void *)(uintptr_t)stop};
-    int rc = store_open_config(&store->config, &place.store, err);
+    int rc = store_open(&store->config, &place.store, err);
     if (rc)
         return rc;
     rc = fetch(&place, key, lease, err);

@@ -78,7 +78,7 @@ static int64_t limit(const struct object_cache *c) {
 
 int object_cache_enter(struct object_cache *c, struct cache **ret, struct err *err) {
     LOCKED(&c->lock);
-    int rc = c->cache ? 0 : cache_open_with_windows(c->dir, c->windows, limit(c), &c->cache, err);
+    int rc = c->cache ? 0 : cache_open(c->dir, c->windows, limit(c), &c->cache, err);
     if (rc == 0) {
         if (!c->users++)
             c->counted = (struct cache_stats){0};

@@ -72,7 +72,7 @@ static int open_mirror(struct source *s, struct part *p, const struct source_con
     const char *prefix;
     int rc;
     if ((rc = source_find(config->stores, config->n_stores, name, &store, &prefix, err)) ||
-        (rc = make_root(s, p, config, store, prefix, err)) || (rc = store_open_config(&store->config, &p->store, err)))
+        (rc = make_root(s, p, config, store, prefix, err)) || (rc = store_open(&store->config, &p->store, err)))
         return rc;
     const struct mirror_config mirror = {.rules = &mirrored_recordings,
                                          .store = p->store,

@@ -18,7 +18,7 @@ int builtin_model(const char *name, struct modelfile *ret, struct err *err) {
                                              .fill_gap_s = 2,
                                              .normalize = frontend_normalize_from_name(name)};
     struct modelfile m = {.hop = SEIZURE_STEP, .prior = 0.5};
-    int rc = seizure_preset_of(type, "", 1, &m.model, err);
+    int rc = seizure_preset(type, "", 1, &m.model, err);
     events_config_default(&m.events);
     m.events.on = ON;
     m.events.off = OFF;

@@ -48,12 +48,10 @@ struct seizure_config {
     int members; /* networks of one shape whose logits are averaged (SEIZURE_MAX_MEMBERS); 0 is read as 1. Inference only */
     bool skip;   /* the last input is the feature of the model line_length: weight · it is added to the logit (seizure_map) */
 };
-/* "tiny" "small" "base" for C input channels and T = 15,360, of type seizure; INVALID for another name. */
-int seizure_preset(const char *name, int in_channels, struct seizure_config *ret, struct err *err);
+/* "tiny" "small" "base" for C input channels and T = 15,360; INVALID for another name. Types without a network have no names. */
+int seizure_preset(enum seizure_type type, const char *name, int in_channels, struct seizure_config *ret, struct err *err);
 int seizure_stage_convs(const struct seizure_config *config); /* at least 1 */
-/* The same of any type. */
-int seizure_preset_of(enum seizure_type type, const char *name, int in_channels, struct seizure_config *ret, struct err *err);
-const char *seizure_type_name(enum seizure_type type); /* as in SEIZURE_TYPE_NAMES */
+const char *seizure_type_name(enum seizure_type type);        /* as in SEIZURE_TYPE_NAMES */
 /* True for the types without a network: their input is the one column of eeg/feature whose normalisation has the type's name, and
  * logit = weight · input + bias. No other type takes that column. */
 bool seizure_is_feature(enum seizure_type type);

@@ -103,11 +103,7 @@ static const struct preset {
     {SEIZURE_TYPE_CAUSAL, "small", {24, 32, 48, 64}, 0, 3, 16}, {SEIZURE_TYPE_CAUSAL, "base", {32, 48, 64, 96}, 0, 4, 16},
 };
 
-int seizure_preset(const char *name, int in_channels, struct seizure_config *ret, struct err *err) {
-    return seizure_preset_of(SEIZURE_TYPE_UNET, name, in_channels, ret, err);
-}
-
-int seizure_preset_of(enum seizure_type type, const char *name, int in_channels, struct seizure_config *ret, struct err *err) {
+int seizure_preset(enum seizure_type type, const char *name, int in_channels, struct seizure_config *ret, struct err *err) {
     if (seizure_is_feature(type)) {
         *ret = (struct seizure_config){.type = type, .in_channels = in_channels, .window = 15360};
         return 0;

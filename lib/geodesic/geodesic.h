@@ -1,5 +1,5 @@
 /* geodesic: paths of constant speed on a line with the metric g(c) dc², and what a flow adds up along them, in double precision.
- * Two solvers that must agree: `closed form`, which needs quadratures only, and `ode`, which integrates the geodesic equation.
+ * The equation is integrated; what fits compute by quadratures alone (kernels/geodesic.h) must agree with it.
  *
  * With w = √g the length from a to b is S = ∫ w dc, and since (w·c')' = 0 along a geodesic, v = c' = S/w(c), unique and monotone.
  * A' = f(c, v) gives A(1) = A(0) + ∫ f(c, S/w)·(w/S) dc. The equation itself is c'' = −Γ·c'², Γ = g_c/(2g).
@@ -54,9 +54,7 @@ struct geodesic_transport {
     void (*derive)(void *ctx, const double *value, double *ret_gradient);
     void *ctx;
 };
-/* Allocates its working memory and frees it. */
-int geodesic_transport_closed(const struct geodesic_paths *p, const struct geodesic_transport *t, struct err *err);
-/* The same by Runge–Kutta from the quadrature's starting velocity, corrected by Newton until |c(1) − b| is within the tolerance, 8
+/* By Runge–Kutta from the quadrature's starting velocity, corrected by Newton until |c(1) − b| is within the tolerance, 8
  * rounds at most. The gradient is that of the boundary value problem: dv(0) = −(w(b)/w(a))·dc(1) at fixed v(0) (implicit function
  * theorem). */
 int geodesic_transport_ode(const struct geodesic_paths *p, const struct geodesic_transport *t, struct err *err);

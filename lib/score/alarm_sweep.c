@@ -87,7 +87,7 @@ int alarm_sweep_begin(const struct score_trace *traces, int n, const struct alar
     double on[CANDIDATES];
     int n_on = 0;
     const struct score_search candidates = {.candidates = CANDIDATES, .load = search->load, .ctx = search->ctx};
-    int rc = score_search_candidates(traces, n, &candidates, on, &n_on, err);
+    int rc = score_candidates(traces, n, &candidates, on, &n_on, err);
     if (rc)
         return rc;
     struct alarm_sweep s = {.n = 0};

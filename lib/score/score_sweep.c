@@ -112,8 +112,8 @@ static int load(const struct score_trace *traces, int i, score_load_fn *fn, void
     return fn ? fn(ctx, i, &ret->p, err) : 0;
 }
 
-int score_search_candidates(const struct score_trace *traces, int n, const struct score_search *search, double *ret_on, int *ret_n,
-                            struct err *err) {
+int score_candidates(const struct score_trace *traces, int n, const struct score_search *search, double *ret_on, int *ret_n,
+                     struct err *err) {
     int count = search->candidates;
     if (count < 2 || count > SCORE_MAX_CANDIDATES)
         return err_set(err, ERR_INVALID, "%d threshold candidates; expected 2 to %d", count, SCORE_MAX_CANDIDATES);
@@ -133,11 +133,6 @@ int score_search_candidates(const struct score_trace *traces, int n, const struc
     }
     *ret_n = spread(h, count, ret_on);
     return 0;
-}
-
-int score_candidates(const struct score_trace *traces, int n, int count, double *ret_on, int *ret_n, struct err *err) {
-    const struct score_search search = {.candidates = count};
-    return score_search_candidates(traces, n, &search, ret_on, ret_n, err);
 }
 
 int score_apply(const struct score_trace *t, const struct event *events, int64_t n, struct score_counts sums[SCORE_KINDS],
@@ -201,7 +196,7 @@ int score_sweep_begin(const struct score_trace *traces, int n, const struct scor
     int n_on = 0;
     if (search->n_off_ratios < 1 || search->n_off_ratios > SCORE_MAX_RATIOS)
         return err_set(err, ERR_INVALID, "%d off ratios; expected 1 to %d", search->n_off_ratios, SCORE_MAX_RATIOS);
-    int rc = score_search_candidates(traces, n, search, on, &n_on, err);
+    int rc = score_candidates(traces, n, search, on, &n_on, err);
     if (rc)
         return rc;
     struct score_sweep s = {.n = n_on * search->n_off_ratios};

@@ -36,11 +36,6 @@ void score_trace_to_time(const struct score_trace *trace, struct event *events, 
 /* Gives p of trace i, valid until the next call. */
 typedef int score_load_fn(void *ctx, int i, const float **ret_p, struct err *err);
 
-/* Candidates for `on` from traces that hold their p: ascending and distinct, at most count (2 to SCORE_MAX_CANDIDATES): a third
- * each quantiles of all probabilities (the upper half, denser towards the top), even steps between the lowest and the highest of
- * these, and quantiles of the probabilities inside references. *ret_n is 0 when every probability is missing. */
-int score_candidates(const struct score_trace *traces, int n, int count, double *ret_on, int *ret_n, struct err *err);
-
 /* One pair of thresholds and its scores, pooled over the recordings. */
 struct score_point {
     double on, off;
@@ -58,9 +53,12 @@ struct score_search {
     score_load_fn *load; /* NULL: each trace holds its p */
     void *ctx;
 };
-/* score_candidates of traces whose p are loaded; only candidates, load and ctx of the search count. */
-int score_search_candidates(const struct score_trace *traces, int n, const struct score_search *search, double *ret_on, int *ret_n,
-                            struct err *err);
+/* Candidates for `on`: ascending and distinct, at most search->candidates (2 to SCORE_MAX_CANDIDATES): a third each quantiles of
+ * all probabilities (the upper half, denser towards the top), even steps between the lowest and the highest of these, and quantiles
+ * of the probabilities inside references. *ret_n is 0 when every probability is missing. Of the search only candidates, load and
+ * ctx count. */
+int score_candidates(const struct score_trace *traces, int n, const struct score_search *search, double *ret_on, int *ret_n,
+                     struct err *err);
 void score_search_default(struct score_search *s, const struct events_config *base); /* 32; 1, 0.907 and 0.75 */
 
 struct sweep_progress;

@@ -255,11 +255,7 @@ static int prepare(struct cache *c, struct err *err) {
     return fsio_mkdirs(c->partials.dir, err);
 }
 
-int cache_open(const char *dir, int64_t max_bytes, struct cache **ret, struct err *err) {
-    return cache_open_with_windows(dir, NULL, max_bytes, ret, err);
-}
-
-int cache_open_with_windows(const char *dir, const char *windows, int64_t max_bytes, struct cache **ret, struct err *err) {
+int cache_open(const char *dir, const char *windows, int64_t max_bytes, struct cache **ret, struct err *err) {
     if (max_bytes <= 0)
         return err_set(err, ERR_INVALID, "cache %.200s: a limit of %lld bytes; expected more than 0", dir, (long long)max_bytes);
     struct cache *c = calloc(1, sizeof *c);

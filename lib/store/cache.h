@@ -24,10 +24,9 @@ enum { CACHE_PATH_SIZE = 4096 };
 struct cache;
 
 /* Makes the directory if needed and reads its contents; evicts at once if it holds more than max_bytes (> 0). PRECONDITION, naming
- * the process, when another process has it open. */
-int cache_open(const char *dir, int64_t max_bytes, struct cache **ret, struct err *err);
-/* The same with a folder of windows on the same volume; temporaries of fsio_writer below it are removed. */
-int cache_open_with_windows(const char *dir, const char *windows, int64_t max_bytes, struct cache **ret, struct err *err);
+ * the process, when another process has it open. windows: a folder of windows on the same volume, or NULL; temporaries of
+ * fsio_writer below it are removed. */
+int cache_open(const char *dir, const char *windows, int64_t max_bytes, struct cache **ret, struct err *err);
 /* No lookup, reservation or pin may be in use any more. Takes NULL. */
 void cache_close(struct cache *cache);
 

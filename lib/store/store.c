@@ -6,17 +6,13 @@
 #include "store/local.h"
 #include "store/s3.h"
 
-int store_open_config(const struct store_config *config, struct store **ret, struct err *err) {
+int store_open(const struct store_config *config, struct store **ret, struct err *err) {
     if (str_starts(config->url, "file:///"))
         return local_open(config->url + strlen("file://"), ret, err);
     if (str_starts(config->url, "s3://"))
         return s3_open(config, ret, err);
     return err_set(err, ERR_INVALID,
                    "'%.200s' is no store; expected file:///DIRECTORY with an absolute path, or s3://BUCKET/PREFIX", config->url);
-}
-
-int store_open(const char *url, struct store **ret, struct err *err) {
-    return store_open_config(&(struct store_config){.url = url}, ret, err);
 }
 
 const char *store_identity(const struct store *store) { return store->identity; }

@@ -86,9 +86,7 @@ struct store_config {
 
 /* INVALID names the accepted forms. An S3 server is first contacted by the first operation. Missing credentials are an error here,
  * except those of a metadata service, which is asked at the first operation. */
-int store_open_config(const struct store_config *config, struct store **ret, struct err *err);
-/* The same with only a url. */
-int store_open(const char *url, struct store **ret, struct err *err);
+int store_open(const struct store_config *config, struct store **ret, struct err *err);
 /* Distinguishes this store from others ("file:///dir", "s3 https://host bucket/prefix"); owned by the store. */
 const char *store_identity(const struct store *store);
 void store_close(struct store *store); /* takes NULL */

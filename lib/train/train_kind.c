@@ -127,7 +127,7 @@ static int read_feature(const struct jobfile *job, struct train_config *c, struc
         return err_set(err, ERR_INVALID, "%s: model.type %s has no channels that data.augment could change; disable it", job->file,
                        type);
     c->data.normalize = frontend_normalize_from_name(type);
-    int rc = seizure_preset_of((enum seizure_type)c->type, c->preset, 1, &c->model, err);
+    int rc = seizure_preset((enum seizure_type)c->type, c->preset, 1, &c->model, err);
     c->model.window = (int64_t)llround(c->data.window_s * FRONTEND_RATE_HZ);
     return rc || seizure_config_check(&c->model, err) ? err_wrap(err, "%s: model", job->file) : 0;
 }
@@ -144,7 +144,7 @@ static int read_model(struct jobfile *job, struct train_config *c, struct err *e
                        "by second; expected another value of data.normalize",
                        job->file);
     struct seizure_config *m = &c->model;
-    if (seizure_preset_of((enum seizure_type)c->type, c->preset, frontend_inputs(c->data.normalize, channels), m, err))
+    if (seizure_preset((enum seizure_type)c->type, c->preset, frontend_inputs(c->data.normalize, channels), m, err))
         return err_set(err, ERR_INVALID, "%s: model.preset is '%.80s'; expected tiny, small or base", job->file, c->preset);
     m->window = (int64_t)llround(c->data.window_s * FRONTEND_RATE_HZ);
     if (c->written.encoder_channels.count && c->written.encoder_channels.count != 4)

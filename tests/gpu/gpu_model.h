@@ -7,7 +7,7 @@
 /* A preset by name, or "mini": a tiny network that an emulated device computes in a second. Non-zero: there is no such preset. */
 static inline int gpu_model(const char *name, int channels, struct seizure_config *ret) {
     bool mini = !strcmp(name, "mini");
-    int rc = seizure_preset(mini ? "tiny" : name, channels, ret, NULL);
+    int rc = seizure_preset(SEIZURE_TYPE_UNET, mini ? "tiny" : name, channels, ret, NULL);
     if (mini) {
         ret->window = 256;
         memcpy(ret->encoder_channels, (int[]){8, 8, 16, 16}, sizeof ret->encoder_channels);

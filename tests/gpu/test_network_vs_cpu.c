@@ -483,7 +483,8 @@ static int load_once(struct device *device, struct err *err) {
 
 static void unload(void) {
     if (!mini)
-        seizure_preset("tiny", CHANNELS, &config, NULL); /* a thousand times: what counts is that all kinds of memory are taken */
+        seizure_preset(SEIZURE_TYPE_UNET, "tiny", CHANNELS, &config,
+                       NULL); /* a thousand times: what counts is that all kinds of memory are taken */
     struct device *device = NULL;
     struct device_info before = {0}, after = {0};
     struct err err = {0};
@@ -522,7 +523,7 @@ static bool wanted(int argc, char **argv, const char *section) {
 static void choose_causal(void) {
     int64_t window = mini ? 512 : 4096;
     printf("causal\n");
-    seizure_preset_of(SEIZURE_TYPE_CAUSAL, "tiny", 2 * CHANNELS, &config, NULL);
+    seizure_preset(SEIZURE_TYPE_CAUSAL, "tiny", 2 * CHANNELS, &config, NULL);
     config.window = window;
 }
 
@@ -530,7 +531,7 @@ static void choose_causal(void) {
 static void choose_feature(void) {
     int64_t window = config.window;
     printf("line_length\n");
-    seizure_preset_of(SEIZURE_TYPE_LINE_LENGTH, "", 1, &config, NULL);
+    seizure_preset(SEIZURE_TYPE_LINE_LENGTH, "", 1, &config, NULL);
     config.window = window;
 }
 

@@ -132,7 +132,7 @@ static void run(const char *name, bool causal, int batch) {
     struct frontend_config frontend = {"custom:Fp1,F3,C3",          60,   {1, 70}, 1.5,  causal ? FRONTEND_CAUSAL : FRONTEND_WINDOW,
                                        FRONTEND_REFERENCE_RECORDED, NULL, NULL,    false};
     const struct seizure_options options = {.max_batch = batch, .precision = DTYPE_F32};
-    int rc = causal ? seizure_preset_of(SEIZURE_TYPE_CAUSAL, "tiny", C, &file.model, &err) : gpu_model("mini", C, &file.model);
+    int rc = causal ? seizure_preset(SEIZURE_TYPE_CAUSAL, "tiny", C, &file.model, &err) : gpu_model("mini", C, &file.model);
     if (causal) {
         file.model.window = 2048;
         file.hop = 256;

@@ -72,9 +72,9 @@ int main(int argc, char **argv) {
     if (argc < 6 || !str_to_i64(argv[4], &max_bytes) || !str_format(objects, sizeof objects, "%s/objects", argv[3]))
         return 2;
     const struct store_config config = {.url = argv[1], .endpoint = argv[2]};
-    int rc = store_open_config(&config, &store, &err);
+    int rc = store_open(&config, &store, &err);
     if (!rc)
-        rc = cache_open(objects, max_bytes, &cache, &err);
+        rc = cache_open(objects, NULL, max_bytes, &cache, &err);
     for (int i = 5; !rc && i < argc; i++)
         rc = run(argv, argv[i], store, cache, &err);
     if (rc)

@@ -93,9 +93,9 @@ static int run_mirrored(const struct jobfile *job, struct task_env *env, int64_t
     str_format(url, sizeof url, "file://%s", env->data_root);
     str_format(objects, sizeof objects, "%s/objects", env->cache_dir);
     str_format(tree, sizeof tree, "%s/mirror", env->cache_dir);
-    int rc = store_open(url, &store, err);
+    int rc = store_open(&(struct store_config){.url = url}, &store, err);
     if (!rc)
-        rc = cache_open(objects, 1 << 30, &cache, err);
+        rc = cache_open(objects, NULL, 1 << 30, &cache, err);
     const struct mirror_config config = {
         .rules = &mirrored_recordings, .store = store, .cache = cache, .prefix = "", .directory = tree, .head_bytes = 16 << 10};
     if (!rc)

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/members.h"
 #include "kernels/op.h"
 #include "seed.h"
 
@@ -193,12 +194,7 @@ static inline void arrays_free(struct arrays *a) {
             free(a->expected[i]);
         }
     }
-    free(a->out);
-    free(a->ht);
-    free(a->expected_out);
-    free(a->expected_ht);
-    free(a->resets);
-    free(a->lengths);
+    FREE_MEMBERS(*a, out, ht, expected_out, expected_ht, resets, lengths);
 }
 
 /* ---- the double reference -------------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* Promises of the small ops that are not values: dropout's counters and rate, calls in place, concatenation through slices, the
  * finite check, rows updated together, batch norm's running statistics over several calls. */
+#include "base/members.h"
 #include "scan_fixture.h"
 #include "skip.h"
 
@@ -330,11 +331,7 @@ static void batch_norm_in_place_equals_batch_norm(void **state) {
     same.x.data = same.y.data = in_place;
     fixture_check(op_batchnorm(fixture.stream, &same, &err), &err);
     assert_memory_equal(in_place, y, (size_t)n * sizeof *y);
-    struct batchnorm_backward_args g = {.x = f.x,
-                                        .y = f.y,
-                                        .weight = f.weight,
-                                        .save_mean = f.save_mean,
-                                        .save_rstd = f.save_rstd,
+    struct batchnorm_backward_args g = {SAME_MEMBERS(f, x, y, weight, save_mean, save_rstd),
                                         .dy = tensor_3d(dy, DTYPE_F32, b, t, c),
                                         .dx = tensor_3d(dx, DTYPE_F32, b, t, c),
                                         .dweight = VECTOR(6),

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/members.h"
 #include "base/rng.h"
 #include "eeg/half.h"
 #include "kernels/op.h"
@@ -56,11 +57,7 @@ static void close_place(struct place *p) {
 }
 
 static struct windows_args args_of(const struct place *p, int channels) {
-    return (struct windows_args){.rows = p->rows,
-                                 .row_labels = p->row_labels,
-                                 .first = p->first,
-                                 .valid = p->valid,
-                                 .x = tensor_3d(p->x, DTYPE_F32, B, T, channels),
+    return (struct windows_args){SAME_MEMBERS(*p, rows, row_labels, first, valid), .x = tensor_3d(p->x, DTYPE_F32, B, T, channels),
                                  .labels = tensor_2d(p->labels, DTYPE_U8, B, T)};
 }
 

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/members.h"
 #include "detect/seizure.h"
 #include "kernels/op.h"
 #include "nn/optim.h"
@@ -87,7 +88,7 @@ static void *zeros(size_t bytes) {
 static void world_open(struct world *w, enum dtype precision) {
     struct err err = {0};
     *w = (struct world){0};
-    ok(seizure_preset("tiny", 19, &w->config, &err), &err);
+    ok(seizure_preset(SEIZURE_TYPE_UNET, "tiny", 19, &w->config, &err), &err);
     w->config.window = 2048;
     struct seizure_options options = {.max_batch = BATCH, .training = true, .precision = precision};
     struct optim_config optim = {.learning_rate = 1e-3, .weight_decay = 0.05, .gradient_clip = 1, .ema = 0.99, .total_steps = 100};
@@ -125,9 +126,7 @@ static int train(struct world *w, struct err *err) {
     double sums[2];
     struct seizure_pass pass = {.seed = 1, .step = (uint32_t)w->step};
     struct loss_args loss = {.kind = LOSS_FOCAL,
-                             .logits = w->logits,
-                             .labels = w->labels,
-                             .dlogits = w->dlogits,
+                             SAME_MEMBERS(*w, logits, labels, dlogits),
                              .valid = valid,
                              .alpha = 0.5f,
                              .gamma = 2,

@@ -8,6 +8,7 @@
 
 #include "unit/cmocka_all.h"
 
+#include "base/members.h"
 #include "base/rng.h"
 #include "burst/burst.h"
 
@@ -77,22 +78,8 @@ static inline void small_init(struct small *s, int n) {
         s->accumulate[i] = s->delay[i] = 1;
     }
     s->arrays = (struct connectome_arrays){.neurons = n,
-                                           .threshold = s->threshold,
-                                           .v = s->v,
-                                           .threshold_limit = s->threshold_limit,
-                                           .leak = s->leak,
-                                           .excitability = s->excitability,
-                                           .refractory = s->refractory,
-                                           .fire_limit = s->fire_limit,
-                                           .snooze = s->snooze,
-                                           .accumulate = s->accumulate,
-                                           .area = s->area,
-                                           .src = s->src,
-                                           .dst = s->dst,
-                                           .weight = s->weight,
-                                           .psp = s->psp,
-                                           .type = s->type,
-                                           .areas = s->areas,
+                                           SAME_MEMBERS(*s, threshold, v, threshold_limit, leak, excitability, refractory,
+                                                        fire_limit, snooze, accumulate, area, src, dst, weight, psp, type, areas),
                                            .n_areas = 2};
     engine_open(&s->e, fixture_device(), 1);
 }

@@ -15,7 +15,7 @@ static inline int fixture_bounded_model(struct device *device, struct stream *qu
     struct seizure_options options = {.max_batch = 1, .precision = DTYPE_F32};
     struct seizure_net *net = NULL;
     char sha[65];
-    if (seizure_preset("tiny", MODEL_CHANNELS, &file.model, NULL))
+    if (seizure_preset(SEIZURE_TYPE_UNET, "tiny", MODEL_CHANNELS, &file.model, NULL))
         return -1;
     file.model.window = MODEL_WINDOW;
     memcpy(file.model.encoder_channels, (int[]){8, 8, 16, 16}, sizeof file.model.encoder_channels);

@@ -1,6 +1,7 @@
 /* sched_fixture: a scheduler whose workers are the test, which takes jobs and reports what it wants, beside a real database. */
 #pragma once
 #include "daemon/jobs/sched.h"
+#include "daemon/jobs/sched_parts.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -175,9 +176,24 @@ static UNUSED int accept_draft(struct fixture *f, struct draft *draft, const str
     return rc;
 }
 
+/* A draft, or the job of the same request. */
+static UNUSED int draft_of(struct fixture *f, const struct submission *request, struct draft **ret, const struct job **ret_same,
+                           struct err *err) {
+    struct draft *draft = NULL;
+    const struct job *same = NULL;
+    int rc = draft_parse(request, sched_wall_ms(f->sched), &draft, err);
+    if (!rc && !(rc = sched_admit(f->sched, draft, &same, err)) && !same) {
+        *ret = draft;
+        return 0;
+    }
+    draft_free(draft);
+    *ret_same = same ? same : *ret_same;
+    return rc;
+}
+
 static UNUSED int send(struct fixture *f, const struct submission *request, const struct job **ret, struct err *err) {
     struct draft *draft = NULL;
-    int rc = sched_draft(f->sched, request, &draft, ret, err);
+    int rc = draft_of(f, request, &draft, ret, err);
     if (rc || !draft)
         return rc;
     if (!(rc = draft_place(draft, err)))

@@ -250,8 +250,8 @@ static void a_bucket_is_planned_by_heads_and_read_whole(void **state) {
     assert_int_equal(fsio_mkdirs(in_dir(state, "bucket/other"), NULL), 0);
     put_text(state, "bucket/other/lone.vmrk", "no header here");
     snprintf(url, sizeof url, "file://%s", in_dir(state, "bucket"));
-    assert_int_equal(store_open(url, &store, &err), 0);
-    assert_int_equal(cache_open(in_dir(state, "cache"), 16 << 20, &cache, &err), 0);
+    assert_int_equal(store_open(&(struct store_config){.url = url}, &store, &err), 0);
+    assert_int_equal(cache_open(in_dir(state, "cache"), NULL, 16 << 20, &cache, &err), 0);
     const struct mirror_rules rules = {mirrored_recordings.kind, failing_parts};
     const struct mirror_config config = {
         .rules = &rules, .store = store, .cache = cache, .prefix = "", .directory = in_dir(state, "tree"), .head_bytes = 4096};
@@ -299,8 +299,8 @@ static void a_header_longer_than_its_head_is_planned_too(void **state) {
     assert_int_equal(fsio_mkdirs(in_dir(state, "bucket/sub-01"), NULL), 0);
     write_brainvision(in_dir(state, "bucket/sub-01/sub-01_eeg"), &f);
     snprintf(url, sizeof url, "file://%s", in_dir(state, "bucket"));
-    assert_int_equal(store_open(url, &store, &err), 0);
-    assert_int_equal(cache_open(in_dir(state, "cache"), 16 << 20, &cache, &err), 0);
+    assert_int_equal(store_open(&(struct store_config){.url = url}, &store, &err), 0);
+    assert_int_equal(cache_open(in_dir(state, "cache"), NULL, 16 << 20, &cache, &err), 0);
     const struct mirror_config config = {.rules = &mirrored_recordings,
                                          .store = store,
                                          .cache = cache,

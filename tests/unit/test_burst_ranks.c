@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
+#include "base/members.h"
 #include "base/str.h"
 #include "burst/wiring.h"
 #include "seed.h"
@@ -235,13 +236,7 @@ static void flooded_init(struct flooded *f) {
     }
     f->arrays = (struct connectome_arrays){.neurons = FLOODED,
                                            .synapses = FLOODED,
-                                           .threshold = f->threshold,
-                                           .src = f->src,
-                                           .dst = f->dst,
-                                           .weight = f->weight,
-                                           .psp = f->psp,
-                                           .type = f->type,
-                                           .delay = f->delay,
+                                           SAME_MEMBERS(*f, threshold, src, dst, weight, psp, type, delay),
                                            .areas = &f->area,
                                            .n_areas = 1};
 }

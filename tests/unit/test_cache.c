@@ -19,7 +19,7 @@ static const char *key_of(int i) {
 static struct cache *opened(void **state, int64_t max_bytes) {
     struct cache *cache = NULL;
     struct err err = {0};
-    if (cache_open(in_dir(state, "cache"), max_bytes, &cache, &err))
+    if (cache_open(in_dir(state, "cache"), NULL, max_bytes, &cache, &err))
         fail_msg("%s", err.message);
     return cache;
 }
@@ -210,7 +210,7 @@ static void a_second_owner_is_refused_and_told_who_holds_it(void **state) {
     struct cache *cache = opened(state, 1000), *other = NULL;
     struct err err = {0};
     char pid[32];
-    assert_int_equal(cache_open(in_dir(state, "cache"), 1000, &other, &err), ERR_PRECONDITION);
+    assert_int_equal(cache_open(in_dir(state, "cache"), NULL, 1000, &other, &err), ERR_PRECONDITION);
     assert_null(other);
     assert_true(str_format(pid, sizeof pid, "process %ld", (long)getpid()));
     assert_non_null(strstr(err.message, pid));
@@ -219,9 +219,9 @@ static void a_second_owner_is_refused_and_told_who_holds_it(void **state) {
     cache = opened(state, 1000);
     assert_true(has(cache, 1));
     cache_close(cache);
-    assert_int_equal(cache_open(in_dir(state, "cache"), 0, &other, &err), ERR_INVALID);
+    assert_int_equal(cache_open(in_dir(state, "cache"), NULL, 0, &other, &err), ERR_INVALID);
     put_file(in_dir(state, "file"), "", 0);
-    assert_int_not_equal(cache_open(in_dir(state, "file"), 10, &other, &err), 0);
+    assert_int_not_equal(cache_open(in_dir(state, "file"), NULL, 10, &other, &err), 0);
 }
 
 static void entries_and_their_order_of_use_outlive_the_process(void **state) {
@@ -261,7 +261,7 @@ static void a_process_killed_in_a_fill_leaves_no_torn_entry(void **state) {
         struct cache *cache;
         struct cache_slot slot;
         char path[CACHE_PATH_SIZE];
-        bool ok = cache_open(in_dir(state, "cache"), 1000, &cache, NULL) == 0 && fill(cache, 1, 10, path) == 0 &&
+        bool ok = cache_open(in_dir(state, "cache"), NULL, 1000, &cache, NULL) == 0 && fill(cache, 1, 10, path) == 0 &&
                   cache_reserve(cache, key_of(2), 100, &slot, NULL) == 0 && leave_part(&slot, "half") &&
                   write(ready[1], "x", 1) == 1;
         for (;;)
@@ -468,7 +468,7 @@ static struct cache *opened_with_windows(void **state, int64_t max_bytes) {
     struct err err = {0};
     char dir[CACHE_PATH_SIZE];
     str_copy(dir, sizeof dir, in_dir(state, "volume/objects"));
-    if (cache_open_with_windows(dir, in_dir(state, "volume/windows"), max_bytes, &cache, &err))
+    if (cache_open(dir, in_dir(state, "volume/windows"), max_bytes, &cache, &err))
         fail_msg("%s", err.message);
     return cache;
 }

@@ -39,7 +39,7 @@ static int setup(void **state) {
     char sha[65];
     struct frontend_config frontend = {"custom:Fp1,F3,C3",          60,   {1, 70}, 1.5,  FRONTEND_ENVELOPE,
                                        FRONTEND_REFERENCE_RECORDED, NULL, NULL,    false};
-    check(seizure_preset_of(SEIZURE_TYPE_CAUSAL, "tiny", INPUTS, &f->file.model, &err));
+    check(seizure_preset(SEIZURE_TYPE_CAUSAL, "tiny", INPUTS, &f->file.model, &err));
     f->file.model.window = WINDOW;
     f->file.model.stage_convs = 2;
     f->file.model.rescnn_blocks = 1;
@@ -139,7 +139,7 @@ static void configurations_that_look_ahead_are_refused(void **state) {
     struct str text;
     struct json_writer w;
     struct json *j = NULL;
-    check(seizure_preset_of(SEIZURE_TYPE_CAUSAL, "tiny", INPUTS, &back, &err));
+    check(seizure_preset(SEIZURE_TYPE_CAUSAL, "tiny", INPUTS, &back, &err));
     assert_true(seizure_parameter_count(&back) > 50000 && seizure_parameter_count(&back) < 70000);
     assert_int_equal(seizure_step(&c), 256);
     str_init(&text, 4096);
@@ -160,7 +160,7 @@ static void configurations_that_look_ahead_are_refused(void **state) {
     c = f->file.model;
     c.window += 16;
     assert_int_equal(seizure_config_check(&c, &err), ERR_INVALID);
-    check(seizure_preset("tiny", INPUTS, &c, &err));
+    check(seizure_preset(SEIZURE_TYPE_UNET, "tiny", INPUTS, &c, &err));
     assert_true(seizure_step(&c) == 0 && seizure_state_count(&c) == 0);
     c.stage_convs = 2; /* a setting of causal networks alone */
     assert_int_equal(seizure_config_check(&c, &err), ERR_INVALID);

@@ -40,7 +40,7 @@ static void write_models(enum seizure_type type, int normalize) {
     struct stream *s = NULL;
     const char *members[MEMBERS];
     char sha[DIGEST_HEX_SIZE], patients[64];
-    check(seizure_preset_of(type, "tiny", frontend_inputs(normalize, C), &m.model, &err));
+    check(seizure_preset(type, "tiny", frontend_inputs(normalize, C), &m.model, &err));
     m.model.window = WINDOW;
     m.model.skip = normalize == FRONTEND_BASELINE;
     events_config_default(&m.events);
@@ -206,7 +206,7 @@ static void models_that_make_no_ensemble_are_refused(void **state) {
     assert_non_null(strstr(err.message, "an ensemble"));
     assert_int_equal(ensemble_write((const char *[]){paths[1]}, 1, out, sha, &err), ERR_INVALID);
     assert_int_not_equal(access(out, F_OK), 0);
-    check(seizure_preset("tiny", C, &c, &err));
+    check(seizure_preset(SEIZURE_TYPE_UNET, "tiny", C, &c, &err));
     c.members = SEIZURE_MAX_MEMBERS + 1;
     assert_int_equal(seizure_config_check(&c, &err), ERR_INVALID);
     c.members = 2;

@@ -170,7 +170,7 @@ static void write_model(const char *path, enum seizure_type type) {
     struct err err = {0};
     char sha[65];
     frontend.normalize = type == SEIZURE_TYPE_CAUSAL ? FRONTEND_CAUSAL : FRONTEND_WINDOW;
-    assert_int_equal(seizure_preset_of(type, "tiny", 3, &file.model, NULL), 0);
+    assert_int_equal(seizure_preset(type, "tiny", 3, &file.model, NULL), 0);
     memcpy(file.model.encoder_channels, (int[]){8, 8, 16, 16}, sizeof file.model.encoder_channels);
     file.model.window = WINDOW_S * 256;
     file.model.mamba_layers = 1;

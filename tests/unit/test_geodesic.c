@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "closed_transport.h"
 #include "geodesic_fixture.h"
 
 static struct err err;
@@ -71,7 +72,7 @@ static void lengths_and_velocities_are_the_known_ones(void **state) {
         double s, v0, v1, value;
         ok(geodesic_lengths(&p, &s, &err));
         near(k->name, s, k->s, 1e-10);
-        ok(geodesic_transport_closed(&p, &(struct geodesic_transport){.value = &value, .start = &v0, .end = &v1}, &err));
+        ok(transport_closed(&p, &(struct geodesic_transport){.value = &value, .start = &v0, .end = &v1}, &err));
         near(k->name, v0, k->v0, 1e-10);
         near(k->name, v1, k->v1, 1e-10);
     }
@@ -166,7 +167,7 @@ static void flows_along_a_known_path_add_up_to_the_known_values(void **state) {
         struct geodesic_field field = analytic_field(&a);
         double from = -1, to = 1, closed, ode;
         struct geodesic_paths p = paths_of(&field, &from, &to, 1);
-        ok(geodesic_transport_closed(&p, &(struct geodesic_transport){.value = &closed}, &err));
+        ok(transport_closed(&p, &(struct geodesic_transport){.value = &closed}, &err));
         near("closed form", closed, flows[i].value, 1e-11);
         ok(geodesic_transport_ode(&p, &(struct geodesic_transport){.value = &ode}, &err));
         near("Runge-Kutta", ode, flows[i].value, 2e-6);
@@ -212,7 +213,7 @@ static void the_gradient_of_the_metric_is_the_known_one(void **state) {
         double from = -1, to = 2.0 / 3, value, one = 1;
         struct geodesic_paths p = paths_of(&field, &from, &to, 1);
         struct geodesic_transport t = {.value = &value, .gradient = &one};
-        ok(solver ? geodesic_transport_ode(&p, &t, &err) : geodesic_transport_closed(&p, &t, &err));
+        ok(solver ? geodesic_transport_ode(&p, &t, &err) : transport_closed(&p, &t, &err));
         near("A(1)", value, .865343215663, solver ? 1e-8 : 1e-11);
         for (int k = 0; k < 3; k++)
             near(solver ? "gradient by Runge-Kutta" : "gradient in closed form", a.grad[k], want[k], solver ? 1e-8 : 1e-11);
@@ -228,7 +229,7 @@ static double value_of(struct analytic *a, double from, double to) {
     struct geodesic_field field = analytic_field(a);
     struct geodesic_paths p = paths_of(&field, &from, &to, 1);
     double value;
-    ok(geodesic_transport_closed(&p, &(struct geodesic_transport){.value = &value}, &err));
+    ok(transport_closed(&p, &(struct geodesic_transport){.value = &value}, &err));
     return value;
 }
 static double length_of(struct analytic *a, double from, double to) {
@@ -271,7 +272,7 @@ static void a_flow_proportional_to_velocity_does_not_feel_the_metric(void **stat
     struct geodesic_field field = analytic_field(&a);
     double from = -1, to = .7, value, one = 1;
     struct geodesic_paths p = paths_of(&field, &from, &to, 1);
-    ok(geodesic_transport_closed(&p, &(struct geodesic_transport){.value = &value, .gradient = &one}, &err));
+    ok(transport_closed(&p, &(struct geodesic_transport){.value = &value, .gradient = &one}, &err));
     for (int k = 0; k < 3; k++)
         near("gradient", a.grad[k], 0, 1e-11);
 }
@@ -352,7 +353,7 @@ static void both_solvers_agree_on_networks(void **state) {
         struct geodesic_field field = exact_field(&nets);
         struct geodesic_paths p = paths_of(&field, a, b, PATHS);
         struct geodesic_transport t = {.value = solver ? ode : closed, .gradient = gradient};
-        ok(solver ? geodesic_transport_ode(&p, &t, &err) : geodesic_transport_closed(&p, &t, &err));
+        ok(solver ? geodesic_transport_ode(&p, &t, &err) : transport_closed(&p, &t, &err));
     }
     for (int i = 0; i < PATHS; i++)
         near("value", ode[i], closed[i], 1e-7);
@@ -384,7 +385,7 @@ static void gradients_of_networks_are_those_of_differences(void **state) {
     struct geodesic_paths p = paths_of(&field, a, b, 2);
     p.cells = 4;
     p.order = 4;
-    ok(geodesic_transport_closed(&p, &(struct geodesic_transport){.value = value, .gradient = gradient}, &err));
+    ok(transport_closed(&p, &(struct geodesic_transport){.value = value, .gradient = gradient}, &err));
     struct rng rng;
     rng_init(&rng, 12, 3, 0);
     for (int trial = 0; trial < 60; trial++) {
@@ -393,7 +394,7 @@ static void gradients_of_networks_are_those_of_differences(void **state) {
         double *x = metric ? &metric_params[at] : &flow_params[at], kept = *x, side[2], h = 1e-5;
         for (int s = 0; s < 2; s++) {
             *x = kept + (s ? h : -h);
-            ok(geodesic_transport_closed(&p, &(struct geodesic_transport){.value = moved}, &err));
+            ok(transport_closed(&p, &(struct geodesic_transport){.value = moved}, &err));
             side[s] = moved[0] * gradient[0] + moved[1] * gradient[1];
         }
         *x = kept;

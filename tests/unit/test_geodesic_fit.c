@@ -15,6 +15,7 @@
 #include "geodesic/geodesic_params.h"
 #include "geodesic/geodesic_prior.h"
 #include "geodesic_fixture.h"
+#include "unit/closed_transport.h"
 #include "unit/temp_dir.h"
 
 enum { WIDTH = 24, FOLDS = 6, ALL = (1 << FOLDS) - 1 };
@@ -272,7 +273,7 @@ static void solvers_agree_on_trained_networks(void **state) {
         struct geodesic_field field = exact_field(&nets);
         struct geodesic_paths p = {&field, 4, a, b, 12, 8, 100, 1e-12};
         struct geodesic_transport t = {.value = value[solver], .gradient = gradient};
-        ok(solver ? geodesic_transport_ode(&p, &t, &err) : geodesic_transport_closed(&p, &t, &err));
+        ok(solver ? geodesic_transport_ode(&p, &t, &err) : transport_closed(&p, &t, &err));
     }
     for (int i = 0; i < 4; i++)
         assert_true(fabs(value[0][i] - value[1][i]) <= 1e-5);

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/members.h"
 #include "base/order.h"
 #include "base/rng.h"
 #include "detect/seizure_net.h"
@@ -21,7 +22,7 @@ static struct err err;
 
 static struct seizure_config mini(enum seizure_mixer mixer) {
     struct seizure_config c;
-    assert_int_equal(seizure_preset("tiny", 3, &c, NULL), 0);
+    assert_int_equal(seizure_preset(SEIZURE_TYPE_UNET, "tiny", 3, &c, NULL), 0);
     c.window = 256;
     memcpy(c.encoder_channels, (int[]){8, 9, 16, 20}, sizeof c.encoder_channels);
     c.rescnn_blocks = 1;
@@ -69,10 +70,7 @@ static void setup(struct fixture *f, const struct seizure_config *config, int ba
 }
 
 static void teardown(struct fixture *f) {
-    free(f->x);
-    free(f->logits);
-    free(f->dlogits);
-    free(f->labels);
+    FREE_MEMBERS(*f, x, logits, dlogits, labels);
     seizure_free(f->net);
     stream_close(f->s);
     device_close(f->dev);
@@ -105,7 +103,7 @@ static double loss_of(struct fixture *f, enum loss_kind kind, bool backward) {
 static void parameter_counts_are_the_published_ones(void **state) {
     (void)state;
     struct seizure_config c;
-    assert_int_equal(seizure_preset("base", 19, &c, NULL), 0);
+    assert_int_equal(seizure_preset(SEIZURE_TYPE_UNET, "base", 19, &c, NULL), 0);
     assert_int_equal(seizure_parameter_count(&c), 32606439);
     c.mixer = SEIZURE_MIXER_CONV;
     assert_int_equal(seizure_parameter_count(&c), 13397799);
@@ -456,7 +454,7 @@ static void configurations_survive_json_and_bad_ones_are_named(void **state) {
         struct json_writer w;
         struct str text;
         struct json *j = NULL;
-        assert_int_equal(seizure_preset(names[i], 18, &c, &err), 0);
+        assert_int_equal(seizure_preset(SEIZURE_TYPE_UNET, names[i], 18, &c, &err), 0);
         assert_string_equal(seizure_preset_name(&c), names[i]);
         c.d_conv = 5;
         c.mixer = i == 1 ? SEIZURE_MIXER_CONV : SEIZURE_MIXER_MAMBA2;
@@ -475,7 +473,7 @@ static void configurations_survive_json_and_bad_ones_are_named(void **state) {
         str_done(&text);
     }
     struct seizure_config c;
-    assert_int_equal(seizure_preset("huge", 19, &c, &err), ERR_INVALID);
+    assert_int_equal(seizure_preset(SEIZURE_TYPE_UNET, "huge", 19, &c, &err), ERR_INVALID);
     assert_non_null(strstr(err.message, "huge"));
     static const struct {
         size_t field;
@@ -489,14 +487,14 @@ static void configurations_survive_json_and_bad_ones_are_named(void **state) {
         {offsetof(struct seizure_config, encoder_channels), 1, "encoder_channels"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(seizure_preset("tiny", 19, &c, &err), 0);
+        assert_int_equal(seizure_preset(SEIZURE_TYPE_UNET, "tiny", 19, &c, &err), 0);
         assert_int_equal(seizure_config_check(&c, &err), 0);
         memcpy((char *)&c + bad[i].field, &bad[i].value, sizeof bad[i].value);
         assert_int_equal(seizure_config_check(&c, &err), ERR_INVALID);
         if (!strstr(err.message, bad[i].says))
             fail_msg("'%s' does not say '%s'", err.message, bad[i].says);
     }
-    assert_int_equal(seizure_preset("tiny", 19, &c, &err), 0);
+    assert_int_equal(seizure_preset(SEIZURE_TYPE_UNET, "tiny", 19, &c, &err), 0);
     c.window = 15361;
     assert_int_equal(seizure_config_check(&c, &err), ERR_INVALID);
 }
@@ -525,7 +523,7 @@ static void initial_weights_follow_their_rules(void **state) {
     (void)state;
     struct fixture f;
     struct seizure_config config;
-    assert_int_equal(seizure_preset("tiny", 19, &config, NULL), 0);
+    assert_int_equal(seizure_preset(SEIZURE_TYPE_UNET, "tiny", 19, &config, NULL), 0);
     config.window = 256;
     setup(&f, &config, 1, false);
     const struct param_set *set = seizure_params(f.net);
@@ -549,7 +547,7 @@ static void initial_bce_is_near_the_entropy_of_the_prior(void **state) {
     (void)state;
     struct fixture f;
     struct seizure_config config;
-    assert_int_equal(seizure_preset("tiny", 19, &config, NULL), 0);
+    assert_int_equal(seizure_preset(SEIZURE_TYPE_UNET, "tiny", 19, &config, NULL), 0);
     config.window = 2048;
     setup(&f, &config, 2, true);
     struct tensor x = tensor_3d(f.x, DTYPE_F32, 2, config.window, 19), logits = tensor_2d(f.logits, DTYPE_F32, 2, config.window);

@@ -28,7 +28,7 @@ static const struct safetensors_pair metadata[] = {{"brr.step", "12"}, {"note", 
 
 static struct seizure_config small_config(int widest) {
     struct seizure_config c;
-    assert_int_equal(seizure_preset("tiny", 3, &c, NULL), 0);
+    assert_int_equal(seizure_preset(SEIZURE_TYPE_UNET, "tiny", 3, &c, NULL), 0);
     c.window = 256;
     memcpy(c.encoder_channels, (int[]){4, 5, 6, widest}, sizeof c.encoder_channels);
     c.mamba_layers = 1;

@@ -29,7 +29,7 @@ static void ok(int rc) {
 /* Branches of 6, 6 and 8 channels. */
 static struct seizure_config config_of(void) {
     struct seizure_config c;
-    ok(seizure_preset("tiny", 3, &c, &err));
+    ok(seizure_preset(SEIZURE_TYPE_UNET, "tiny", 3, &c, &err));
     c.window = 256;
     memcpy(c.encoder_channels, (int[]){8, 9, 16, 20}, sizeof c.encoder_channels);
     c.rescnn_blocks = 2;

@@ -40,8 +40,8 @@ static void begin(void **state, struct setting *s, int64_t cache_bytes) {
     *s = (struct setting){0};
     assert_int_equal(fsio_mkdirs(in_dir(state, "objects"), NULL), 0);
     str_format(url, sizeof url, "file://%s", in_dir(state, "objects"));
-    assert_int_equal(store_open(url, &s->store, &err), 0);
-    assert_int_equal(cache_open(in_dir(state, "cache"), cache_bytes, &s->cache, &err), 0);
+    assert_int_equal(store_open(&(struct store_config){.url = url}, &s->store, &err), 0);
+    assert_int_equal(cache_open(in_dir(state, "cache"), NULL, cache_bytes, &s->cache, &err), 0);
 }
 
 static void end(struct setting *s) {

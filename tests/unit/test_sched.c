@@ -36,8 +36,8 @@ static void submissions_of_one_request_at_the_same_time_are_one_job(void **state
     const struct job *a, *b = NULL;
     struct draft *first = NULL, *second = NULL;
     char directory[2048];
-    assert_int_equal(sched_draft(f->sched, &request, &first, &b, NULL), 0);
-    assert_int_equal(sched_draft(f->sched, &request, &second, &b, NULL), 0);
+    assert_int_equal(draft_of(f, &request, &first, &b, NULL), 0);
+    assert_int_equal(draft_of(f, &request, &second, &b, NULL), 0);
     assert_null(b);
     assert_int_equal(draft_place(second, NULL), 0);
     assert_int_equal(draft_place(first, NULL), 0);
@@ -58,7 +58,7 @@ static void the_queue_is_full_also_for_a_submission_under_way(void **state) {
     char directory[2048];
     for (int i = 0; i < 99; i++)
         submit(f);
-    assert_int_equal(sched_draft(f->sched, &request, &draft, &job, NULL), 0);
+    assert_int_equal(draft_of(f, &request, &draft, &job, NULL), 0);
     assert_int_equal(draft_place(draft, NULL), 0);
     str_copy(directory, sizeof directory, draft->job->directory);
     submit(f); /* the hundredth came first */

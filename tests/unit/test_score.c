@@ -426,12 +426,12 @@ static void gaps_are_no_candidates_and_no_events(void **state) {
     double on[16];
     int n = 0;
     events_config_default(&base);
-    assert_int_equal(score_candidates(&trace, 1, 16, on, &n, NULL), 0);
+    assert_int_equal(score_candidates(&trace, 1, &(struct score_search){.candidates = 16}, on, &n, NULL), 0);
     for (int i = 0; i < n; i++)
         assert_true(on[i] < 0.43 && (!i || on[i] > on[i - 1]));
     assert_true(try_at(&trace, &base, 0.39).counts.tp == 1 && try_at(&trace, &base, 0.39).counts.ref == 2);
     plateau(p, 0, 3600, NAN);
-    assert_int_equal(score_candidates(&trace, 1, 16, on, &n, NULL), 0);
+    assert_int_equal(score_candidates(&trace, 1, &(struct score_search){.candidates = 16}, on, &n, NULL), 0);
     assert_int_equal(n, 0);
     free(p);
 }
@@ -569,7 +569,7 @@ static void sweeps_out_of_their_limits_are_errors(void **state) {
     for (int i = 0; i < 3; i++) {
         score_search_default(&search, &base);
         search.candidates = counts[i];
-        assert_int_equal(score_candidates(NULL, 0, counts[i], on, &n, &err), ERR_INVALID);
+        assert_int_equal(score_candidates(NULL, 0, &(struct score_search){.candidates = counts[i]}, on, &n, &err), ERR_INVALID);
         assert_int_equal(score_sweep_begin(NULL, 0, &search, &s, &err), ERR_INVALID);
         assert_non_null(strstr(err.message, "expected 2 to 64"));
     }

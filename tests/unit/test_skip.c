@@ -31,7 +31,7 @@ struct net {
 static struct net open_net(enum seizure_type type, bool training) {
     struct net n;
     struct seizure_config c;
-    check(seizure_preset_of(type, "tiny", C, &c, &err));
+    check(seizure_preset(type, "tiny", C, &c, &err));
     c.window = T;
     c.dropout = 0;
     c.skip = true;
@@ -98,7 +98,7 @@ static void configurations_say_it_and_models_without_a_network_have_none(void **
     struct json_writer w;
     struct json *j = NULL;
     for (int skip = 0; skip < 2; skip++) {
-        check(seizure_preset_of(SEIZURE_TYPE_CAUSAL, "tiny", C, &c, &err));
+        check(seizure_preset(SEIZURE_TYPE_CAUSAL, "tiny", C, &c, &err));
         c.skip = skip;
         str_init(&text, 4096);
         json_writer_init(&w, &text);
@@ -113,7 +113,7 @@ static void configurations_say_it_and_models_without_a_network_have_none(void **
     int64_t with = seizure_parameter_count(&c);
     c.skip = false;
     assert_int_equal(with, seizure_parameter_count(&c) + 1);
-    check(seizure_preset_of(SEIZURE_TYPE_LINE_LENGTH, "", 1, &c, &err));
+    check(seizure_preset(SEIZURE_TYPE_LINE_LENGTH, "", 1, &c, &err));
     c.skip = true;
     assert_int_equal(seizure_config_check(&c, &err), ERR_INVALID);
 }

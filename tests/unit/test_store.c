@@ -12,7 +12,7 @@ static struct store *opened(void **state) {
     struct err err = {0};
     assert_int_equal(fsio_mkdirs(in_dir(state, "objects"), NULL), 0);
     assert_true(str_format(url, sizeof url, "file://%s", in_dir(state, "objects")));
-    if (store_open(url, &store, &err))
+    if (store_open(&(struct store_config){.url = url}, &store, &err))
         fail_msg("%s", err.message);
     return store;
 }
@@ -42,11 +42,11 @@ static void a_url_that_is_no_store_says_what_is_accepted(void **state) {
     char url[600];
     static const char *const bad[] = {"", "/abs", "file://relative", "http://x", "file:"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(store_open(bad[i], &store, &err), ERR_INVALID);
+        assert_int_equal(store_open(&(struct store_config){.url = bad[i]}, &store, &err), ERR_INVALID);
         assert_non_null(strstr(err.message, "expected file:///DIRECTORY"));
     }
     assert_true(str_format(url, sizeof url, "file://%s/none", (const char *)*state));
-    assert_int_equal(store_open(url, &store, &err), ERR_NOT_FOUND);
+    assert_int_equal(store_open(&(struct store_config){.url = url}, &store, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.message, "/none is not a directory"));
     assert_null(store);
     store_close(NULL);

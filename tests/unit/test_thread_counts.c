@@ -61,7 +61,7 @@ static void training_run(struct training *t, int threads, enum dtype precision) 
     const struct seizure_options options = {.max_batch = ROWS, .training = true, .precision = precision};
     struct seizure_config model;
     struct err err = {0};
-    ok(seizure_preset("tiny", CHANNELS, &model, &err), &err);
+    ok(seizure_preset(SEIZURE_TYPE_UNET, "tiny", CHANNELS, &model, &err), &err);
     model.window = WINDOW;
     ok(device_open("cpu", threads, &t->device, &err), &err);
     ok(stream_open(t->device, STREAM_NORMAL, &t->stream, &err), &err);

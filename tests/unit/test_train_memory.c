@@ -26,7 +26,7 @@ struct shape {
 
 static struct train_config job_of(const struct shape *s) {
     struct train_config job = {.training = {.batch_size = s->batch, .micro_batch_size = s->batch, .ema = s->ema ? 0.99 : 0}};
-    ok(seizure_preset_of(s->type, s->preset, s->channels, &job.model, &err));
+    ok(seizure_preset(s->type, s->preset, s->channels, &job.model, &err));
     job.model.window = s->window;
     return job;
 }

@@ -195,8 +195,8 @@ static void open_mirrored(struct mirrored *s, const char *source, const char *na
     snprintf(url, sizeof url, "file://%s", source);
     snprintf(objects, sizeof objects, "%s/%s-objects", folder, name);
     snprintf(tree, sizeof tree, "%s/%s-tree", folder, name);
-    assert_int_equal(store_open(url, &s->store, &err), 0);
-    assert_int_equal(cache_open(objects, 1 << 30, &s->cache, &err), 0);
+    assert_int_equal(store_open(&(struct store_config){.url = url}, &s->store, &err), 0);
+    assert_int_equal(cache_open(objects, NULL, 1 << 30, &s->cache, &err), 0);
     const struct mirror_config config = {.rules = &mirrored_recordings,
                                          .store = s->store,
                                          .cache = s->cache,
@@ -430,7 +430,7 @@ static void loaded_recordings_keep_their_windows_and_others_are_evicted(void **s
     snprintf(place, sizeof place, "%s/bounded", folder);
     snprintf(objects, sizeof objects, "%s/objects", place);
     snprintf(windows, sizeof windows, "%s/windows", place);
-    assert_int_equal(cache_open_with_windows(objects, windows, LIMIT, &c, &err), 0);
+    assert_int_equal(cache_open(objects, windows, LIMIT, &c, &err), 0);
     for (int i = 0; i < N; i++) {
         struct fixture f = {fixture_referential, 19, 256, 15, NULL, NULL};
         snprintf(names[i], sizeof names[i], "%s/bounded-%d_eeg.edf", folder, i);

@@ -463,7 +463,7 @@ static inline void compare(const char *what) {
 static inline int set_up(int normalize) {
     memset(&file, 0, sizeof file);
     n_dead = 0;
-    assert_int_equal(seizure_preset("tiny", frontend_inputs(normalize, C), &file.model, NULL), 0);
+    assert_int_equal(seizure_preset(SEIZURE_TYPE_UNET, "tiny", frontend_inputs(normalize, C), &file.model, NULL), 0);
     file.model.window = 1024;
     file.hop = 256;
     struct frontend_config frontend = {"custom:Fp1,F3,C3",          50,   {0.5, 120}, 2,    normalize,

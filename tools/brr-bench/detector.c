@@ -20,7 +20,7 @@ struct detector_case {
 
 /* The causal network's input has envelope rows. */
 static int config_of(const struct detector_case *d, struct seizure_config *ret, struct err *err) {
-    return seizure_preset_of(d->type, d->preset, d->type == SEIZURE_TYPE_CAUSAL ? 2 * CHANNELS : CHANNELS, ret, err);
+    return seizure_preset(d->type, d->preset, d->type == SEIZURE_TYPE_CAUSAL ? 2 * CHANNELS : CHANNELS, ret, err);
 }
 
 struct detector_state {

@@ -150,7 +150,7 @@ static int open_place(const struct arguments *o, const char *text, struct place 
         rc = err_set(err, ERR_INVALID, "'%.200s' is not a store URL; expected s3://BUCKET/KEY, file:///PATH or store://NAME/KEY",
                      text);
     }
-    return rc ? rc : store_open_config(&config, &p->store, err);
+    return rc ? rc : store_open(&config, &p->store, err);
 }
 
 static void close_place(struct place *p) {
