@@ -108,7 +108,6 @@ static int read_hook(const struct yaml_node *node, const char *file, struct aren
     *h = (struct hook){SAME_MEMBERS(raw, name, url, url_file, format),
                        .hide_names = !raw.names,
                        SAME_MEMBERS(raw, secret_file, ca, from, user, password_file, bed, model),
-                       .n_words = (int)raw.command.count,
                        .replays = raw.replays,
                        .timeout_ms = raw.timeout_ms};
     if ((rc = read_kinds(node, file, &raw.kinds, &h->kinds, err)))

@@ -11,8 +11,7 @@ enum { HOOKS_MAX = 16, HOOK_NAME = 64, HOOK_SECRET_BYTES = 4096, HOOK_CA_BYTES =
 /* One element of alarms.hooks; texts are borrowed. */
 struct hook {
     const char *name;
-    const char **command; /* its words, n_words of them and NULL; or NULL */
-    int n_words;
+    const char **command;                          /* its words and NULL; or NULL */
     const char **environment;                      /* names of the daemon's variables that a command gets, and NULL; or NULL */
     const char *url, *url_file, *secret_file, *ca; /* url: or a file that holds it. ca NULL: those of the system */
     int format;                                    /* enum hook_format, of a POST or a mail */

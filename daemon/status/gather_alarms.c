@@ -33,7 +33,6 @@ static void put_alarm(struct status *to, const struct alarm *a, const struct ala
         .sound = alarm_sound(a, now->boot_ms),
         SAME_MEMBERS(*a, step, on_ms, off_ms),
         .answered_ms = a->answered.at_ms,
-        .silent_ms = a->silent_boot_ms ? now->wall_ms + a->silent_boot_ms - now->boot_ms : 0,
     };
 }
 

@@ -53,7 +53,7 @@ struct status_alarm {
     bool live, test, cut, open, waiting, status; /* as in alarms/alarm.h */
     enum alarm_sound sound;
     int step;
-    int64_t on_ms, off_ms, answered_ms, silent_ms; /* Unix time; 0: not */
+    int64_t on_ms, off_ms, answered_ms; /* Unix time; 0: not */
 };
 
 struct status_stream {

@@ -467,7 +467,6 @@ static void a_command_gets_a_clean_environment(void **state) {
     stop(start(state, 0));
     hook.url = NULL;
     hook.command = words;
-    hook.n_words = 1;
     hook.environment = names;
     struct hooks *all = NULL;
     assert_int_equal(hooks_new(&config, &all, NULL), 0);

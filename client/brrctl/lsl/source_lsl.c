@@ -47,7 +47,7 @@ struct source_lsl {
     int64_t n_held, gap_first;    /* gap_first ≥ 0: the held ones begin the next block there */
     float *rows, **uv;            /* (channels)(rows_room): the block */
     int64_t rows_room;
-    double correction_s, corrected_at_s, retried_at_s, lag_s, opened_s, heard_s;
+    double correction_s, corrected_at_s, retried_at_s, lag_s, heard_s;
     bool silent_notified, lag_notified;
     char remark[400];
 };
@@ -243,7 +243,7 @@ static int open_stream(struct source_lsl *s, lsl_streaminfo info, struct err *er
     s->lsl->destroy_streaminfo(full);
     double correction_s = s->lsl->time_correction(s->inlet, OPEN_S, &code);
     s->correction_s = code ? 0 : correction_s;
-    s->opened_s = s->heard_s = s->corrected_at_s = s->lsl->local_clock();
+    s->heard_s = s->corrected_at_s = s->lsl->local_clock();
     s->info = (struct eeg_info){.plus = true, .patient = "", .recording = "", .n_signals = s->base.n, .signals = s->signals};
     set_start(&s->info.start, &s->base.start_ms);
     return 0;
