@@ -25,7 +25,6 @@ static const struct members outputs = MEMBERS(AT(out), AT(hT));
 static const struct members gradients_in = MEMBERS(GRADIENT(dout), GRADIENT(dhT));
 static const struct members gradients_out = MEMBERS(GRADIENT(du), GRADIENT(ddelta), GRADIENT(dA), GRADIENT(dB), GRADIENT(dC),
                                                     GRADIENT(dD), GRADIENT(ddelta_bias), GRADIENT(dz), GRADIENT(dh0));
-#undef AT
 #undef GRADIENT
 #undef MEMBERS
 enum {

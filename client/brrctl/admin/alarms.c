@@ -20,7 +20,6 @@ static const struct argument rows[] = {
     CHOICE("--as", as, "labels", "export: what to write"),
     OUTPUT("--output", output, "DIR", "export: folder of the files", .alias = "--out"),
 };
-#undef AT
 static const struct argument_table alarms_arguments = ARGUMENT_TABLE(rows, struct alarms_options);
 
 static const struct alarms_options *own(const struct arguments *o) { return o->own; }

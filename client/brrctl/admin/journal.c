@@ -32,7 +32,6 @@ static const struct argument journal_rows[] = {
     FLAG("--follow", follow, "print entries as they are written, until Ctrl-C; with --since from then on"),
     FLAG("--csv", csv, "print comma-separated values with a header line"),
 };
-#undef AT
 static const struct argument_table journal_arguments = ARGUMENT_TABLE(journal_rows, struct journal_options);
 
 static const struct journal_options *own(const struct arguments *o) { return o->own; }

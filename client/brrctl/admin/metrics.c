@@ -26,7 +26,6 @@ static const struct argument top_rows[] = {
     FLAG("--once", once, "print once, with rates over one interval, and exit"),
     NUMBER("--interval", interval_s, "S", "seconds between updates, default 1", 0.1, 60),
 };
-#undef AT
 static const struct argument_table metrics_arguments = ARGUMENT_TABLE(metrics_rows, struct metrics_options);
 static const struct argument_table top_arguments = ARGUMENT_TABLE(top_rows, struct metrics_options);
 

@@ -41,7 +41,6 @@ static const struct argument rows[] = {
     INTEGER("--stall", stall_s, "S", "restart a transfer after this many seconds without data, default 20", 1, 3600),
     OUTPUT("--output", output, "PATH", "get: the file or folder to write", .alias = "--out"),
 };
-#undef AT
 static const struct argument_table store_arguments = {
     .rows = rows, .n = sizeof rows / sizeof *rows, .size = sizeof(struct store_options), .local = true, .fetches = true};
 

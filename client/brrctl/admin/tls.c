@@ -39,7 +39,6 @@ static const struct argument rows[] = {
          "token: one for each line of FILE, the name of a bed, of which alone it opens streams; prints `NAME TOKEN` lines"),
     TEXT("--until", until, "DATE", "last day (YYYY-MM-DD) on which the token is valid"),
 };
-#undef AT
 static const struct argument_table tls_arguments = ARGUMENT_TABLE_LOCAL(rows, struct tls_options);
 
 static const struct tls_options *own(const struct arguments *o) { return o->own; }

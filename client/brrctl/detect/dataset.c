@@ -52,7 +52,6 @@ static const struct argument rows[] = {
     CHOICE("--unit", unit, "uV|mV|V", "unit of channels that state none, or one that is no voltage"),
     FLAG("--bids", bids, "list what the folder lacks to be a BIDS dataset"),
 };
-#undef AT
 static const struct argument_table dataset_arguments = ARGUMENT_TABLE_LOCAL(rows, struct dataset_options);
 
 static const struct dataset_options *own(const struct arguments *o) { return o->own; }

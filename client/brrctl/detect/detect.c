@@ -54,7 +54,6 @@ static const struct argument rows[] = {
     INTEGER("--parallel", parallel, "N", "recordings processed at the same time; default: one for each processor, 2 to 8", 1, 16),
     TEXT("--id-file", id_file, "FILE", "write the job's id to this file"),
 };
-#undef AT
 static const struct argument_table detect_arguments = ARGUMENT_TABLE(rows, struct detect_options);
 
 enum { MAX_RECORDINGS = 1 << 20, LEAST_PARALLEL = 2, MOST_PARALLEL = 8 };

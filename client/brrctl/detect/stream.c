@@ -58,7 +58,6 @@ static const struct argument rows[] = {
     NUMBER("--move-after", move_after_s, "S",
            "with several endpoints: seconds for which a lost daemon is tried before the next one; default 10", 0.01, 3600),
 };
-#undef AT
 static const struct argument_table stream_arguments = ARGUMENT_TABLE(rows, struct stream_options);
 
 static const struct stream_options *own(const struct arguments *o) { return o->own; }

@@ -43,7 +43,6 @@ static const struct argument rows[] = {
     FLAG("--reject", reject,
          "also fit a rejecter of events that look like false alarms; it is used if it is better on patients that were left out"),
 };
-#undef AT
 static const struct argument_table tune_arguments = ARGUMENT_TABLE(rows, struct tune_options);
 
 static const struct tune_options *own(const struct arguments *o) { return o->own; }

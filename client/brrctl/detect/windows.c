@@ -34,7 +34,6 @@ static const struct argument option_rows[] = {
     INTEGER("--first", first, "N", "first window, from 0", 0, 1e12),
     INTEGER("--count", count, "N", "number of windows", 1, 1e12),
 };
-#undef AT
 static const struct argument_table windows_arguments = ARGUMENT_TABLE_LOCAL(option_rows, struct windows_options);
 
 static const struct windows_options *own(const struct arguments *o) { return o->own; }

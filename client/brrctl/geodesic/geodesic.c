@@ -26,7 +26,6 @@ static const struct argument rows[] = {
     NUMBER("--at", at, "C", "predict: a concentration, in the unit of the model's table", -1e300, 1e300),
     OUTPUT("--csv", csv, "FILE", "table to write"),
 };
-#undef AT
 static const struct argument_table geodesic_arguments = ARGUMENT_TABLE(rows, struct geodesic_options);
 
 static const struct geodesic_options *own(const struct arguments *o) { return o->own; }

@@ -26,7 +26,6 @@ static const struct argument rows[] = {
     OUTPUT("--output", output, "FILE", "get: the file to write", .alias = "--out"),
     TEXT("--name", name, "NAME", "put: name of the upload"),
 };
-#undef AT
 static const struct argument_table checkpoint_arguments = ARGUMENT_TABLE(rows, struct checkpoint_options);
 
 static const struct checkpoint_options *own(const struct arguments *o) { return o->own; }

@@ -26,7 +26,6 @@ static const struct argument rows[] = {
     TEXT("--int8", int8, "RECORDING", "in INT8, with the ranges of a recording that is not scored"),
     FLAG("--reduce-range", reduce_range, "7 bits, for processors without VNNI"),
 };
-#undef AT
 static const struct argument_table export_arguments = ARGUMENT_TABLE(rows, struct export_options);
 
 enum { PATH_SIZE = 4096 };

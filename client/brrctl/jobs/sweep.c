@@ -44,7 +44,6 @@ static const struct argument rows[] = {
     FLAG("--estimate", estimate, "with --folds: say how long all would take, and queue nothing"),
     OUTPUT("--output", output, "FILE.tsv", "write the table to this file, too", .alias = "--out"),
 };
-#undef AT
 static const struct argument_table sweep_arguments = ARGUMENT_TABLE(rows, struct sweep_options);
 
 static const struct sweep_options *own(const struct arguments *o) { return o->own; }

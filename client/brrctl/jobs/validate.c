@@ -15,7 +15,6 @@ static const struct argument rows[] = {
     ASSIGNMENT("--set", set, "K=V", "override a key of the job file; may be repeated"),
     TEXT("--name", name, "NAME", "name of the job"),
 };
-#undef AT
 static const struct argument_table validate_arguments = ARGUMENT_TABLE(rows, struct job_options);
 
 enum { VALIDATE_MS = 300 * 1000 };

@@ -55,7 +55,6 @@ static const struct argument in_rows[] = {
 static const struct argument out_rows[] = {
     FLAG("--yes", yes, "outlets may listen on all addresses of this machine"),
 };
-#undef AT
 static const struct argument_table list_table = ARGUMENT_TABLE_LOCAL(list_rows, struct lsl_options),
                                    in_table = ARGUMENT_TABLE(in_rows, struct lsl_options),
                                    out_table = ARGUMENT_TABLE(out_rows, struct lsl_options);

@@ -43,7 +43,6 @@ static const struct argument rows[] = {
     OUTPUT("--output", output, "DIR", "keep the events of each model below DIR, and benchmark.csv, .tex and .svg in it",
            .alias = "--out"),
 };
-#undef AT
 static const struct argument_table benchmark_arguments = ARGUMENT_TABLE(rows, struct benchmark_options);
 
 static const struct benchmark_options *own(const struct arguments *o) { return o->own; }

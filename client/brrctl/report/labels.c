@@ -40,7 +40,6 @@ static const struct argument rows[] = {
     FLAG("--ignore-missing", ignore_missing, "leave out rows whose recording is not below DIR"),
     OUTPUT("--output", output, "DIR", "write the files there, under the recordings' paths below DIR", .alias = "--out"),
 };
-#undef AT
 static const struct argument_table labels_arguments = ARGUMENT_TABLE_LOCAL(rows, struct labels_options);
 
 static const struct labels_options *own(const struct arguments *o) { return o->own; }

@@ -33,7 +33,6 @@ static const struct argument rows[] = {
     CHOICE("--notch", notch, "both|50|60|none", "mains filter, default both"),
     OUTPUT("--output", output, "FILE", "FILE.svg, FILE.png or FILE.pdf; default: the recording's name and .svg", .alias = "--out"),
 };
-#undef AT
 static const struct argument_table plot_arguments = ARGUMENT_TABLE_LOCAL(rows, struct plot_options);
 
 enum { PATH_SIZE = 4096, PICTURE_BYTES = 64 << 20 };

@@ -36,7 +36,6 @@ static const struct argument rows[] = {
     CHOICE("--notch", notch, "both|50|60|none", "mains filter of the pages, default both"),
     INTEGER("--most", most, "N", "at most so many pages, default 60; 0 = none", 0, 10000),
 };
-#undef AT
 static const struct argument_table report_arguments = ARGUMENT_TABLE(rows, struct report_options);
 
 static const struct report_options *own(const struct arguments *o) { return o->own; }

@@ -41,7 +41,6 @@ static const struct argument rows[] = {
     FLAG("--replace", replace, "answer in place of the answers that this one overlaps"),
     TEXT("--reader", reader, "NAME", "who answers; default: the user's name"),
 };
-#undef AT
 static const struct argument_table review_arguments = ARGUMENT_TABLE(rows, struct review_options);
 
 static const struct review_options *review_options_of(const struct arguments *o) { return o->own; }

@@ -28,7 +28,6 @@ static const struct argument rows[] = {
     LIST("--seizure", seizure, "PATTERN",
          "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated"),
 };
-#undef AT
 static const struct argument_table score_arguments = ARGUMENT_TABLE_LOCAL(rows, struct score_options);
 
 static const struct score_options *own(const struct arguments *o) { return o->own; }

@@ -30,7 +30,6 @@ static const struct argument option_rows[] = {
          "mark the events of a file, such as detect writes, or those that job:ID found in the recording"),
     NUMBER("--at", at_s, "S", "the page opens at this second of the recording", 0, 1e9),
 };
-#undef AT
 static const struct argument_table view_arguments = ARGUMENT_TABLE(option_rows, struct view_options);
 
 static const struct view_options *view_options_of(const struct arguments *o) { return o->own; }
