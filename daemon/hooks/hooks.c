@@ -593,7 +593,8 @@ void hooks_free(struct hooks *all) {
 int hooks_count(const struct hooks *all) { return all->n; }
 const struct hook *hooks_at(const struct hooks *all, int i) { return all->lines[i].hook; }
 
-void hooks_tell(struct hooks *all, int i, const struct journal_entry *e) {
+/* Tells the i-th hook about this entry, whether or not it wants such entries: a step of an escalation. */
+static void hooks_tell(struct hooks *all, int i, const struct journal_entry *e) {
     struct journal_line *l = journal_line_new(e);
     if (!l)
         return;

@@ -44,8 +44,6 @@ void hooks_free(struct hooks *all); /* after the journal has stopped; NULL is fi
 
 int hooks_count(const struct hooks *all);
 const struct hook *hooks_at(const struct hooks *all, int i);
-/* Tells the i-th hook about this entry, whether or not it wants such entries: a step of an escalation. */
-void hooks_tell(struct hooks *all, int i, const struct journal_entry *e);
 /* Once a second while the daemon works: tells each hook of the kind heartbeat once in HOOKS_BEAT_MS, for a dead man's switch; a
  * hook that has something to be told already gets none. */
 void hooks_beat(struct hooks *all);

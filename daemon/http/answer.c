@@ -35,7 +35,8 @@ static void say_loading(const struct http_state *state, struct str *body) {
     str_printf(body, "not ready: models that serve are being loaded%s%s\n", waits ? "; the daemon " : "", waits ? file : "");
 }
 
-bool http_readiness(const struct http_state *state, struct str *body) {
+/* The state in one line; true if the daemon takes new work. */
+static bool http_readiness(const struct http_state *state, struct str *body) {
     const struct device_fault *bad = device_watch_faults(state->watches, state->n_watches, true);
     bool serving = atomic_load(state->serving), writable = atomic_load(state->writable);
     bool full = atomic_load(state->results_full);
@@ -86,12 +87,14 @@ static const char *peer_of(struct MHD_Connection *connection, char ret[AUTH_PEER
     return ret;
 }
 
-bool http_host_fits(const struct http_request *r) {
+/* A page or its events: the browser asks for one of the daemon's names. */
+static bool http_host_fits(const struct http_request *r) {
     const struct http_state *state = &r->server->http->state;
     return origin_host_fits(MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Host"), state->names, state->n_names);
 }
 
-bool http_form_is_own(const struct http_request *r) {
+/* A form comes from one of the daemon's own pages. Call for every POST that changes anything. */
+static bool http_form_is_own(const struct http_request *r) {
     const char *host = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Host");
     return http_host_fits(r) && origin_is_own(MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Sec-Fetch-Site"),
                                               MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Origin"), host,
@@ -170,7 +173,7 @@ bool http_view(const struct http_request *r, struct str *readiness, struct page_
     return true;
 }
 
-void http_view_done(struct page_view *v) { status_drop(v->status); }
+static void http_view_done(struct page_view *v) { status_drop(v->status); }
 
 /* ---- pages ---- */
 

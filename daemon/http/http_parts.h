@@ -60,16 +60,9 @@ bool http_admit(struct http_request *r, struct auth_refusal *ret);
 /* Whom the caller, a proxy that signs people in (token's word `proxy`), names in X-Forwarded-User: "" where it names nobody, or has
  * the header twice. NULL: the caller is none, and forms say who answers. Lives as long as the request. */
 const char *http_person(const struct http_request *r);
-/* A page or its events: the browser asks for one of the daemon's names. */
-bool http_host_fits(const struct http_request *r);
-/* A form comes from one of the daemon's own pages. Call for every POST that changes anything. */
-bool http_form_is_own(const struct http_request *r);
-/* The state in one line; true if the daemon takes new work. */
-bool http_readiness(const struct http_state *state, struct str *line);
 
 /* What the caller of an admitted request sees; holds a status until http_view_done. readiness: its line, of the caller's. */
 bool http_view(const struct http_request *r, struct str *readiness, struct page_view *ret);
-void http_view_done(struct page_view *v);
 
 /* The body of a POST, as it comes; answers once it is whole. */
 struct http_form;

@@ -27,7 +27,8 @@ const char *tile_mood_words(enum status_mood m) {
     return words[m];
 }
 
-const char *tile_word(const struct status_stream *s) {
+/* The word for a probability beside the threshold of its alarm: "low", "raised", "high"; "": there is none. */
+static const char *tile_word(const struct status_stream *s) {
     if (!isfinite(s->probability) || s->on <= 0)
         return "";
     return (double)s->probability >= s->on ? "high" : (double)s->probability >= s->on / 2 ? "raised" : "low";

@@ -17,5 +17,3 @@ const char *tile_by(const struct status_stream *s);
 void tile_put(struct html *h, const struct page_view *v, const struct status_stream *s); /* "<li>" */
 /* "no signal" and so on: of a state, for counts. */
 const char *tile_mood_words(enum status_mood m);
-/* The word for a probability beside the threshold of its alarm: "low", "raised", "high"; "": there is none. */
-const char *tile_word(const struct status_stream *s);

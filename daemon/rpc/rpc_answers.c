@@ -56,7 +56,8 @@ static void send_status(struct rpc_call *c) {
     grpc_slice_unref(detail.value);
 }
 
-void call_pump(struct rpc_call *c) {
+/* Send the next answer, or the status when nothing is left and the call is finishing. */
+static void call_pump(struct rpc_call *c) {
     if (c->sending || c->stage >= CALL_ANSWERED || c->gone)
         return;
     if (!c->first) {

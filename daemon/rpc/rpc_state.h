@@ -129,8 +129,6 @@ void call_unref(struct rpc_call *c);
 
 /* ---- rpc_answers.c ---- */
 
-/* Send the next answer, or the status when nothing is left and the call is finishing. */
-void call_pump(struct rpc_call *c);
 /* An answer has left, or could not. */
 void call_sent(struct rpc_call *c, bool ok);
 void call_drop_answers(struct rpc_call *c);

@@ -63,7 +63,9 @@ static size_t most_of(const ProtobufCMessageDescriptor *type, const ProtobufCFie
     return TEXTS_MAX_REPEATED;
 }
 
-const char *texts_long_field(const ProtobufCMessage *m, size_t *ret_most) {
+/* The name of a repeated field with more elements than it may have, in the message or those within it, and the limit; NULL = none.
+ */
+static const char *texts_long_field(const ProtobufCMessage *m, size_t *ret_most) {
     for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
         size_t n;

@@ -12,9 +12,6 @@ enum { TEXTS_MAX_REPEATED = 1024 };
 /* Unpacks a message of a caller, and checks its text fields and how many elements its repeated fields have. It lies in the arena: a
  * hostile message cannot use more than the arena has. NULL and an error if the bytes are no such message. */
 void *texts_unpack(struct arena *arena, const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len, struct err *err);
-/* The name of a repeated field with more elements than it may have, in the message or those within it, and the limit; NULL = none.
- */
-const char *texts_long_field(const ProtobufCMessage *message, size_t *ret_most);
 /* The name of a text field that is not UTF-8, in the message or those within it; NULL = none. The schema has no recursive type. */
 const char *texts_bad_field(const ProtobufCMessage *message);
 /* Replaces each byte that is not part of a UTF-8 character by '?', in the text fields of a packed message of this type. */

@@ -23,7 +23,8 @@ struct probe {
 
 static int64_t passes(const struct seizure_config *model) { return WINDOWS * (model->window / model_pass_samples(model)); }
 
-int64_t precision_samples(const struct seizure_config *model) { return passes(model) * model_pass_samples(model); }
+/* How many samples of logits are compared. */
+static int64_t precision_samples(const struct seizure_config *model) { return passes(model) * model_pass_samples(model); }
 
 static void probe_done(struct probe *p) {
     device_free(p->device, p->state);
@@ -80,8 +81,11 @@ static int run_passes(const struct probe *p, float *ret, struct err *err) {
     return rc;
 }
 
-int precision_logits(struct device *dev, const struct model_image *image, enum dtype precision, struct stream *s, float *ret,
-                     struct err *err) {
+/* Writes the logits of the windows to ret (host memory, precision_samples floats), by a network of the image in this precision,
+ * which is freed again.
+ * UNSUPPORTED: the device has no bf16. */
+static int precision_logits(struct device *dev, const struct model_image *image, enum dtype precision, struct stream *s, float *ret,
+                            struct err *err) {
     const struct seizure_config *model = &image->file.model;
     const struct seizure_options options = {.max_batch = 1, .precision = precision};
     OWNED_POINTER(seizure_free) struct seizure_net *net = NULL;

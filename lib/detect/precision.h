@@ -6,13 +6,6 @@
 
 struct device;
 struct stream;
-/* How many samples of logits are compared. */
-int64_t precision_samples(const struct seizure_config *model);
-/* Writes the logits of the windows to ret (host memory, precision_samples floats), by a network of the image in this precision,
- * which is freed again.
- * UNSUPPORTED: the device has no bf16. */
-int precision_logits(struct device *dev, const struct model_image *image, enum dtype precision, struct stream *s, float *ret,
-                     struct err *err);
 /* The greatest difference of two logits, NaN where one is not a number. */
 double precision_difference(const float *a, const float *b, int64_t n);
 /* The image's network in bf16 against fp32. PRECONDITION: they differ by more than the file allows. */

@@ -291,7 +291,7 @@ int matrix_open(const struct recording_format *format, struct format_source *sou
 
 /* ---- samples ---- */
 
-size_t matrix_sample_bytes(enum matrix_type type) {
+static size_t matrix_sample_bytes(enum matrix_type type) {
     return type == MATRIX_F64 ? 8 : type == MATRIX_I16 || type == MATRIX_OFFSET_I16 ? 2 : 4;
 }
 

@@ -68,7 +68,6 @@ const char *matrix_keep(struct matrix *m, struct matrix_text text);
 /* Reads a companion or a file with text as a whole into the arena, NUL-terminated. RANGE above `most` bytes. */
 int matrix_read_text(struct matrix *m, const struct filebytes *bytes, size_t most, char **ret, struct err *err);
 int64_t matrix_stride(const struct matrix *m);
-size_t matrix_sample_bytes(enum matrix_type type);
 /* Makes one, which `fill` reads from the source; then sorts, checks and connects everything. INVALID without signals. */
 typedef int matrix_fill_fn(struct format_source *source, struct matrix *m, struct err *err);
 int matrix_open(const struct recording_format *format, struct format_source *source, matrix_fill_fn *fill, struct eegfile **ret,

@@ -101,7 +101,10 @@ double optim_rate(const struct optim_config *c, int64_t t) {
     return c->learning_rate * 0.5 * (1 + cos(M_PI * fmin(1, (at - warmup) / (total - warmup))));
 }
 
-double optim_ema_decay(const struct optim_config *c, int64_t u) { return fmin(c->ema, (double)u / (double)(u + 5)); }
+/* Decay of the average at its update u, u from 0: min(ema, u/(u+5)). The average so starts from the first updated weights and,
+ * until it has grown to `ema`, spans about the last fifth of the updates, so that a short run's average excludes its first steps.
+ */
+static double optim_ema_decay(const struct optim_config *c, int64_t u) { return fmin(c->ema, (double)u / (double)(u + 5)); }
 
 /* AdamW over the whole set. place NULL: of step t, by value. */
 static struct adamw_args update_of(const struct optim *o, int64_t t, const struct train_place *place) {

@@ -43,10 +43,6 @@ int optim_zero_grad(struct optim *o, struct stream *s, struct err *err);
 /* Learning rate of step t, t from 0: (t+1)/W in warm-up, then 0.5·(1 + cos(π(t−W)/(T−W))), or 1 and from step D on
  * (T−t)/(T−D), times the peak. */
 double optim_rate(const struct optim_config *config, int64_t t);
-/* Decay of the average at its update u, u from 0: min(ema, u/(u+5)). The average so starts from the first updated weights and,
- * until it has grown to `ema`, spans about the last fifth of the updates, so that a short run's average excludes its first steps.
- */
-double optim_ema_decay(const struct optim_config *config, int64_t u);
 /* One update from the accumulated gradients in three parts, of which the second can be recorded (nn/replay): the values of step t
  * (as above) for device memory; the gradient's norm and AdamW, queued, with the norm's square left in device memory; and the host's
  * bookkeeping once that value has arrived. */

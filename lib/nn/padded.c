@@ -1,6 +1,6 @@
 #include "nn/padded.h"
 
-int64_t padded_channels(int64_t n) { return (n + PADDED_PIECE - 1) / PADDED_PIECE * PADDED_PIECE; }
+static int64_t padded_channels(int64_t n) { return (n + PADDED_PIECE - 1) / PADDED_PIECE * PADDED_PIECE; }
 
 void padded_output(struct conv_block *l) { l->co = padded_channels(l->co); }
 

@@ -9,7 +9,6 @@
 
 enum { PADDED_PIECE = 8 };
 
-int64_t padded_channels(int64_t n);
 /* After conv_block_bind: the output's channels are padded; the input is `groups` padded tensors side by side, of so many real
  * channels each. */
 void padded_output(struct conv_block *l);

@@ -500,7 +500,9 @@ static int judge(struct s3_client *c, struct s3_call *call, struct err *err) {
     return fail(call, s3_error_set(&e, f, object, call->tries, err));
 }
 
-int s3_call_step(struct s3_client *c, struct s3_call *call, struct err *err) {
+/* Returns ERR_* when the call failed (and ended). 0 and state S3_ENDED: it succeeded. 0 otherwise: step again after s3_client_wait.
+ */
+static int s3_call_step(struct s3_client *c, struct s3_call *call, struct err *err) {
     if (call->state == S3_WAITING && clock_ms() >= call->next_ms) {
         pthread_mutex_lock(&c->lock);
         bool turn = c->flying < c->allowed;
@@ -543,7 +545,8 @@ void s3_call_done(struct s3_client *c, struct s3_call *call) {
     arena_done(&call->memory);
 }
 
-void s3_client_wait(struct s3_client *c, uint64_t *seen) { fetch_wait(c->fetch, seen, TURN_MS); }
+/* Waits until some request has ended or 100 ms have passed. */
+static void s3_client_wait(struct s3_client *c, uint64_t *seen) { fetch_wait(c->fetch, seen, TURN_MS); }
 
 int s3_call_run(struct s3_client *c, struct s3_call *call, const struct store_watch *watch, struct err *err) {
     uint64_t seen = 0;

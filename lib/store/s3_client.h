@@ -47,13 +47,8 @@ struct s3_call {
     unsigned credentials_serial;
     struct arena memory;
 };
-/* Returns ERR_* when the call failed (and ended). 0 and state S3_ENDED: it succeeded. 0 otherwise: step again after s3_client_wait.
- */
-int s3_call_step(struct s3_client *c, struct s3_call *call, struct err *err);
 /* Cancels the transfer in progress and frees the call. Needed after every call. */
 void s3_call_done(struct s3_client *c, struct s3_call *call);
-/* Waits until some request has ended or 100 ms have passed. */
-void s3_client_wait(struct s3_client *c, uint64_t *seen);
 /* Runs the call to its end; watch (may be NULL) may cancel it: CANCELLED. */
 int s3_call_run(struct s3_client *c, struct s3_call *call, const struct store_watch *watch, struct err *err);
 

@@ -11,7 +11,8 @@ enum { ANSWER_BYTES = 200 };
 
 const char *signed_post_system_ca(void) { return curl_version_info(CURLVERSION_NOW)->cainfo; }
 
-int signed_post_signature(const char *secret, const char *body, size_t len, char ret[SIGNED_POST_HEX], struct err *err) {
+/* HMAC-SHA256 of the body in lower-case hexadecimal digits, as in the header `Brr-Signature: sha256=HEX`. */
+static int signed_post_signature(const char *secret, const char *body, size_t len, char ret[SIGNED_POST_HEX], struct err *err) {
     unsigned char mac[EVP_MAX_MD_SIZE];
     unsigned n = 0;
     if (!HMAC(EVP_sha256(), secret, (int)strlen(secret), (const unsigned char *)body, len, mac, &n) || 2 * n + 1 != SIGNED_POST_HEX)

@@ -22,8 +22,6 @@ struct signed_post {
 };
 /* The file with the CAs of the system, or NULL: libcurl does not say. */
 const char *signed_post_system_ca(void);
-/* HMAC-SHA256 of the body in lower-case hexadecimal digits, as in the header `Brr-Signature: sha256=HEX`. */
-int signed_post_signature(const char *secret, const char *body, size_t len, char ret[SIGNED_POST_HEX], struct err *err);
 /* Sends it with the headers Brr-Delivery (the id) and, with a secret, Brr-Signature; follows no redirection. Errors: INVALID when
  * the receiver refused it and would do so again (a status of 4xx but 408, 425 and 429), else UNAVAILABLE. */
 int signed_post_send(const struct signed_post *p, struct err *err);

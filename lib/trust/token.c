@@ -23,7 +23,8 @@ static const char *const role_names[] = {"none", "read", "stream", "submit", "ad
 
 const char *role_name(enum role role) { return role_names[role]; }
 
-enum role role_parse(const char *text) {
+/* The role with this name; ROLE_NONE for any other text. */
+static enum role role_parse(const char *text) {
     for (int i = ROLE_READ; i <= ROLE_ADMIN; i++)
         if (!strcmp(text, role_names[i]))
             return (enum role)i;

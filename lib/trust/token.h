@@ -19,8 +19,6 @@ enum role { ROLE_NONE, ROLE_READ, ROLE_STREAM, ROLE_SUBMIT, ROLE_ADMIN };
 
 /* "none", "read", "stream", "submit", "admin". */
 const char *role_name(enum role role);
-/* The role with this name; ROLE_NONE for any other text. */
-enum role role_parse(const char *text);
 
 enum { TOKEN_NAME_SIZE = 64, TOKEN_NAMES_SIZE = 128, TOKEN_SIZE = 72, TOKEN_DIGEST = 32, TOKEN_HEX_SIZE = 65, TOKENS_MAX = 4096 };
 /* Longest tokens file in bytes, and the rights that its mode must not grant (fsio_check_mode). */

@@ -112,7 +112,8 @@ void window_normalise(const uint16_t *rows_f16, int64_t valid, int channels, int
         to[groups * period + e] = window_clip(((double)half_to_f32(tail[e]) - mean[e]) * scale[e]);
 }
 
-int window_inputs(const struct recording_info *info) {
+/* How many values of a row a network takes: the columns behind the channels, or the channels themselves if there are none. */
+static int window_inputs(const struct recording_info *info) {
     return info->columns > info->channels ? info->columns - info->channels : info->channels;
 }
 

@@ -46,8 +46,6 @@ struct recording_info {
 int recording_open(const char *cache_file, struct recording **ret, struct err *err);
 void recording_close(struct recording *rec);
 void recording_info(const struct recording *rec, struct recording_info *ret);
-/* How many values of a row a network takes: the columns behind the channels, or the channels themselves if there are none. */
-int window_inputs(const struct recording_info *info);
 
 /* Computes the window grid of a segment list. starts may be NULL to count. Returns the number of windows. */
 int64_t window_grid(const struct window_span *segments, int n_segments, int64_t window, int64_t hop, int64_t *starts);
