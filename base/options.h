@@ -55,6 +55,9 @@ struct option_table {
     const struct option *rows;
     size_t count;
 };
+/* Of all rows of an array. */
+#define OPTION_TABLE(rows)                                                                                                         \
+    { rows, sizeof(rows) / sizeof *(rows) }
 
 /* Several tables that make up one file, each with a target of its own. */
 struct option_part {

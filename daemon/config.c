@@ -25,8 +25,6 @@ struct raw {
 
 #define C(field) offsetof(struct raw, c.field)
 #define R(field) offsetof(struct raw, field)
-#define ROWS(rows)                                                                                                                 \
-    { rows, sizeof rows / sizeof *rows }
 
 static const struct option rows[] = {
     {"listen.unix", OPTION_STRING, C(unix_path), "/run/brrd/brrd.sock", 0, 0, NULL, "local RPC socket; none = off"},
@@ -147,7 +145,7 @@ static const struct option rows[] = {
     {"log.names", OPTION_BOOL, C(log_names), "true", 0, 0, NULL, "names of beds and patients in the log; false: ids alone"},
     {"log.format", OPTION_ENUM, C(log_format), "text", 0, 0, "text|json", "key=value text or JSON"},
 };
-static const struct option_table table = ROWS(rows);
+static const struct option_table table = OPTION_TABLE(rows);
 
 struct serve_raw {
     const char *name, *checkpoint, *device;
@@ -164,7 +162,7 @@ static const struct option serve_rows[] = {
      "for how long live streams of the model wait for one another, to be computed together; -1 = 5 on a GPU, 0 on a CPU"},
     {"alarm_hop_s", OPTION_NODE, V(alarm_hop_s), "null", 0, 0, NULL, "unsupported yet: streams choose it"},
 };
-static const struct option_table serve_table = ROWS(serve_rows);
+static const struct option_table serve_table = OPTION_TABLE(serve_rows);
 
 static int refuse(const struct yaml_node *node, const char *file, const char *key, struct err *err) {
     if (!node || yaml_is_null(node))

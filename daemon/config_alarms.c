@@ -13,7 +13,7 @@ static const struct option rows[] = {
     {"after", OPTION_DURATION, S(after_ms), NULL, 1, 24 * 3600 * 1000, NULL, "since the alarm began, such as 2m"},
     {"hooks", OPTION_STRINGS, S(hooks), NULL, 0, 0, NULL, "names of alarms.hooks"},
 };
-static const struct option_table table = {rows, sizeof rows / sizeof *rows};
+static const struct option_table table = OPTION_TABLE(rows);
 
 static struct hook *find_hook(struct config *c, const char *name) {
     for (int i = 0; i < c->n_hooks; i++)

@@ -23,7 +23,7 @@ static const struct option rows[] = {
      0, 0, NULL, "the daemon's variables that Slurm's commands and jobs get: names, or patterns such as 'AWS_*'"},
     {"jobs", OPTION_I64, E(slurm.jobs), "4", 1, CONFIG_MAX_REMOTE, NULL, "how many jobs of this daemon it has at a time"},
 };
-static const struct option_table table = {rows, sizeof rows / sizeof *rows};
+static const struct option_table table = OPTION_TABLE(rows);
 
 static bool is_device(const char *name) { return !strncmp(name, "cpu", 3) || !strncmp(name, "cuda", 4); }
 

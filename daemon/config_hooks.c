@@ -39,7 +39,7 @@ static const struct option rows[] = {
      "names of the daemon's variables that a command gets; besides these it has PATH and BRRD_HOOK only"},
     {"timeout", OPTION_DURATION, H(timeout_ms), "10s", 100, 600 * 1000, NULL, "of one attempt"},
 };
-static const struct option_table table = {rows, sizeof rows / sizeof *rows};
+static const struct option_table table = OPTION_TABLE(rows);
 
 static int read_kinds(const struct yaml_node *node, const char *file, const struct option_list *kinds, unsigned *ret,
                       struct err *err) {
@@ -105,10 +105,8 @@ static int read_hook(const struct yaml_node *node, const char *file, struct aren
     if ((rc = options_read(&table, node, file, arena, &raw, err)) || (rc = check(node, file, c, &raw, err)))
         return rc;
     struct hook *h = &c->hooks[c->n_hooks];
-    *h = (struct hook){SAME_MEMBERS(raw, name, url, url_file, format),
-                       .hide_names = !raw.names,
-                       SAME_MEMBERS(raw, secret_file, ca, from, user, password_file, bed, model),
-                       .replays = raw.replays,
+    *h = (struct hook){SAME_MEMBERS(raw, name, url, url_file, format), .hide_names = !raw.names,
+                       SAME_MEMBERS(raw, secret_file, ca, from, user, password_file, bed, model), .replays = raw.replays,
                        .timeout_ms = raw.timeout_ms};
     if ((rc = read_kinds(node, file, &raw.kinds, &h->kinds, err)))
         return rc;

@@ -57,7 +57,7 @@ static const struct option rows[] = {
     {"output.ledger", OPTION_I64, C(ledger), "0", 0, 1e6, NULL,
      "ledger.npy has the spikes of so many of the newest ticks, at most 16777216 spikes; 0 = no file"},
 };
-static const struct option_table own_keys = {rows, sizeof rows / sizeof *rows};
+static const struct option_table own_keys = OPTION_TABLE(rows);
 static const struct kind_keys keys[] = {{&own_keys, 0}, {NULL, 0}};
 
 /* Keys of a generated network that are set beside network.file. */

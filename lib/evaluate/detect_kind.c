@@ -19,7 +19,7 @@ static const struct option rows[] = {
      "bf16: refused if the logits differ more from fp32 than the model allows; auto: bf16 on a GPU where the model allows it, else "
      "fp32"},
 };
-static const struct option_table own_keys = {rows, sizeof rows / sizeof *rows};
+static const struct option_table own_keys = OPTION_TABLE(rows);
 static const struct kind_keys keys[] = {{&job_data_source_keys, C(data)}, {&own_keys, 0}, {NULL, 0}};
 
 static int read_config(struct jobfile *job, struct arena *arena, struct err *err) {

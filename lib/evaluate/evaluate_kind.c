@@ -38,7 +38,7 @@ static const struct option rows[] = {
     {"evaluate.baselines", OPTION_STRINGS, C(baselines), "[line_length, band_power]", 0, 0, NULL,
      "built-in models whose scores stand beside the model's; []: none"},
 };
-static const struct option_table own_keys = {rows, sizeof rows / sizeof *rows};
+static const struct option_table own_keys = OPTION_TABLE(rows);
 static const struct kind_keys keys[] = {
     {&job_data_source_keys, C(data)}, {&job_data_label_keys, C(data)}, {&own_keys, 0}, {NULL, 0}};
 

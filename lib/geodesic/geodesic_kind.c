@@ -43,7 +43,7 @@ static const struct option rows[] = {
     {"evaluate.gp_length", OPTION_F64, C(gp_length), "15", 1e-9, 1e9, NULL, "length of the Gaussian process, in the table's unit"},
     {"evaluate.gp_noise", OPTION_F64, C(gp_noise), "0.1", 1e-12, 1e6, NULL, "noise of the Gaussian process, on the diagonal"},
 };
-static const struct option_table own_keys = {rows, sizeof rows / sizeof *rows};
+static const struct option_table own_keys = OPTION_TABLE(rows);
 static const struct kind_keys keys[] = {{&own_keys, 0}, {NULL, 0}};
 
 static int read_config(struct jobfile *job, struct arena *arena, struct err *err) {

@@ -26,7 +26,7 @@ static const struct option rows[] = {
      "PEM file of the CA that signed the server's certificate; default AWS_CA_BUNDLE, else those of the system"},
     {"stall", OPTION_DURATION, S(stall_ms), "20s", 1000, 3600000, NULL, "a transfer without a byte for so long is begun again"},
 };
-static const struct option_table table = {rows, sizeof rows / sizeof *rows};
+static const struct option_table table = OPTION_TABLE(rows);
 
 /* Keys that would do nothing. */
 static int check_idle(const struct raw *raw, const struct yaml_node *node, const char *file, struct err *err) {

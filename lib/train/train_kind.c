@@ -13,8 +13,6 @@
 #define METRICS  "event_f1|subject_f1|auroc|sensitivity_at_10fa|sensitivity_at_5fa|sensitivity_at_2.5fa|sensitivity_at_1fa|loss"
 #define C(field) offsetof(struct train_config, field)
 #define W(field) offsetof(struct train_config, written.field)
-#define TABLE(row)                                                                                                                 \
-    { row, sizeof(row) / sizeof *(row) }
 
 static const struct option model_rows[] = {
     {"model.type", OPTION_ENUM, C(type), "seizure", 0, 0, SEIZURE_TYPE_NAMES,
@@ -107,8 +105,8 @@ static const struct option events_rows[] = {
     {"events.alarm_latch_s", OPTION_F64, C(events.alarm_latch_s), "60", 0, 3600, NULL,
      "an alarm stays on for at least this long; 0 = it ends as soon as the rule for its end holds"},
 };
-static const struct option_table model_keys = TABLE(model_rows), training_keys = TABLE(training_rows),
-                                 events_keys = TABLE(events_rows);
+static const struct option_table model_keys = OPTION_TABLE(model_rows), training_keys = OPTION_TABLE(training_rows),
+                                 events_keys = OPTION_TABLE(events_rows);
 
 static const char *enum_name(const char *choices, int index, struct arena *arena) {
     const char *start = choices;

@@ -13,8 +13,6 @@
 #include "work/job_source.h"
 
 #define D(field) offsetof(struct job_data, field)
-#define TABLE(row)                                                                                                                 \
-    { row, sizeof(row) / sizeof *(row) }
 
 static const struct option source_rows[] = {
     {"data.source", OPTION_SOURCE, D(source), NULL, 0, 0, NULL, "store://NAME/prefix, file:///dir, or a prefix under paths.data"},
@@ -34,7 +32,7 @@ static const struct option source_rows[] = {
     {"data.persistent_workers", OPTION_NOTICE, 0, "null", 0, 0, NULL, "reader threads always persist"},
     {"data.prefetch_factor", OPTION_NOTICE, 0, "null", 0, 0, NULL, "the size of the prefetch ring is automatic"},
 };
-const struct option_table job_data_source_keys = TABLE(source_rows);
+const struct option_table job_data_source_keys = OPTION_TABLE(source_rows);
 
 static const struct option label_rows[] = {
     {"data.labels", OPTION_STRING, D(labels), "auto", 0, 0, NULL,
@@ -48,7 +46,7 @@ static const struct option label_rows[] = {
      "a recording's patient: auto = BIDS sub-, TUSZ, chbNN, else each recording is one; folder = the first folder below "
      "data.source; prefix = the file name up to its first - _ . or space"},
 };
-const struct option_table job_data_label_keys = TABLE(label_rows);
+const struct option_table job_data_label_keys = OPTION_TABLE(label_rows);
 
 static const struct option window_rows[] = {
     {"data.montage", OPTION_NODE, D(written.montage), "null", 0, 0, NULL,
@@ -72,7 +70,7 @@ static const struct option window_rows[] = {
      "alone "
      "says a seizure, at most 10 minutes"},
 };
-const struct option_table job_data_window_keys = TABLE(window_rows);
+const struct option_table job_data_window_keys = OPTION_TABLE(window_rows);
 
 static const struct option sample_rows[] = {
     {"data.split.train", OPTION_STRINGS, D(split_train), "[]", 0, 0, NULL, "patients to train on (default: all others)"},
@@ -125,7 +123,7 @@ static const struct option sample_rows[] = {
     {"data.resident", OPTION_ENUM, D(resident), "auto", 0, 0, "auto|on|off",
      "keep recordings in device memory: auto = on a GPU if they fit, on = refuse the job if they do not fit"},
 };
-const struct option_table job_data_sample_keys = TABLE(sample_rows);
+const struct option_table job_data_sample_keys = OPTION_TABLE(sample_rows);
 
 /* A scalar name or a list of labels → the frontend's form. */
 static int read_montage(const struct jobfile *job, struct job_data *data, struct arena *arena, struct err *err) {

@@ -5,8 +5,6 @@
 #include "base/str.h"
 
 #define J(field) offsetof(struct jobfile, field)
-#define TABLE(row)                                                                                                                 \
-    { row, sizeof(row) / sizeof *(row) }
 
 static const struct option job_rows[] = {
     {"kind", OPTION_STRING, J(written_kind), NULL, 0, 0, NULL, "the kind of work; `brrctl keys` lists them"},
@@ -48,7 +46,7 @@ static const struct option checkpoint_rows[] = {
     {"checkpoint.upload", OPTION_STRING, J(checkpoint.upload), "none", 0, 0, NULL,
      "destination for copies of checkpoints: store://NAME/prefix, or none"},
 };
-static const struct option_table job_keys = TABLE(job_rows), checkpoint_keys = TABLE(checkpoint_rows);
+static const struct option_table job_keys = OPTION_TABLE(job_rows), checkpoint_keys = OPTION_TABLE(checkpoint_rows);
 
 /* The tables of a kind; those before *ret_own write into struct jobfile, the others into the kind's configuration. */
 static int tables_of(const struct task_kind *kind, const struct option_table *ret[JOBFILE_MAX_TABLES], int *ret_own) {

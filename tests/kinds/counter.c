@@ -23,7 +23,7 @@ static const struct option rows[] = {
     {"counter.pause_ms", OPTION_I64, C(pause_ms), "10", 0, 1000, NULL, "milliseconds from one number to the next"},
     {"counter.start", OPTION_PATH, C(start), "null", 0, 0, NULL, "a file with the number to count from; default 0"},
 };
-static const struct option_table table = {rows, sizeof rows / sizeof *rows};
+static const struct option_table table = OPTION_TABLE(rows);
 static const struct kind_keys keys[] = {{&table, 0}, {NULL, 0}};
 static const struct kind_metric metrics[] = {
     {KIND_METRIC_STEPS, 0, COUNTER("brrd_counter_steps_total", "Numbers counted.", "device")},

@@ -32,7 +32,7 @@ static const struct option rows[] = {
     {"free", OPTION_NODE, AT(free_form), NULL, 0, 0, NULL, "anything"},
     {"old.key", OPTION_NOTICE, 0, NULL, 0, 0, NULL, "use group.count"},
 };
-static const struct option_table table = {rows, sizeof rows / sizeof *rows};
+static const struct option_table table = OPTION_TABLE(rows);
 
 static struct arena arena;
 
