@@ -178,7 +178,9 @@ def check_terminal(d, recording, model):
     check_top(d)
     check_drain_asks(d)
     code, out, err = d.ctl("detect", f"{d.dir}/eeg", "--model", "nobody", "--output", where)
-    assert code == 3 and out.count("nobody") == 1 and "(the same for 1 more)" in out, (code, out)
+    assert code == 3 and not out and err.count("nobody") == 1, (code, out, err)
+    code, out, err = d.ctl("detect", f"{d.dir}/eeg", "--model", model, "--on", "0.2", "--off", "0.9", "--output", where)
+    assert code == 1 and "(the same for 1 more)" in out, (code, out, err)
 
 
 def check_output(d):

@@ -293,6 +293,9 @@ static bool item_finished(void *ctx, int64_t i, int rc) {
 static int finish(const struct batch *b) {
     int code = b->failed ? EXIT_FAILED : 0;
     output_clear();
+    for (int i = 0; i < b->n; i++)
+        if (b->items[i].no_model)
+            return brrctl_fail_call(&b->items[i].err);
     if (!b->o->json && !detect_options_of(b->o)->quiet)
         detect_table_print(b->items, b->n);
     detect_table_notes(b->items, b->n);

@@ -30,6 +30,7 @@ static const char head[] =
     ".card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.6rem 1rem}\n"
     ".card b{display:block;font-size:1.5rem;line-height:1.2}\n"
     "table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}\n"
+    "@media(max-width:600px){table{display:block;overflow-x:auto}}\n"
     "th,td{text-align:left;padding:.3rem .8rem .3rem 0;border-bottom:1px solid var(--line);vertical-align:top}\n"
     "th{font-weight:600;color:var(--soft)}td.n,th.n{text-align:right}\n"
     "figure{margin:1rem 0;break-inside:avoid}figure>svg{width:100%;height:auto;background:#fff;border:1px solid var(--line);"
@@ -327,6 +328,12 @@ static int put_summary(const struct report_content *c, struct str *out, struct e
     put_card(out, "event F1", scores.pooled[SCORE_EVENT].f1, 2, "");
     put_card(out, "onset error, median", scores.onsets.p50_s, 1, " s");
     str_puts(out, "</div>\n");
+    if (d->n_labelled < d->n)
+        str_printf(
+            out,
+            "<p><strong>Scored: %d of %d recordings.</strong> The others have no labels, so nothing is known of their events, "
+            "and the scores leave them out.</p>\n",
+            d->n_labelled, d->n);
     put_scores(&scores, out);
     score_report_done(&scores);
     return 0;
