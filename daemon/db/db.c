@@ -44,6 +44,8 @@ static int silent(const struct db *db, struct err *err) {
 
 int db_look(struct db *db, struct err *err) { return volume_look(db->volume) ? 0 : silent(db, err); }
 
+const char *db_path(const struct db *db) { return db->path; }
+
 void db_wait(struct db *db) { volume_wait(db->volume); }
 
 int db_check(struct db *db, struct err *err) {

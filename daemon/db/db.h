@@ -23,6 +23,7 @@ int db_open_named(const char *path, const struct db_names *names, struct db **re
 int db_open_reader(const char *path, const struct db_names *names, struct db **ret, struct err *err);
 void db_close(struct db *db); /* every query must have ended; NULL is allowed */
 
+const char *db_path(const struct db *db); /* of its file */
 /* UNAVAILABLE if the volume of the file does not answer; may take a second. db_look does not wait, and is to be called at
  * intervals. */
 int db_check(struct db *db, struct err *err);

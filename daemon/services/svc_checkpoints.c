@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/members.h"
 #include "base/str.h"
 #include "daemon/jobs/pins.h"
 #include "daemon/models/upload_owner.h"
@@ -17,11 +18,12 @@ enum { MAX_LISTED = 10000 };
 
 /* ---- List ---- */
 
-/* A record of a checkpoint whose file is there. */
+/* The record of a checkpoint whose file is there, at `path`. */
 struct listed {
-    char job_id[JOB_ID_SIZE];
-    int64_t step;
-    char *path;
+    char job_id[JOB_ID_SIZE], sha256[DIGEST_HEX_SIZE], metric_name[32], *path;
+    int64_t step, epoch, bytes, created_ms;
+    double metric;
+    bool pinned;
 };
 
 struct listing {
@@ -34,7 +36,7 @@ struct listing {
     size_t n_uploads;
     struct listed *records; /* of jobs */
     size_t n_records, room;
-    const char *database;
+    bool unread; /* the records */
     char folder[LIVE_PATH];
     Brr__V1__Checkpoint **items;
     size_t n;
@@ -65,15 +67,20 @@ static int note_record(void *ctx, const struct jobdb_checkpoint *c) {
         l->room = room;
     }
     struct listed *r = &l->records[l->n_records++];
-    *r = (struct listed){.step = c->c.step, .path = strdup(path)};
+    *r =
+        (struct listed){SAME_MEMBERS(c->c, step, epoch, bytes, metric), SAME_MEMBERS(*c, created_ms, pinned), .path = strdup(path)};
     str_copy(r->job_id, sizeof r->job_id, c->job_id);
+    str_copy(r->sha256, sizeof r->sha256, c->c.sha256);
+    str_copy(r->metric_name, sizeof r->metric_name, c->c.metric_name);
     return r->path ? 0 : fail_listing(l);
 }
 
-/* On the pool: a job leaves as many records as it ever wrote checkpoints. */
+/* On the pool: a job leaves as many records as it ever wrote checkpoints. A database whose volume is full or lost may have no
+ * second connection: then the loop reads them. */
 static void look_at_records(struct listing *l) {
     struct db *db = NULL;
-    if (!jobdb_open_reader(l->database, &db, &l->work.err))
+    l->unread = jobdb_open_reader(db_path(l->db), &db, NULL) != 0;
+    if (!l->unread)
         jobdb_records(db, l->job_id, note_record, l, &l->work.err);
     db_close(db);
 }
@@ -103,7 +110,7 @@ static void look_at_files(struct offload *work) {
         ref[strlen(ref) - strlen(".safetensors")] = '\0';
         l->n_uploads += !checkpoint_file_read(&more[l->n_uploads], ref, path, &err);
     }
-    db_wait(l->db); /* the records are read again */
+    db_wait(l->db); /* the loop may read it next */
 }
 
 /* NULL: there are too many. */
@@ -115,16 +122,14 @@ static int add_item(struct listing *l, Brr__V1__Checkpoint *m) {
     return 0;
 }
 
-/* One that has been deleted since is passed over. */
 static int add_checkpoint(struct listing *l, const struct listed *r) {
-    struct jobdb_checkpoint c;
-    bool found;
     if (!services_sees_job(l->work.call, sched_get(services_of(l->work.call)->sched, r->job_id)))
         return 0;
-    int rc = jobdb_record(l->db, r->job_id, r->step, &c, &found, &l->work.err);
-    if (rc || !found)
-        return rc;
+    struct jobdb_checkpoint c = {SAME_MEMBERS(*r, created_ms, pinned), .c = {SAME_MEMBERS(*r, step, epoch, bytes, metric)}};
+    str_copy(c.job_id, sizeof c.job_id, r->job_id);
     str_copy(c.c.path, sizeof c.c.path, r->path);
+    str_copy(c.c.sha256, sizeof c.c.sha256, r->sha256);
+    str_copy(c.c.metric_name, sizeof c.c.metric_name, r->metric_name);
     return add_item(l, l->n < MAX_LISTED ? checkpoint_message_of(l->work.call, &c) : NULL);
 }
 
@@ -137,6 +142,8 @@ static void answer_list(struct offload *work) {
     l->items = arena_alloc(rpc_arena(call), MAX_LISTED * sizeof *l->items);
     if (!l->items)
         fail_listing(l);
+    if (l->unread && !work->err.code)
+        jobdb_records(l->db, l->job_id, note_record, l, &work->err);
     for (size_t i = 0; i < l->n_records && !work->err.code; i++)
         add_checkpoint(l, &l->records[i]);
     for (size_t i = 0; i < l->n_uploads && !work->err.code; i++)
@@ -167,7 +174,6 @@ static int list(struct rpc_call *call, const void *message, struct err *err) {
         *strrchr(path, '/') = '\0';
         str_copy(l->folder, sizeof l->folder, path);
     }
-    l->database = services->database;
     offload_start(&l->work, look_at_files, answer_list);
     return 0;
 }

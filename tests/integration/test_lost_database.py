@@ -35,6 +35,8 @@ def lose(d, how, said):
     assert ready(d) == 503
     code, _, err = d.submit(file=f"{d.dir}/job.yaml", watch=False)
     assert code != 0 and "--restore" in err, err
+    code, listed, err = d.ctl("checkpoints", "--json")
+    assert code == 0, (listed, err)
     assert d.stop() == 0
     for name in (path, f"{path}-wal", f"{path}-shm"):
         if os.path.exists(name):
