@@ -73,6 +73,24 @@ static void forget_from(struct bed **link) {
     }
 }
 
+/* The oldest of the ended beds makes room, and of a principal who has more than half of the places the oldest of its own. */
+static void bound_ended(struct beds *all, const char *principal) {
+    struct bed **oldest = NULL, **own = NULL;
+    int n = 0, n_own = 0;
+    for (struct bed **link = &all->ended; *link; link = &(*link)->next) {
+        const bool is_own = !strcmp((*link)->principal, principal);
+        n++;
+        n_own += is_own;
+        oldest = link;
+        own = is_own ? link : own;
+    }
+    if (n <= BEDS_ENDED)
+        return;
+    struct bed **link = 2 * n_own > n ? own : oldest, *gone = *link;
+    *link = gone->next;
+    bed_free(gone);
+}
+
 static void on_ended(struct session_watch *w) {
     struct bed *b = (struct bed *)w;
     struct beds *all = b->all;
@@ -81,12 +99,7 @@ static void on_ended(struct session_watch *w) {
     b->next = all->ended;
     all->ended = b;
     all->changed = true;
-    int n = 0;
-    for (struct bed **link = &all->ended; *link; link = &(*link)->next)
-        if (++n > BEDS_ENDED) {
-            forget_from(link);
-            break;
-        }
+    bound_ended(all, b->principal);
 }
 
 /* A stream of the same client takes the place of one that has ended. */

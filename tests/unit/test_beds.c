@@ -291,16 +291,18 @@ static void ended_streams_are_bounded(void **state) {
     for (int i = 0; i < BEDS_ENDED + 10; i++) {
         struct live_stream *stream;
         str_format(name, sizeof name, "bed %d", i);
-        const struct session_request named = {.open = &own_open, .client = name, .principal = "uid:1"};
+        const struct session_request named = {.open = &own_open, .client = name, .principal = i ? "uid:1" : "uid:2"};
         struct session *s = open_as(b, &named, &stream);
         second(beds);
         session_close(s, "client_gone");
         closed(b, stream);
     }
     int n = 0;
-    for (const struct bed *bed = beds_ended(beds); bed; bed = bed->next)
-        n++;
+    const struct bed *oldest = NULL;
+    for (const struct bed *bed = beds_ended(beds); bed; bed = bed->next, n++)
+        oldest = bed;
     assert_int_equal(n, BEDS_ENDED);
+    assert_string_equal(oldest->client, "bed 0");        /* another client's, whose place the many do not take */
     assert_string_equal(beds_ended(beds)->client, name); /* the newest first */
     beds_free(beds);
 }
