@@ -19,7 +19,8 @@ static void look(uv_timer_t *timer) {
         enter(d, DRAIN_SAVING);
     } else if (d->phase == DRAIN_SAVING && (sessions_saved(d->sessions) || waited >= SAVE_MS)) {
         if (!sessions_saved(d->sessions))
-            log_warn("streams were not saved in time; they go on from their last snapshots", "seconds=%d", SAVE_MS / 1000);
+            log_warn("streams, or the EEG of their alarms, were not saved in time; they go on from their last snapshots",
+                     "seconds=%d", SAVE_MS / 1000);
         sessions_end(d->sessions);
         enter(d, DRAIN_LEAVING);
     } else if (d->phase == DRAIN_LEAVING && waited >= LEAVE_MS) {
