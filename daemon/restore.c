@@ -95,7 +95,8 @@ static int copy_files(const struct restore *r, struct err *err) {
         return rc;
     for (size_t i = 0; i < json_count(r->files); i++) {
         const struct json *file = json_at(r->files, i);
-        if (strcmp(json_str(json_get(file, "path"), ""), BACKUP_DATABASE) && (rc = copy_one(r, file, err)))
+        const char *name = json_str(json_get(file, "path"), "");
+        if (strcmp(name, BACKUP_DATABASE) && strcmp(name, BACKUP_JOURNAL) && (rc = copy_one(r, file, err)))
             return rc;
     }
     return 0;
@@ -148,6 +149,27 @@ static void remove_beside(const char *path, const char *suffix) {
     unlink(name);
 }
 
+static void remove_sides(const char *database) {
+    static const char *const sides[] = {"-wal", "-shm", "-journal"};
+    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
+        remove_beside(database, sides[i]);
+}
+
+/* A journal that is there already, beside a lost database, is the newer one, and stays. Backups of before have none. */
+static int put_journal(const struct restore *r, struct err *err) {
+    const char *journal = r->config->journal;
+    char from[PATH];
+    int rc;
+    if ((rc = fsio_join(from, sizeof from, r->directory, BACKUP_JOURNAL, err)))
+        return rc;
+    if (!fsio_exists(from) || fsio_exists(journal))
+        return 0;
+    remove_sides(journal);
+    if ((rc = fsio_mkdirs_above(journal, err)))
+        return rc;
+    return fsio_copy(from, journal, err);
+}
+
 /* Last of all: the database makes the daemon. */
 static int put_database(const struct restore *r, struct err *err) {
     const char *database = r->config->database;
@@ -157,11 +179,8 @@ static int put_database(const struct restore *r, struct err *err) {
         return rc;
     if (!str_format(fresh, sizeof fresh, "%s.restored", database))
         return err_set(err, ERR_RANGE, "jobs.database is too long");
-    static const char *const others[] = {"-wal", "-shm", "-journal"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        remove_beside(fresh, others[i]);
-        remove_beside(database, others[i]);
-    }
+    remove_sides(fresh);
+    remove_sides(database);
     if ((rc = fsio_copy(from, fresh, err)) || (rc = change_database(r, fresh, err)))
         return rc;
     remove_beside(fresh, ".lock");
@@ -175,7 +194,7 @@ static int restore(const struct restore *r, struct err *err) {
     if ((rc = check_manifest(r, err)) || (rc = paths_lock(r->config, &locks, err)) ||
         (rc = paths_restoring(r->config, marker, sizeof marker, err)) || (rc = check_target(r->config, marker, err)) ||
         (rc = fsio_write_atomic(marker, r->directory, strlen(r->directory), err)) || (rc = copy_files(r, err)) ||
-        (rc = put_database(r, err)))
+        (rc = put_journal(r, err)) || (rc = put_database(r, err)))
         return rc;
     return unlink(marker) ? err_errno(err, errno, "cannot remove %s", marker) : 0;
 }

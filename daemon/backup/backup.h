@@ -1,13 +1,14 @@
 /* backup: what a backup of a daemon consists of. `Admin.Backup` sends these files (services/svc_backup),
  * brrctl writes them to a directory with their manifest, backup.json, and `brrd --restore` reads that directory (daemon/restore).
- * In it are the job database and the files of BACKUP_FOLDERS; folders of jobs are left out, because they can be large and copied as
- * they are. */
+ * In it are the job database, the journal and files below paths.results; folders of jobs are left out, because they can be large
+ * and copied as they are. */
 #pragma once
 #include <stddef.h>
 
 #include "base/err.h"
 
 #define BACKUP_DATABASE "jobs.sqlite"
+#define BACKUP_JOURNAL  "journal.sqlite"
 enum { BACKUP_FORMAT = 1, BACKUP_MAX_FILES = 200000 };
 
 struct backup_files {

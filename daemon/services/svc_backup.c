@@ -1,5 +1,5 @@
-/* brr.v1.Admin/Backup: the files of daemon/backup as parts, read on the thread pool as the client takes them. The job database is
- * copied first, so that the files which its records name are there when they are read. */
+/* brr.v1.Admin/Backup: the files of daemon/backup as parts, read on the thread pool as the client takes them. The databases are
+ * copied first, so that the files which their records name are there when they are read. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -12,14 +12,17 @@
 #include "daemon/services/services.h"
 #include "store/digest.h"
 
-enum { PART_BYTES = 1 << 20 };
+enum { PART_BYTES = 1 << 20, DATABASES = 2 };
 
 struct backup_call {
     struct offload work;
-    char database[4096], copy[4096],
-        results[4096]; /* copy: of the database, among the temporary files of paths.cache; "" once removed */
+    struct {
+        const char *name;            /* in the backup */
+        char path[4096], copy[4096]; /* copy: among the temporary files of paths.cache; "" once removed */
+    } databases[DATABASES];
+    char results[4096];
     struct backup_files files;
-    size_t next; /* file to be opened; 0 is the database, then files[next - 1] */
+    size_t next; /* file to be opened: of the databases, then of the files */
     uint8_t *part;
     size_t got; /* bytes in part */
     struct digest *digest;
@@ -36,15 +39,17 @@ static void clean(struct offload *work) {
     struct backup_call *b = (struct backup_call *)work;
     if (b->open)
         close(b->fd);
-    if (*b->copy)
-        unlink(b->copy);
     b->open = false;
-    *b->copy = '\0';
+    for (int i = 0; i < DATABASES; i++) {
+        if (*b->databases[i].copy)
+            unlink(b->databases[i].copy);
+        *b->databases[i].copy = '\0';
+    }
 }
 
 static void drop(struct offload *work) {
     struct backup_call *b = (struct backup_call *)work;
-    if (b->open || *b->copy) {
+    if (b->open || *b->databases[0].copy) {
         offload_start_must(work, clean, NULL); /* dropped once more */
         return;
     }
@@ -58,9 +63,12 @@ static void drop(struct offload *work) {
 /* On the pool. */
 static void prepare(struct offload *work) {
     struct backup_call *b = (struct backup_call *)work;
-    unlink(b->copy); /* of a daemon that was killed */
-    if (!db_copy(b->database, b->copy, &work->err))
-        backup_files(b->results, &b->files, &work->err);
+    for (int i = 0; i < DATABASES; i++) {
+        unlink(b->databases[i].copy); /* of a daemon that was killed */
+        if (db_copy(b->databases[i].path, b->databases[i].copy, &work->err))
+            return;
+    }
+    backup_files(b->results, &b->files, &work->err);
 }
 
 /* A stream that ended meanwhile needs no snapshot; everything else must be there. */
@@ -70,10 +78,11 @@ static int open_next(struct backup_call *b, struct err *err) {
     char path[8192];
     size_t bytes = 0;
     b->path = NULL;
-    for (; !b->path && b->next <= b->files.n; b->next++) {
-        const char *name = b->next ? b->files.paths[b->next - 1] : BACKUP_DATABASE;
+    for (; !b->path && b->next < DATABASES + b->files.n; b->next++) {
+        const bool copied = b->next < DATABASES;
+        const char *name = copied ? b->databases[b->next].name : b->files.paths[b->next - DATABASES];
         str_format(path, sizeof path, "%s/%s", b->results, name);
-        int rc = fsio_open_file(b->next ? path : b->copy, &b->fd, &bytes, err);
+        int rc = fsio_open_file(copied ? b->databases[b->next].copy : path, &b->fd, &bytes, err);
         if (rc == ERR_NOT_FOUND && may_be_gone(name)) {
             err->code = 0;
             continue;
@@ -150,11 +159,17 @@ static int backup(struct rpc_call *call, const void *message, struct err *err) {
     struct backup_call *b = offload_new(call, OFFLOAD_FILES, sizeof *b, drop, err);
     if (!b)
         return err->code;
-    str_copy(b->database, sizeof b->database, s->database);
+    b->databases[0].name = BACKUP_DATABASE;
+    b->databases[1].name = BACKUP_JOURNAL;
+    str_copy(b->databases[0].path, sizeof b->databases[0].path, s->database);
+    str_copy(b->databases[1].path, sizeof b->databases[1].path, journal_path(s->journal));
     str_copy(b->results, sizeof b->results, s->paths[2]);
     if (!(b->part = malloc(PART_BYTES)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for a backup");
-    str_format(b->copy, sizeof b->copy, "%s/networks/backup-%u.sqlite", s->paths[1], calls++);
+    for (int i = 0; i < DATABASES; i++)
+        str_format(b->databases[i].copy, sizeof b->databases[i].copy, "%s/networks/backup-%u-%s", s->paths[1], calls,
+                   b->databases[i].name);
+    calls++;
     offload_start(&b->work, prepare, send_info);
     return 0;
 }

@@ -136,7 +136,7 @@ def main():
         with open(f"{tmp}/backup/backup.json", encoding="utf-8") as f:
             manifest = json.load(f)
         names = [f["path"] for f in manifest["files"]]
-        assert json.loads(out)["files"] == len(names) and names[0] == "jobs.sqlite" and any(re.fullmatch(r"models/\w{64}-ward\.safetensors", n) for n in names)
+        assert json.loads(out)["files"] == len(names) and names[:2] == ["jobs.sqlite", "journal.sqlite"] and any(re.fullmatch(r"models/\w{64}-ward\.safetensors", n) for n in names)
         assert any(re.fullmatch(r"models/\w{64}-.*@\d+\.safetensors", n) for n in names) and {f"sessions/{session}", f"sessions/{session}.eeg"} < set(names), names
         assert os.stat(f"{tmp}/backup").st_mode & 0o077 == 0
         code, _, err = d.ctl("backup", f"{tmp}/backup")
@@ -158,6 +158,8 @@ def main():
             assert f.read() == want, "the stream went on with other bits"
         assert probabilities(new, recording, "after") == want
         assert new.job(job)["state"] == "succeeded"
+        opened = [e for e in map(json.loads, new.ctl("journal", "--json")[1].splitlines()) if e["kind"] == "opened"]
+        assert len(opened) >= 3 and any(e["session"] == session for e in opened), opened  # of the daemon before, too
         with sqlite3.connect(f"{new.dir}/jobs.sqlite") as db:
             paths = [row[0] for row in db.execute("SELECT path FROM served UNION SELECT path FROM pins UNION SELECT directory FROM jobs")]
             paths += db.execute("SELECT best, last FROM jobs").fetchone()

@@ -148,7 +148,7 @@ const struct command command_backup = {
     .name = "backup",
     .words = "DIR",
     .options = &arguments_none,
-    .summary = "copy job records, served models and saved streams of the daemon to a directory here",
+    .summary = "copy job records, journal, served models and saved streams of the daemon to a directory here",
     .run = cmd_backup,
     .details = "Folders of jobs are not in it. `brrd --restore DIR --config FILE` makes a daemon of it.\nexample: brrctl backup "
                "/backup/brrd-2026-11-24",
