@@ -296,6 +296,7 @@ static int take_turn(struct stream *s, struct err *err) {
         __atomic_store_n(&s->busy_since_ms, 0, __ATOMIC_RELAXED);
         if (rc)
             return rc;
+        turns_rest(s->turn, false);
     }
     turns_enter(s->turn);
     return 0;

@@ -134,7 +134,7 @@ bool turns_ask(struct turn_at turn) {
     struct turns_place *p = &t->at[turn.place];
     lock(t);
     const int64_t now_ms = clock_ms();
-    if (t->holder == turn.place && is_over(t, now_ms))
+    if (t->holder == turn.place && !LOAD(p->queued) && is_over(t, now_ms))
         give_turn(t, next_place(t), now_ms);
     if (t->holder != turn.place && !p->waits)
         begin_to_wait(t, turn.place);

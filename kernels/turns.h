@@ -54,7 +54,8 @@ int64_t turns_enter(struct turn_at turn);
 void turns_keep(struct turn_at turn);
 /* The call has ended; queued: the device may still work on it. */
 void turns_rest(struct turn_at turn, bool queued);
-/* True if the place holds the turn and will pass it on when it asks again: its queued work must drain first. */
+/* True if the place holds the turn and is to pass it on: its queued work must drain first, and turns_rest say so. With queued work
+ * a place that asks keeps its turn. */
 bool turns_ends(struct turn_at turn);
 /* Turns since the last call of this function, and milliseconds that places have waited. */
 void turns_take_counts(struct turns *t, int64_t *ret_turns, int64_t *ret_waited_ms);

@@ -66,6 +66,23 @@ static void each_job_gets_half_whatever_its_calls_take(void **state) {
     }
 }
 
+/* Another place begins to wait between turns_ends, which says no, and the next call. */
+static void a_turn_is_not_passed_on_before_its_work_has_drained(void **state) {
+    (void)state;
+    join_two(0, 0);
+    assert_true(turns_ask(at(0)));
+    turns_rest(at(0), true);
+    time_ms += TURNS_HOLD_MS;
+    assert_false(turns_ends(at(0))); /* nobody waits */
+    assert_false(turns_ask(at(1)));
+    assert_true(turns_ask(at(0)));
+    turns_rest(at(0), true);
+    assert_true(turns_ends(at(0)));
+    turns_rest(at(0), false); /* drained */
+    assert_false(turns_ask(at(0)));
+    assert_true(turns_ask(at(1)));
+}
+
 static void a_turn_is_kept_for_its_time(void **state) {
     (void)state;
     join_two(0, 0);
@@ -257,6 +274,7 @@ static void streams_in_turns_compute_what_one_alone_does(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(each_job_gets_half_whatever_its_calls_take, set_up),
+        cmocka_unit_test_setup(a_turn_is_not_passed_on_before_its_work_has_drained, set_up),
         cmocka_unit_test_setup(a_turn_is_kept_for_its_time, set_up),
         cmocka_unit_test_setup(nine_tenths_go_to_the_higher_priority, set_up),
         cmocka_unit_test_setup(a_place_that_computes_nothing_loses_its_turn_at_once, set_up),
