@@ -55,7 +55,7 @@ struct option_table {
     const struct option *rows;
     size_t count;
 };
-/* Of all rows of an array. */
+/* The table of all rows of an array. */
 #define OPTION_TABLE(rows)                                                                                                         \
     { rows, sizeof(rows) / sizeof *(rows) }
 

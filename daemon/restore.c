@@ -88,6 +88,35 @@ static int copy_one(const struct restore *r, const struct json *file, struct err
     return fsio_copy(from, to, err);
 }
 
+static void remove_beside(const char *path, const char *suffix) {
+    char name[PATH + 16];
+    str_format(name, sizeof name, "%s%s", path, suffix);
+    unlink(name);
+}
+
+static void remove_sides(const char *database) {
+    static const char *const sides[] = {"-wal", "-shm", "-journal"};
+    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
+        remove_beside(database, sides[i]);
+}
+
+/* A journal that is there already, beside a lost database, is the newer one, and stays. */
+static int put_journal(const struct restore *r, const struct json *file, struct err *err) {
+    const char *journal = r->config->journal;
+    char from[PATH], found[DIGEST_HEX_SIZE];
+    struct err ignored = {0};
+    int rc;
+    if (fsio_exists(journal)) {
+        if (digest_file(journal, found, &ignored) || strcmp(found, json_str(json_get(file, "sha256"), "")) != 0)
+            printf("the journal %s is there already and stays\n", journal);
+        return 0;
+    }
+    remove_sides(journal);
+    if ((rc = fsio_join(from, sizeof from, r->directory, BACKUP_JOURNAL, err)) || (rc = fsio_mkdirs_above(journal, err)))
+        return rc;
+    return fsio_copy(from, journal, err);
+}
+
 static int copy_files(const struct restore *r, struct err *err) {
     char sessions[PATH];
     int rc;
@@ -96,7 +125,9 @@ static int copy_files(const struct restore *r, struct err *err) {
     for (size_t i = 0; i < json_count(r->files); i++) {
         const struct json *file = json_at(r->files, i);
         const char *name = json_str(json_get(file, "path"), "");
-        if (strcmp(name, BACKUP_DATABASE) && strcmp(name, BACKUP_JOURNAL) && (rc = copy_one(r, file, err)))
+        if (!strcmp(name, BACKUP_DATABASE))
+            continue;
+        if ((rc = !strcmp(name, BACKUP_JOURNAL) ? put_journal(r, file, err) : copy_one(r, file, err)))
             return rc;
     }
     return 0;
@@ -143,33 +174,6 @@ static int change_database(const struct restore *r, const char *path, struct err
     return db_end(db, move_paths(db, json_str(json_get(r->manifest, "results"), ""), r->config->results, err), err);
 }
 
-static void remove_beside(const char *path, const char *suffix) {
-    char name[PATH + 16];
-    str_format(name, sizeof name, "%s%s", path, suffix);
-    unlink(name);
-}
-
-static void remove_sides(const char *database) {
-    static const char *const sides[] = {"-wal", "-shm", "-journal"};
-    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
-        remove_beside(database, sides[i]);
-}
-
-/* A journal that is there already, beside a lost database, is the newer one, and stays. Backups of before have none. */
-static int put_journal(const struct restore *r, struct err *err) {
-    const char *journal = r->config->journal;
-    char from[PATH];
-    int rc;
-    if ((rc = fsio_join(from, sizeof from, r->directory, BACKUP_JOURNAL, err)))
-        return rc;
-    if (!fsio_exists(from) || fsio_exists(journal))
-        return 0;
-    remove_sides(journal);
-    if ((rc = fsio_mkdirs_above(journal, err)))
-        return rc;
-    return fsio_copy(from, journal, err);
-}
-
 /* Last of all: the database makes the daemon. */
 static int put_database(const struct restore *r, struct err *err) {
     const char *database = r->config->database;
@@ -194,7 +198,7 @@ static int restore(const struct restore *r, struct err *err) {
     if ((rc = check_manifest(r, err)) || (rc = paths_lock(r->config, &locks, err)) ||
         (rc = paths_restoring(r->config, marker, sizeof marker, err)) || (rc = check_target(r->config, marker, err)) ||
         (rc = fsio_write_atomic(marker, r->directory, strlen(r->directory), err)) || (rc = copy_files(r, err)) ||
-        (rc = put_journal(r, err)) || (rc = put_database(r, err)))
+        (rc = put_database(r, err)))
         return rc;
     return unlink(marker) ? err_errno(err, errno, "cannot remove %s", marker) : 0;
 }

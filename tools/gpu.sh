@@ -227,7 +227,7 @@ torch_peer() {
 
 figures() { if [ -s "$log/bench-$1.json" ]; then cat "$log/bench-$1.json"; else printf null; fi; }
 
-# Of checks that print their figures.
+# The figures of checks that print some.
 lines() { grep -hE '^(path|frameworks),' "$log/path" "$log/frameworks" 2>/dev/null | sed 's/["\\]//g; s/.*/"&"/' | paste -sd, || true; }
 
 # What needs no GPU: every program finds its libraries and starts, and the CUDA backend belongs to these programs.

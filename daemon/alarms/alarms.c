@@ -131,8 +131,8 @@ static int highest_rank(const struct alarms *all) {
     return rank;
 }
 
-/* Makes room for one more: of those that go first, the oldest of the principal who has most, and of its bed that has most. A client
- * whose beds alarm without end takes no other's. */
+/* Makes room for one more alarm. Of the alarms that go first (highest_rank), the principal with the most loses the oldest of its
+ * bed with the most, so that a client whose beds alarm without end pushes out no alarm of another client. */
 static void make_room(struct alarms *all) {
     const struct alarm *gone = NULL;
     uint16_t most[2] = {0}, *of[2];

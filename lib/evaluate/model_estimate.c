@@ -20,7 +20,7 @@ static int64_t baseline_bytes(const struct estimate_config *config, const struct
     return longest * (int64_t)sizeof(float) * config->job->data->loader_workers;
 }
 
-/* What a job keeps in host memory, which is the device's own on a CPU. */
+/* Bytes that a job keeps in host memory, which is the device's own on a CPU. */
 typedef int64_t host_bytes_fn(const struct estimate_config *config, const struct manifest *m);
 
 /* Without a model that can be looked at now there is nothing to say. host_bytes: NULL if it keeps nothing. */

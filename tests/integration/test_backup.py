@@ -147,6 +147,12 @@ def main():
         new = Daemon(f"{tmp}/new")
         os.makedirs(new.dir, exist_ok=True)
         new.socket, new.env = d.socket, d.env
+        kept = Daemon(f"{tmp}/kept")
+        os.makedirs(f"{kept.dir}/results")
+        with open(f"{kept.dir}/results/journal.sqlite", "w", encoding="utf-8") as f:
+            f.write("newer")
+        code, out, err = restore(kept, f"{tmp}/backup")
+        assert code == 0 and "journal.sqlite is there already and stays" in out and open(f.name, encoding="utf-8").read() == "newer", (out, err)
         print("restores killed:", killed_restores(new, f"{tmp}/backup"))
         refused(new, f"{tmp}/backup", "exists; move it")
         shutil.copytree(f"{tmp}/old/results/jobs", f"{new.dir}/results/jobs", dirs_exist_ok=True)

@@ -16,7 +16,7 @@ static std::map<uintptr_t, size_t> pinned;      /* host memory that a GPU copies
 static std::multimap<uintptr_t, size_t> unread; /* host memory that copies on their way are to read */
 static long pageable;
 
-/* Of the process so far, outside recordings: copies from or to host memory that is not pinned. A GPU makes the host wait in each.
+/* Copies of this process so far from or to host memory that is not pinned, outside recordings. A GPU makes the host wait in each.
  */
 extern "C" __attribute__((visibility("default"))) long emulator_pageable(void) {
     gate lock(emulator_gate);

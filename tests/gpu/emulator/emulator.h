@@ -33,7 +33,7 @@ cudaError_t emulator_work(cudaStream_t stream, std::function<void()> work);
 /* Queues a copy or a filling; device memory is open when it runs. Under the gate. */
 cudaError_t emulator_copy(cudaStream_t stream, std::function<void()> work);
 bool emulator_records(cudaStream_t stream); /* it takes part in a recording */
-/* Whether the stream takes part in a recording, or with NULL this thread has one under way. The call may not be made then: it
+/* True if the stream takes part in a recording, or for NULL if this thread has one under way. The call may not be made then: it
  * fails with cudaErrorStreamCaptureUnsupported, and so does the recording. Under the gate. */
 bool emulator_forbids(cudaStream_t stream);
 

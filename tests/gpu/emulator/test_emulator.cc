@@ -296,7 +296,7 @@ static int stale_copies(bool wait) {
     return stale;
 }
 
-/* What a copy is to bring has not come before the host has waited. */
+/* The bytes of a copy are not there before the host has waited. */
 static int early_reads(bool wait) {
     int early = 0;
     float *x = new_memory(THREADS), y[THREADS];
