@@ -20,10 +20,38 @@ static char folded(const char *text, size_t at) {
     return (char)(latin ? c + 32 : c);
 }
 
-/* True if the pattern of n bytes is found at text[at], up to the end of a word. */
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/* True if the number that begins at text[at], a digit, begins further left: with a digit, a sign or a decimal point. A hyphen or
+ * point behind a letter ("S-1", "no.1") is none of it. */
+static bool number_begins_before(const char *text, size_t at) {
+    const char before = at ? text[at - 1] : '\0', two = at > 1 ? text[at - 2] : '\0';
+    const bool minus = at > 2 && !memcmp(text + at - 3, "\xE2\x88\x92", 3); /* U+2212 */
+    if (is_digit(before))
+        return true;
+    if (before == ',')
+        return is_digit(two);
+    return minus || ((before == '-' || before == '+' || before == '.') && !is_letter(two));
+}
+
+/* True if the number whose digit is text[at - 1] goes on at text[at]. */
+static bool number_goes_on(const char *text, size_t at) {
+    if (is_digit(text[at]))
+        return true;
+    if (!strncmp(text + at, "\xE2\x88\x92", 3))
+        return is_digit(text[at + 3]);
+    return text[at] && strchr("+-.,", text[at]) && is_digit(text[at + 1]);
+}
+
+/* True if text[at], behind a pattern that ends with `last`, belongs to the same word or number. */
+static bool goes_on(char last, const char *text, size_t at) {
+    return (is_letter(text[at]) && is_letter(last)) || (is_digit(last) && number_goes_on(text, at));
+}
+
+/* True if the pattern of n bytes is found at text[at], up to the end of a word or number. */
 static bool found_at(const char *pattern, size_t n, const char *text, size_t at) {
     size_t p = 0, star = n, resume = 0; /* star: the newest '*' of the pattern, which takes text up to resume */
-    while (p < n || (is_letter(text[at]) && is_letter(pattern[n - 1]))) {
+    while (p < n || goes_on(pattern[n - 1], text, at)) {
         if (p < n && pattern[p] == '*') {
             star = p++;
             resume = at;
@@ -43,6 +71,10 @@ static bool found_at(const char *pattern, size_t n, const char *text, size_t at)
 static bool found(const char *pattern, size_t n, const char *text) {
     for (size_t at = 0; text[at]; at++) {
         bool begins = !at || !is_letter(text[at - 1]) || !is_letter(text[at]) || *pattern == '*';
+        if (is_digit(*pattern))
+            begins = begins && !number_begins_before(text, at);
+        else if (n > 1 && strchr("+-.,", *pattern) && is_digit(pattern[1])) /* "-1", ".5" */
+            begins = begins && !(at && is_digit(text[at - 1]));
         if (begins && found_at(pattern, n, text, at))
             return true;
     }

@@ -2,11 +2,11 @@
  * Pure functions; any thread.
  *
  * A rule is a text: the format of the labels (labels.h), then patterns, each after a line end. A pattern is found in a text at the
- * beginning of a word and up to the end of one, whatever the case of letters; '*' stands for any characters. "!pattern" is no
- * seizure, "?pattern" is unsure; the last pattern that is found decides. Without one: a text that begins with the word "sz",
- * "seiz", "seizure" or "seizures", or with one of the eleven TUSZ codes of seizures, is a seizure ("seizure-free" is none); and
- * "unknown" is unsure. A seizure whose text has a question mark is unsure. Only letters belong to a word: "sz_foc" begins with
- * "sz", "Szymon" does not. */
+ * beginning of a word and up to the end of one, whatever the case of letters; where it begins or ends with a digit, it is found
+ * only at the end of a number ("1" not in "10", "-1" or "1.5"). '*' stands for any characters. "!pattern" is no seizure, "?pattern"
+ * is unsure; the last pattern that is found decides. Without one: a text that begins with the word "sz", "seiz", "seizure" or
+ * "seizures", or with one of the eleven TUSZ codes of seizures, is a seizure ("seizure-free" is none); and "unknown" is unsure. A
+ * seizure whose text has a question mark is unsure. Only letters belong to a word: "sz_foc" begins with "sz", "Szymon" does not. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

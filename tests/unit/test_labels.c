@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/fsio.h"
+#include "eeg/channels.h"
 #include "eeg/labels.h"
 #include "formats/eegfile.h"
 #include "skip.h"
@@ -440,6 +441,81 @@ static void a_rule_tells_seizures_from_unsure_and_others(void **state) {
     assert_int_equal(label_rule_write("auto", (const char *[]){""}, 1, rule, &err), ERR_INVALID);
 }
 
+static void a_pattern_with_a_digit_ends_with_the_number(void **state) {
+    (void)state;
+    static const struct {
+        const char *pattern, *text;
+        bool found;
+    } cases[] = {{"1", "1", true},
+                 {"1", "10", false},
+                 {"1", "21", false},
+                 {"1", "-1", false},
+                 {"1", "+1", false},
+                 {"1", "1.5", false},
+                 {"1", "2.1", false},
+                 {"1", "1,5", false},
+                 {"1", "2,1", false},
+                 {"1", ".1", false},
+                 {"1", "01", false},
+                 {"1",
+                  "\xE2\x88\x92"
+                  "1",
+                  false},
+                 {"1", "1-2", false},
+                 {"1", "2-1", false},
+                 {"1", "(1)", true},
+                 {"1", "1.", true},
+                 {"1", "1, left", true},
+                 {"1", "left, 1", true},
+                 {"1", "code 1", true},
+                 {"1", "code1", true},
+                 {"1", "S-1", true},
+                 {"1", "10, 1", true},
+                 {"1", "10 11", false},
+                 {"1", "#1", true},
+                 {"S2", "S2", true},
+                 {"S2", "S20", false},
+                 {"S2", "S2.5", false},
+                 {"S2", "S 2", false},
+                 {"S2", "s2 left", true},
+                 {"S2", "S2a", true},
+                 {"S2", "S20 and S2", true},
+                 {"S2", "S2-3", false},
+                 {"2 sz", "2 sz", true},
+                 {"2 sz", "12 sz", false},
+                 {"2 sz", "-2 sz", false},
+                 {"sz", "sz1", true},
+                 {"sz", "1sz", true},
+                 {"sz", "sz-1", true},
+                 {"S*2", "S1 22 2", true},
+                 {"S*2", "S12 22", true},
+                 {"S*2", "S12 23", false},
+                 {"1*", "10", true},
+                 {"*1", "21", true},
+                 {"-1", "-1", true},
+                 {"-1", "-10", false},
+                 {"-1", "5-1", false},
+                 {"769", "769", true},
+                 {"769", "7690", false},
+                 {".5", "1.5", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char rule[64], unsure[64], other[64];
+        str_format(rule, sizeof rule, "auto\n%s", cases[i].pattern);
+        str_format(unsure, sizeof unsure, "auto\n?%s", cases[i].pattern);
+        str_format(other, sizeof other, "auto\n*\n!%s", cases[i].pattern);
+        const bool found = cases[i].found, word = label_rule_class(NULL, cases[i].text) == LABEL_SEIZURE;
+        if (label_rule_class(rule, cases[i].text) != (found || word ? LABEL_SEIZURE : LABEL_OTHER) ||
+            label_rule_class(unsure, cases[i].text) != (found  ? LABEL_UNSURE
+                                                        : word ? LABEL_SEIZURE
+                                                               : LABEL_OTHER) ||
+            label_rule_class(other, cases[i].text) != (found ? LABEL_OTHER : LABEL_SEIZURE))
+            fail_msg("'%s' in '%s'", cases[i].pattern, cases[i].text);
+    }
+    char name[CHANNELS_LABEL_SIZE];
+    channels_rename("T1\tF9", "T10", name);
+    assert_string_equal(name, "T10");
+}
+
 static void assert_unknown(const struct labels *l, const char *want) {
     char text[512] = "";
     for (size_t i = 0; i < l->n_unknown; i++) {
@@ -750,6 +826,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(faulty_summaries_name_the_line, enter, leave),
         cmocka_unit_test_setup_teardown(edf_annotations_give_seizures, enter, leave),
         cmocka_unit_test(a_rule_tells_seizures_from_unsure_and_others),
+        cmocka_unit_test(a_pattern_with_a_digit_ends_with_the_number),
         cmocka_unit_test_setup_teardown(unsure_events_are_kept_apart_and_others_are_counted, enter, leave),
         cmocka_unit_test_setup_teardown(no_source_is_told_from_no_seizure, enter, leave),
         cmocka_unit_test_setup_teardown(none_looks_for_nothing, enter, leave),
