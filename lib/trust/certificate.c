@@ -196,6 +196,35 @@ int certificate_issue(const struct certificate_pair *authority, const struct cer
     return write_pair(x, key, ret, err);
 }
 
+static void add_host(const GENERAL_NAME *name, struct str *ret) {
+    char text[INET6_ADDRSTRLEN];
+    const ASN1_STRING *value = name->d.ia5;
+    int len = ASN1_STRING_length(value);
+    if (name->type == GEN_DNS)
+        str_append(ret, (const char *)ASN1_STRING_get0_data(value), (size_t)len);
+    else if (inet_ntop(len == 4 ? AF_INET : AF_INET6, ASN1_STRING_get0_data(value), text, sizeof text))
+        str_puts(ret, text);
+    str_puts(ret, "\n");
+}
+
+int certificate_hosts(const char *certificate, struct str *ret, struct err *err) {
+    OWNED_POINTER(X509_free) X509 *x = read_certificate(certificate);
+    if (!x)
+        return err_set(err, ERR_INVALID, "there is no X.509 certificate in PEM in it");
+    GENERAL_NAMES *names = X509_get_ext_d2i(x, NID_subject_alt_name, NULL, NULL);
+    int n = 0;
+    for (int i = 0; i < sk_GENERAL_NAME_num(names); i++) {
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+        int len = name->type == GEN_IPADD ? ASN1_STRING_length(name->d.iPAddress) : 0;
+        if ((name->type == GEN_DNS || len == 4 || len == 16) && ++n <= CERTIFICATE_MAX_HOSTS)
+            add_host(name, ret);
+    }
+    GENERAL_NAMES_free(names);
+    if (n < 1 || n > CERTIFICATE_MAX_HOSTS)
+        return err_set(err, ERR_NOT_FOUND, "the certificate names %d hosts; expected 1 to %d", n, CERTIFICATE_MAX_HOSTS);
+    return str_ok(ret) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the hosts of a certificate");
+}
+
 /* ---- checking ---- */
 
 enum { LEAST_RSA_BITS = 2048 };

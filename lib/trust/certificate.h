@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/str.h"
 
 /* A certificate and its private key, malloc'd. */
 struct certificate_pair {
@@ -29,6 +30,9 @@ struct certificate_request {
 int certificate_issue(const struct certificate_pair *authority, const struct certificate_request *request,
                       struct certificate_pair *ret, struct err *err);
 
+/* Appends the hosts of the text's first certificate to ret, in its order, one a line. INVALID: the text cannot be read; NOT_FOUND:
+ * the certificate names none, or more than CERTIFICATE_MAX_HOSTS. */
+int certificate_hosts(const char *certificate, struct str *ret, struct err *err);
 /* True if clients will probably not trust the text's first certificate for want of another one: its issuer names where its own
  * certificate can be had, as public and many hospitals' CAs do, and the text has the first certificate alone. */
 bool certificate_lacks_issuer(const char *certificate);

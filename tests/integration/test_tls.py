@@ -42,6 +42,35 @@ def files_of_init(tmp):
     assert "DNS:localhost, IP Address:127.0.0.1" in names, names
 
 
+def renewed(tmp):
+    """A new certificate takes the place of the old one: for its hosts, with owner, group and mode of the files that it replaces."""
+    made = f"{tmp}/renewed"
+    names = ("eeg.lab.example", "*.ward.example", "10.1.2.3", "2001:db8::7")
+    tls("init", made, *(word for name in names for word in ("--host", name)))
+    os.chmod(f"{made}/server.key", 0o640)
+    os.chmod(f"{made}/tokens", 0o640)
+    group = 4242 if os.geteuid() == 0 else os.getgid()
+    for name in ("server.key", "server.crt", "tokens"):
+        os.chown(f"{made}/{name}", group if os.geteuid() == 0 else -1, group)
+    before, first = {name: os.stat(f"{made}/{name}") for name in os.listdir(made)}, openssl("x509", "-in", f"{made}/server.crt", "-noout", "-serial")
+    out = tls("renew", made)
+    assert all(name in out for name in names), out
+    assert first != openssl("x509", "-in", f"{made}/server.crt", "-noout", "-serial")
+    found = openssl("x509", "-in", f"{made}/server.crt", "-noout", "-ext", "subjectAltName")
+    assert "DNS:eeg.lab.example, DNS:*.ward.example, IP Address:10.1.2.3, IP Address:2001:DB8:0:0:0:0:0:7" in found, found
+    tls("token", made, "--role", "read", "--name", "x")
+    tls("revoke", made, "--name", "x")
+    for name, old in before.items():
+        new = os.stat(f"{made}/{name}")
+        assert (new.st_mode, new.st_uid, new.st_gid) == (old.st_mode, old.st_uid, old.st_gid), name
+    assert sorted(os.listdir(made)) == sorted(before), "no temporary file stays"
+    assert "other.example" in tls("renew", made, "--host", "other.example")
+    assert openssl("x509", "-in", f"{made}/server.crt", "-noout", "-ext", "subjectAltName").strip().endswith("DNS:other.example")
+    os.unlink(f"{made}/server.crt")
+    assert "--host" in tls("renew", made, fails=True)
+    tls("renew", made, "--host", "other.example")
+
+
 def roles(d):
     """A command that needs each role, and what it says when the role is enough."""
     wanted = {"read": (("jobs",), 0, ""), "stream": (("stream", f"{SOURCE}/README.md", "--model", "none"), 1, "README.md"),
@@ -307,6 +336,7 @@ def main():
         d = Secured(tmp).start()
         d.until(lambda: d.as_role("admin", "jobs")[0] == 0, "tokens")
         files_of_init(tmp)
+        renewed(tmp)
         roles(d)
         http(d)
         page = signs_in(d)

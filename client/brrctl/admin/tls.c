@@ -43,21 +43,39 @@ static const struct argument_table tls_arguments = ARGUMENT_TABLE_LOCAL(rows, st
 
 static const struct tls_options *own(const struct arguments *o) { return o->own; }
 
-enum { PATH_SIZE = 4096, TEXT_MAX = 1 << 20, LINE_SIZE = 400, PUBLIC_MODE = 0644, SECRET_MODE = 0600, MAX_HOSTS = 64 };
+enum { PATH_SIZE = 4096, TEXT_MAX = 1 << 20, LINE_SIZE = 400, PUBLIC_MODE = 0644, SECRET_MODE = 0600 };
 
 /* ---- files ---- */
 
-static int put(const char *dir, const char *name, const char *text, mode_t mode, struct err *err) {
+/* Begins to write a file that takes the place of one with the same name: with its mode, owner and group, so that whoever reads the
+ * old one reads the new one; `mode` where there is none. */
+static int stage(struct fsio_writer *w, const char *dir, const char *name, const char *text, mode_t mode, struct err *err) {
     char path[PATH_SIZE];
+    struct stat st;
     int rc = fsio_join(path, sizeof path, dir, name, err);
     if (rc)
         return rc;
+    bool there = !stat(path, &st);
     mode_t before = umask(0077); /* never readable by others, not even while it is written */
-    rc = fsio_write_atomic(path, text, strlen(text), err);
+    rc = fsio_writer_open(w, path, err);
     umask(before);
     if (rc)
         return rc;
-    return chmod(path, mode) < 0 ? err_errno(err, errno, "cannot set the mode of %s", path) : 0;
+    if (there && fchown(w->fd, st.st_uid, st.st_gid) < 0)
+        rc = err_errno(err, errno, "the new %s cannot have the owner and group of the present one; run this as root", path);
+    else if (fchmod(w->fd, there ? st.st_mode & 0777 : mode) < 0)
+        rc = err_errno(err, errno, "cannot set the mode of %s", path);
+    else
+        rc = fsio_writer_write(w, text, strlen(text), err);
+    if (rc)
+        fsio_writer_abort(w);
+    return rc;
+}
+
+static int put(const char *dir, const char *name, const char *text, mode_t mode, struct err *err) {
+    struct fsio_writer w;
+    int rc = stage(&w, dir, name, text, mode, err);
+    return rc ? rc : fsio_writer_commit(&w, err);
 }
 
 static int get(const char *dir, const char *name, char **ret, struct err *err) {
@@ -67,12 +85,24 @@ static int get(const char *dir, const char *name, char **ret, struct err *err) {
     return rc ? rc : fsio_read(path, TEXT_MAX, ret, &len, err);
 }
 
+/* Both files are written before either takes its place. */
 static int put_pair(const char *dir, const char *name, const struct certificate_pair *pair, struct err *err) {
     char file[TOKEN_NAME_SIZE + 8];
+    struct fsio_writer key, certificate;
     str_format(file, sizeof file, "%s.key", name);
-    int rc = put(dir, file, pair->key, SECRET_MODE, err);
+    int rc = stage(&key, dir, file, pair->key, SECRET_MODE, err);
+    if (rc)
+        return rc;
     str_format(file, sizeof file, "%s.crt", name);
-    return rc ? rc : put(dir, file, pair->certificate, PUBLIC_MODE, err);
+    if ((rc = stage(&certificate, dir, file, pair->certificate, PUBLIC_MODE, err))) {
+        fsio_writer_abort(&key);
+        return rc;
+    }
+    if ((rc = fsio_writer_commit(&key, err))) {
+        fsio_writer_abort(&certificate);
+        return rc;
+    }
+    return fsio_writer_commit(&certificate, err);
 }
 
 /* The CA of the directory, for certificates that it is to issue. */
@@ -165,22 +195,45 @@ static int refuse_existing(const char *dir, struct err *err) {
 }
 
 struct hosts {
-    const char *names[MAX_HOSTS];
+    const char *names[CERTIFICATE_MAX_HOSTS];
     size_t count;
-    char machine[256];
+    char own[256];     /* this machine's name */
+    struct str former; /* of the certificate that is replaced: a name a line */
 };
 
-/* Host names of the certificate: those of --host; else localhost, 127.0.0.1 and this machine's name. */
-static void choose_hosts(const struct arguments *o, struct hosts *ret) {
-    *ret = (struct hosts){0};
-    for (int i = 0; i < own(o)->hosts.n && i < MAX_HOSTS; i++)
+static void hosts_done(struct hosts *h) { str_done(&h->former); }
+
+/* Those of --host, if there are any. */
+static void named_hosts(const struct arguments *o, struct hosts *ret) {
+    *ret = (struct hosts){.former = str_of(TEXT_MAX)};
+    for (int i = 0; i < own(o)->hosts.n && i < CERTIFICATE_MAX_HOSTS; i++)
         ret->names[ret->count++] = own(o)->hosts.items[i];
+}
+
+/* Of a first certificate: those of --host; else localhost, 127.0.0.1 and this machine's name. */
+static void choose_hosts(const struct arguments *o, struct hosts *ret) {
+    named_hosts(o, ret);
     if (ret->count)
         return;
     ret->names[ret->count++] = "localhost";
     ret->names[ret->count++] = "127.0.0.1";
-    if (!gethostname(ret->machine, sizeof ret->machine - 1) && *ret->machine && strcmp(ret->machine, "localhost"))
-        ret->names[ret->count++] = ret->machine;
+    if (!gethostname(ret->own, sizeof ret->own - 1) && *ret->own && strcmp(ret->own, "localhost"))
+        ret->names[ret->count++] = ret->own;
+}
+
+/* Of a certificate that replaces another: those of --host; else the ones of the present certificate, by which clients reach the
+ * daemon. */
+static int keep_hosts(const struct arguments *o, struct hosts *ret, struct err *err) {
+    OWNED_MEMORY char *present = NULL;
+    char *rest = NULL;
+    named_hosts(o, ret);
+    if (ret->count)
+        return 0;
+    if (get(o->args[1], "server.crt", &present, err) || certificate_hosts(present, &ret->former, err))
+        return err_wrap(err, "the hosts of the present certificate are unknown; name them with --host");
+    for (char *host = strtok_r(ret->former.data, "\n", &rest); host; host = strtok_r(NULL, "\n", &rest))
+        ret->names[ret->count++] = host;
+    return 0;
 }
 
 static int issue_server(const char *dir, const struct certificate_pair *ca, const struct hosts *hosts, struct err *err) {
@@ -253,7 +306,7 @@ static void print_next_steps(const char *dir) {
 }
 
 static int run_init(const struct arguments *o, struct err *err) {
-    struct hosts hosts;
+    OWNED(hosts_done) struct hosts hosts;
     choose_hosts(o, &hosts);
     int rc = init(o->args[1], &hosts, err);
     if (rc)
@@ -265,15 +318,10 @@ static int run_init(const struct arguments *o, struct err *err) {
 }
 
 static int run_renew(const struct arguments *o, struct err *err) {
-    struct hosts hosts;
-    struct certificate_pair ca;
-    choose_hosts(o, &hosts);
-    int rc = get_authority(o->args[1], &ca, err);
-    if (rc)
-        return rc;
-    rc = issue_server(o->args[1], &ca, &hosts, err);
-    certificate_pair_done(&ca);
-    if (rc)
+    OWNED(hosts_done) struct hosts hosts;
+    OWNED(certificate_pair_done) struct certificate_pair ca = {0};
+    int rc = keep_hosts(o, &hosts, err);
+    if (rc || (rc = get_authority(o->args[1], &ca, err)) || (rc = issue_server(o->args[1], &ca, &hosts, err)))
         return rc;
     print_server(o, &hosts);
     return 0;
@@ -361,22 +409,6 @@ static int run_token(const struct arguments *o, struct err *err) {
     return 0;
 }
 
-/* The new text takes the file's place, with its mode, owner and group. */
-static int replace_tokens(const char *dir, const char *text, struct err *err) {
-    char path[PATH_SIZE];
-    struct stat st;
-    int rc;
-    if ((rc = fsio_join(path, sizeof path, dir, "tokens", err)))
-        return rc;
-    if (stat(path, &st) < 0)
-        return err_errno(err, errno, "cannot open %s", path);
-    if ((rc = put(dir, "tokens", text, st.st_mode & 0777, err)))
-        return rc;
-    if (chown(path, st.st_uid, st.st_gid) < 0)
-        return err_errno(err, errno, "%s was changed, but its owner and group could not be kept; run this as root", path);
-    return 0;
-}
-
 /* The file without the tokens of --name; returns their number in *ret. */
 static int revoke_tokens(const struct arguments *o, int *ret, struct err *err) {
     OWNED_MEMORY char *text = NULL;
@@ -388,7 +420,7 @@ static int revoke_tokens(const struct arguments *o, int *ret, struct err *err) {
         return err_set(err, ERR_NOT_FOUND, "%s/tokens has no token named '%.64s'", o->args[1], own(o)->name);
     if (!str_ok(&changed))
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s/tokens", o->args[1]);
-    return replace_tokens(o->args[1], str_cstr(&changed), err);
+    return put(o->args[1], "tokens", str_cstr(&changed), SECRET_MODE, err);
 }
 
 static int run_revoke(const struct arguments *o, struct err *err) {
@@ -504,7 +536,8 @@ const struct command command_tls = {
         "  init DIR [--host NAME]...    ca.crt ca.key server.crt server.key tokens admin.token; hosts: localhost, 127.0.0.1 and "
         "this\n"
         "                               machine's name, unless given\n"
-        "  renew DIR [--host NAME]...   new server.crt and server.key of the same CA; a running daemon reloads them\n"
+        "  renew DIR [--host NAME]...   new server.crt and server.key of the same CA, for the hosts of the present\n"
+        "                               certificate unless given; owner, group and mode stay; a running daemon reloads them\n"
         "  token DIR --role R --name N  add a token to the file `tokens` and print it once; --until DATE sets its last day;\n"
         "                               --all: it sees the streams of all callers, as a monitoring station needs;\n"
         "                               --from beds.txt: one for each bed, for its name alone\n"
