@@ -46,6 +46,8 @@ void job_free(struct job *job) {
     free(job);
 }
 
+const char *job_learned(const struct job *job) { return *job->best ? job->best : job->saved_step ? job->last : ""; }
+
 const char *job_state_name(enum job_state state) { return states[state].name; }
 
 bool job_state_parse(const char *text, enum job_state *ret) {

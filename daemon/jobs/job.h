@@ -73,7 +73,7 @@ struct job {
     char directory[2048], data_root[2048];
     char *result;                  /* JSON of a finished job, or NULL */
     char best[4096], last[4096];   /* model files, or "" */
-    int64_t saved_step;            /* of last; 0 = not known */
+    int64_t saved_step;            /* of last, if there is one */
     struct task_progress progress; /* of the newest attempt; stored: step, steps, epoch, epochs, loss */
     int64_t files_bytes;           /* of the directory since the job ended; -1 = not measured; not stored */
     bool leaving;                  /* it is being removed from the database; not stored */
@@ -82,6 +82,9 @@ struct job {
 
 struct job *job_new(void);
 void job_free(struct job *job);
+/* The model file that "job:ID" stands for: the best, else the last; "" if there is none, or only that of step 0, which has learned
+ * nothing. */
+const char *job_learned(const struct job *job);
 const char *job_state_name(enum job_state state);
 bool job_state_parse(const char *text, enum job_state *ret);
 bool job_is_over(enum job_state state);   /* succeeded, failed, cancelled, interrupted */

@@ -163,6 +163,14 @@ int jobdb_save(struct db *db, const struct job *job, struct err *err) {
     return db_run(&q, err);
 }
 
+/* The columns that read_job takes. The last one: version 0.1.0 called the checkpoint of step 0, which no validation has seen, the
+ * best of its job. */
+static void select_job(struct str *sql) {
+    for (int i = 0; i < FIELDS; i++)
+        str_printf(sql, "%s%s", i ? "," : "SELECT ", fields[i].name);
+    str_puts(sql, ",EXISTS(SELECT 1 FROM checkpoints c WHERE c.job_id=jobs.id AND c.step=0 AND c.path=jobs.best)");
+}
+
 static struct job *read_job(const struct db_query *q) {
     struct job *job = job_new();
     bool whole = job != NULL;
@@ -172,6 +180,8 @@ static struct job *read_job(const struct db_query *q) {
         free(job->result);
         job->result = NULL;
     }
+    if (whole && db_int(q, FIELDS))
+        job->best[0] = '\0';
     if (whole && job->device_ms < job->run_ms) /* written by a version that did not count devices */
         job->device_ms = job->run_ms;
     if (whole)
@@ -186,8 +196,7 @@ int jobdb_load(struct db *db, int64_t max, int (*visit)(void *ctx, struct job *j
     OWNED(db_done) struct db_query q;
     bool row = true;
     int64_t all = 0, read = 0;
-    for (int i = 0; i < FIELDS; i++)
-        str_printf(&sql, "%s%s", i ? "," : "SELECT ", fields[i].name);
+    select_job(&sql);
     str_puts(&sql, ",(SELECT count(*) FROM jobs) FROM jobs WHERE id IN (SELECT id FROM jobs ORDER BY state IN "
                    "('succeeded','failed','cancelled','interrupted'), sequence DESC LIMIT ?) ORDER BY sequence");
     int rc = db_query(db, str_cstr(&sql), "read jobs", &q, err);
@@ -197,7 +206,7 @@ int jobdb_load(struct db *db, int64_t max, int (*visit)(void *ctx, struct job *j
     db_put_int(&q, max);
     while (!(rc = db_next(&q, &row, err)) && row) {
         struct job *job = read_job(&q);
-        all = db_int(&q, FIELDS);
+        all = db_int(&q, FIELDS + 1);
         read++;
         if ((rc = job ? visit(ctx, job, err) : err_set(err, ERR_EXHAUSTED, "out of memory reading jobs")))
             break;
@@ -212,8 +221,7 @@ int jobdb_get(struct db *db, const char *id, struct job **ret, struct err *err) 
     OWNED(str_done) struct str sql = str_of(4096);
     OWNED(db_done) struct db_query q;
     bool row = false;
-    for (int i = 0; i < FIELDS; i++)
-        str_printf(&sql, "%s%s", i ? "," : "SELECT ", fields[i].name);
+    select_job(&sql);
     str_puts(&sql, " FROM jobs WHERE id=?");
     db_query(db, str_cstr(&sql), "read a job", &q, err);
     db_put_text(&q, id);

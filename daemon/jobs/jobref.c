@@ -43,17 +43,20 @@ int jobref_resolve(const struct sched *sched, struct db *db, const char *ref, st
         return err_set(err, ERR_NOT_FOUND, "%s: there is no job '%s'; `brrctl jobs` lists them", ref, id);
     str_copy(ret->owner, sizeof ret->owner, job->owner);
     if (!at)
-        str_copy(ret->path, sizeof ret->path, *job->best ? job->best : job->last);
+        str_copy(ret->path, sizeof ret->path, job_learned(job));
     else if (!strcmp(at, "best"))
         str_copy(ret->path, sizeof ret->path, job->best);
     else if (!strcmp(at, "last"))
-        str_copy(ret->path, sizeof ret->path, job->last);
+        str_copy(ret->path, sizeof ret->path, job->saved_step ? job->last : "");
     else if (str_to_i64(at, &step))
         rc = find_step(db, id, step, ret, err);
     else
         return err_set(err, ERR_INVALID, "%s: expected job:ID, job:ID@best, job:ID@last or job:ID@STEP", ref);
-    err_set(&ret->absent, ERR_NOT_FOUND, "%s: job %s (%s) has no such checkpoint; `brrctl checkpoints %s` lists them", ref, id,
-            job_state_name(job->state), id);
+    if (!*ret->path && *job->last && !job->saved_step && !(at && str_to_i64(at, &step)))
+        err_set(&ret->absent, ERR_NOT_FOUND, "%s: nothing learned yet; job:%s@0 is the untrained network", ref, id);
+    else
+        err_set(&ret->absent, ERR_NOT_FOUND, "%s: job %s (%s) has no such checkpoint; `brrctl checkpoints %s` lists them", ref, id,
+                job_state_name(job->state), id);
     if (rc || *ret->path)
         return rc;
     if (err)

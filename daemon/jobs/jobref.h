@@ -1,5 +1,6 @@
 /* jobref: finds a job by its id or the beginning of it, and the model file of a reference to a job: "job:ID" (its best checkpoint,
- * else its last), "job:ID@best", "job:ID@last", "job:ID@STEP". Loop thread. */
+ * else its last), "job:ID@best", "job:ID@last", "job:ID@STEP". Only "job:ID@0" stands for the network before the first step. Loop
+ * thread. */
 #pragma once
 #include "daemon/jobs/sched.h"
 

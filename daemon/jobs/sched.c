@@ -336,10 +336,8 @@ int sched_resume(struct sched *s, const char *id, const char *const *overrides, 
     sched_read_demands(job);
     job->restarts = job->crashes = job->stalled = job->isolated = 0;
     char reason[80] = "resumes from the beginning: it has no checkpoint";
-    if (*job->last && job->saved_step)
+    if (*job->last)
         str_format(reason, sizeof reason, "resumes at step %lld", (long long)job->saved_step);
-    else if (*job->last)
-        str_copy(reason, sizeof reason, "resumes from its newest checkpoint");
     if ((rc = move_asked(s, job, JOB_QUEUED, reason, err))) {
         *job = before;
         free(joined);

@@ -193,7 +193,7 @@ static void take_checkpoint(struct sched *s, struct job *job, const struct task_
     job->alone = false;
     job->isolated = 0;
     job->seen_ms = sched_wall_ms(s);
-    if (c->best)
+    if (c->best && c->step) /* an attempt of an earlier version may call step 0 its best */
         str_copy(job->best, sizeof job->best, c->path);
     ledger_checkpoint(&s->ledger, job, c, sched_wall_ms(s));
 }

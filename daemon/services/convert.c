@@ -79,7 +79,7 @@ Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_
     m->priority = (int32_t)job->priority;
     m->queue_position = queue_position;
     COPY_MEMBERS(*m, *job, created_ms, started_ms, finished_ms, attempts, restarts);
-    m->checkpoint = (char *)(uintptr_t)(*job->best ? job->best : job->last);
+    m->checkpoint = (char *)(uintptr_t)job_learned(job);
     m->last_checkpoint = (char *)(uintptr_t)job->last;
     m->result_json = job->result ? job->result : m->result_json;
     m->directory = (char *)(uintptr_t)job->directory;

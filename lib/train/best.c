@@ -6,7 +6,7 @@
 /* Ranks closer than this are equal: one recording more or less moves them further. */
 static const double resolution = 1e-5;
 
-void best_init(struct best *b) { *b = (struct best){.metric = NAN, .highest = NAN}; }
+void best_init(struct best *b) { *b = (struct best){.step = STEP_NONE, .metric = NAN, .highest = NAN}; }
 
 void best_score(struct best *b, int64_t step, double rank) {
     int at = 0;

@@ -10,13 +10,16 @@ struct best_value {
     double chance; /* ≥ 0: the tolerance of the rank */
 };
 
-enum { BEST_MAX = 16 }; /* most weights to keep */
+enum {
+    BEST_MAX = 16, /* most weights to keep */
+    STEP_NONE = -1 /* the step of what has not happened; step 0 is that of the weights before the first step */
+};
 struct best_scored {
     int64_t step;
     double rank;
 };
 struct best {
-    int64_t step;                        /* step of the kept weights; 0 = none yet */
+    int64_t step;                        /* of the kept weights; STEP_NONE before the first */
     double metric;                       /* their metric; NaN before the first */
     double highest;                      /* highest rank so far; NaN before the first */
     struct best_scored scored[BEST_MAX]; /* by rank, highest first; of equal ranks the newest first */

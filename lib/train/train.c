@@ -97,7 +97,7 @@ static void follow_schedule(struct train *t) {
     if (t->job->training.schedule != TRAIN_SCHEDULE_LATE_DECAY)
         return;
     int64_t from = t->at.decay_from, tail = from / (SHARE - 1);
-    if (!from) {
+    if (from == STEP_NONE) {
         tail = t->planned_steps / SHARE;
         from = t->planned_steps - (tail > 1 ? tail : 1);
     }
@@ -401,6 +401,7 @@ static int train_open(const struct jobfile *jobfile, const struct task_env *env,
     t->env = *env;
     t->started_s = clock_s();
     best_init(&t->at.best);
+    t->at.validated_step = t->at.decay_from = STEP_NONE;
     t->at.loss_average = NAN;
     t->newest = (struct validation_result){
         .event_f1 = NAN, .false_alarms_per_24h = NAN, .auroc = NAN, .loss = NAN, .value.metric = NAN, .events = job->events};

@@ -26,7 +26,7 @@ static void put_role(const struct train *t, enum patient_role role, struct json_
 }
 
 static void put_scores(const struct train *t, struct json_writer *w) {
-    if (!t->at.step || t->at.validated_step != t->at.step)
+    if (t->at.validated_step != t->at.step)
         return;
     json_put_str(w, "metric", t->job->training.stop_metric);
     json_put_f64(w, "value", t->newest.value.metric);

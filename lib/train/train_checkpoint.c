@@ -53,8 +53,9 @@ static int pair_paths(const struct train *t, struct place at, char model[PATH_SI
     return ok ? 0 : err_set(err, ERR_RANGE, "path too long: %.200s…", t->env.directory);
 }
 
-#define COUNTERS(X)                                                                                                                \
-    X(step) X(epoch) X(index) X(validated_step) X(nonfinite) X(nonfinite_run) X(validations_without_gain) X(decay_from)
+#define COUNTERS(X) X(step) X(epoch) X(index) X(nonfinite) X(nonfinite_run) X(validations_without_gain)
+/* Steps that may not have come yet. */
+#define STEPS(X) X(validated_step, at.validated_step) X(decay_from, at.decay_from) X(best_step, at.best.step)
 
 static void counters_to_json(const struct train *t, struct str *out) {
     struct json_writer w;
@@ -63,7 +64,11 @@ static void counters_to_json(const struct train *t, struct str *out) {
 #define PUT(field) json_put_i64(&w, #field, t->at.field);
     COUNTERS(PUT)
 #undef PUT
-    json_put_i64(&w, "best_step", t->at.best.step);
+#define PUT(key, member)                                                                                                           \
+    if (t->member != STEP_NONE)                                                                                                    \
+        json_put_i64(&w, #key, t->member);
+    STEPS(PUT)
+#undef PUT
     json_put_f64(&w, "best_metric", t->at.best.metric);
     json_put_f64(&w, "highest_rank", t->at.best.highest);
     json_begin_array(&w, "scored");
@@ -85,11 +90,19 @@ static void counters_to_json(const struct train *t, struct str *out) {
     json_end(&w, '}');
 }
 
+/* Earlier versions wrote 0 for a step that had not come. */
+static int64_t step_from(const struct json *j) {
+    int64_t step = json_i64(j, 0);
+    return step > 0 ? step : STEP_NONE;
+}
+
 static void counters_from_json(struct train *t, const struct json *j) {
 #define GET(field) t->at.field = json_i64(json_get(j, #field), 0);
     COUNTERS(GET)
 #undef GET
-    t->at.best.step = json_i64(json_get(j, "best_step"), 0);
+#define GET(key, member) t->member = step_from(json_get(j, #key));
+    STEPS(GET)
+#undef GET
     t->at.best.metric = json_f64(json_get(j, "best_metric"), NAN);
     t->at.best.highest = json_f64(json_get(j, "highest_rank"), NAN);
     const struct json *scored = json_get(j, "scored");
@@ -233,9 +246,7 @@ static void sweep(const struct train *t) {
 /* ---- saving ---- */
 
 /* NaN unless the newest validation belongs to this step. */
-static double newest_metric(const struct train *t) {
-    return t->at.step && t->at.validated_step == t->at.step ? t->newest.value.metric : NAN;
-}
+static double newest_metric(const struct train *t) { return t->at.validated_step == t->at.step ? t->newest.value.metric : NAN; }
 
 static int save_state(struct train *t, const char *path, const char *model_sha, struct err *err) {
     struct str counters, roles, left_out;
@@ -579,14 +590,14 @@ static int describe(struct train *t, int64_t step, struct task_checkpoint *ret, 
 static int announce_restored(struct train *t, struct err *err) {
     struct task_checkpoint best = {0}, last = {0};
     struct err why;
-    int rc = t->at.best.step && t->at.best.step != t->at.step ? describe(t, t->at.best.step, &best, &why) : 0;
+    int rc = t->at.best.step != STEP_NONE && t->at.best.step != t->at.step ? describe(t, t->at.best.step, &best, &why) : 0;
     if (rc && !checkpoint_is_broken(rc))
         return err_set(err, rc, "the best model, of step %lld, cannot be read now: %s", (long long)t->at.best.step, why.message);
     if (rc) {
         task_log(&t->env, TASK_WARN, "the best model, of step %lld, cannot be read (%s); the next validation selects a new one",
                  (long long)t->at.best.step, why.message);
         best_init(&t->at.best);
-    } else if (best.step) {
+    } else if (*best.path) {
         announce(t, &best);
     }
     if ((rc = describe(t, t->at.step, &last, err)))

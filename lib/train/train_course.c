@@ -135,7 +135,7 @@ static int draw(const struct train *t, struct err *err) {
                                  .scores = curve + EVENT_F1,
                                  .n_losses = EVENT_F1,
                                  .n_scores = CURVES - EVENT_F1,
-                                 .best_step = t->at.best.step ? (double)t->at.best.step : -1};
+                                 .best_step = (double)t->at.best.step};
     return series[TRAINING_LOSS].n ? plot_training(to, &plot, err) : 0;
 }
 

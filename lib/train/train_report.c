@@ -5,10 +5,17 @@
 
 enum { REPORT_BYTES = 256 << 20, PATH_SIZE = 4096 };
 
+static void put_step(struct json_writer *w, const char *key, int64_t step) {
+    if (step == STEP_NONE)
+        json_put_null(w, key);
+    else
+        json_put_i64(w, key, step);
+}
+
 static void put_scores(const struct train *t, struct json_writer *w) {
     json_put_str(w, "metric", t->job->training.stop_metric);
     json_put_f64(w, "best", t->at.best.metric);
-    json_put_i64(w, "best_step", t->at.best.step);
+    put_step(w, "best_step", t->at.best.step);
     json_put_str(w, "selected_on", "validation");
     JSON_MEMBERS(w, t->newest, event_f1, false_alarms_per_24h, auroc);
     json_put_f64(w, "validation_loss", t->newest.loss);
@@ -34,7 +41,7 @@ void train_report_result(void *task, struct json_writer *w, const char *key) {
     json_put_i64(w, "epochs", t->at.epoch);
     json_put_f64(w, "loss", t->at.loss_average);
     json_put_i64(w, "nonfinite_steps", t->at.nonfinite);
-    if (t->at.validated_step)
+    if (t->at.validated_step != STEP_NONE)
         put_scores(t, w);
     if (t->n_points)
         train_curve_put(t, w, "answers_curve");

@@ -26,9 +26,9 @@ struct validation_result {
 /* Everything that must survive a kill, besides tensors. */
 struct train_counters {
     int64_t step, epoch, index; /* optimizer steps done; position in the sampler's order */
-    int64_t validated_step;     /* step of the newest validation */
+    int64_t validated_step;     /* step of the newest validation; STEP_NONE: there was none */
     int64_t nonfinite, nonfinite_run, validations_without_gain;
-    int64_t decay_from; /* where patience ended and the learning rate began to fall; 0: it has not */
+    int64_t decay_from; /* where patience ended and the learning rate began to fall; STEP_NONE: it has not */
     struct best best;
     double loss_average;
     bool finished; /* early stopping or end of schedule, final validation done */

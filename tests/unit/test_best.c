@@ -20,6 +20,16 @@ static int64_t kept(const double *metrics, int n, double chance) {
     return b.step;
 }
 
+static void before_the_first_rank_no_step_is_kept_not_even_step_0(void **state) {
+    struct best b;
+    bool gain;
+    (void)state;
+    best_init(&b);
+    assert_true(b.step == STEP_NONE && !best_keeps(&b, 0, 1));
+    assert_true(!offer(&b, 0, NAN, 0, &gain) && b.step == STEP_NONE);
+    assert_true(offer(&b, 0, 0.5, 0, &gain) && b.step == 0 && best_keeps(&b, 0, 1));
+}
+
 static void the_highest_is_kept_and_of_equal_ones_the_newest(void **state) {
     (void)state;
     assert_int_equal(kept((double[]){0.5, 0.9, 0.7}, 3, 0), 2);
@@ -61,7 +71,7 @@ static void what_is_no_number_is_never_kept(void **state) {
     best_init(&b);
     assert_false(offer(&b, 1, NAN, 0.1, &gain) || gain);
     assert_false(offer(&b, 2, INFINITY, 0.1, &gain) || gain);
-    assert_int_equal(b.step, 0);
+    assert_int_equal(b.step, STEP_NONE);
     assert_true(offer(&b, 3, 0.1, 0.1, &gain) && gain);
     assert_false(offer(&b, 4, NAN, 0.1, &gain) || gain);
     assert_int_equal(b.step, 3);
@@ -100,6 +110,7 @@ static void the_best_and_the_highest_others_are_kept(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(before_the_first_rank_no_step_is_kept_not_even_step_0),
         cmocka_unit_test(the_highest_is_kept_and_of_equal_ones_the_newest),
         cmocka_unit_test(within_chance_the_newest_is_kept),
         cmocka_unit_test(what_is_kept_does_not_creep_down),

@@ -1,6 +1,8 @@
 /* sched: nothing that was acknowledged is lost, whatever happens to the database, and the loop waits for no disk. */
 #include "unit/sched_fixture.h"
 
+#include "daemon/jobs/jobref.h"
+
 /* ---- a database that cannot be written ---- */
 
 struct answer {
@@ -211,6 +213,40 @@ static void a_best_checkpoint_that_is_announced_again_is_recorded_again(void **s
     assert_true(str_ends(job->best, "/step-1") && str_ends(job->last, "/step-2"));
 }
 
+/* As earlier versions reported it, and wrote it into their ledgers. */
+static void step_0_is_never_the_best_model(void **state) {
+    struct fixture *f = *state;
+    char id[JOB_ID_SIZE], ref[JOB_ID_SIZE + 8];
+    struct jobref found;
+    struct err err;
+    str_copy(id, sizeof id, started(f)->id);
+    report_checkpoint(f, 0, true);
+    const struct job *job = sched_get(f->sched, id);
+    assert_true(!*job->best && str_ends(job->last, "/step-0") && !*job_learned(job));
+    sched_settle(f->sched);
+    static const char *const ends[] = {"", "@best", "@last"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        str_format(ref, sizeof ref, "job:%s%s", id, ends[i]);
+        assert_int_equal(jobref_resolve(f->sched, f->db, ref, &found, &err), ERR_NOT_FOUND);
+        assert_non_null(strstr(err.message, "nothing learned yet; job:"));
+        assert_non_null(strstr(err.message, "@0 is the untrained network"));
+    }
+    str_format(ref, sizeof ref, "job:%s@0", id);
+    assert_int_equal(jobref_resolve(f->sched, f->db, ref, &found, &err), 0);
+    assert_true(str_ends(found.path, "/step-0"));
+    report_checkpoint(f, 4, false);
+    assert_true(!*job->best && str_ends(job_learned(job), "/step-4"));
+    sched_settle(f->sched);
+    struct job *written = NULL;
+    assert_int_equal(jobdb_get(f->db, id, &written, &err), 0);
+    str_copy(written->best, sizeof written->best, found.path);
+    assert_int_equal(jobdb_save(f->db, written, &err), 0);
+    job_free(written);
+    die_and_start(f);
+    job = sched_get(f->sched, id);
+    assert_true(!*job->best && str_ends(job_learned(job), "/step-4"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         rigged(a_change_that_could_not_be_written_is_not_acknowledged_and_written_later),
@@ -222,6 +258,7 @@ int main(void) {
         rigged(what_happened_meanwhile_is_written_as_soon_as_possible),
         rigged(a_database_whose_volume_does_not_answer_is_left_alone),
         rigged(a_best_checkpoint_that_is_announced_again_is_recorded_again),
+        rigged(step_0_is_never_the_best_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
