@@ -11,8 +11,8 @@ pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 find_program(Python3_EXECUTABLE NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED) # the one that sees Debian packages
 
 # brr_test(NAME COMMAND program argument… LABELS label… [ENVIRONMENT NAME=VALUE…]): an entry of CTest. After test_limit_NAME seconds, else
-# 300, the test counts as hung: many times what it needs alone, because a machine may be busy with other work. tests/with_limit.py then
-# says who waits for what. CTest's own limit, a bare kill, lies far behind. By COST, CTest starts tests with a limit of their own first, then
+# 300, in which it could have run, the test counts as hung; tests/with_limit.py, which does not count the time of other programs, then says
+# who waits for what. CTest's own limit, a bare kill by the clock, lies far behind. By COST, CTest starts tests with a limit of their own first, then
 # those with daemons and emulated GPUs: what takes longest does not begin when the others have ended.
 set(test_limit_test_chaos 600)   # two minutes of faults, and the time to get over each
 set(test_limit_test_package 900) # this one and the next may fetch a Debian first

@@ -1,19 +1,31 @@
 #!/usr/bin/env python3
 """with_limit: runs one test, and when its time is up says who waits for what: each process that the test started, each thread's system call
-and what it is called on, and the stacks, from eu-stack or gdb where there is one and from Python itself. Then it kills them all and fails.
-CTest, whose limit lies behind (tests.cmake), only kills. BRR_TEST_LIMIT, in seconds, lengthens the time; the test finds its limit there.
-Its last line is the processor time of the test and of all processes that it has waited for, which tools/test_report.py adds up.
+and what it is called on, and the stacks, from eu-stack or gdb where there is one and from Python itself. Then it interrupts the test, which
+says what it was waiting for (SIGINT is Python's KeyboardInterrupt), kills what is left and fails.
+The limit counts the time that the test got: the time in which its threads were ready while other programs had the processors is left out,
+so the same limit holds on a busy machine. CTest's limit, which lies behind (tests.cmake), counts all time and only kills. BRR_TEST_LIMIT, in
+seconds, lengthens the time; the test finds its limit there.
+BRR_TEST_FILES names a folder for the files of the test (integration/daemon.py: temporary()). It is deleted when the test passes; when it fails
+its files are kept in failed/NAME of the build folder until the next failure of the test. What a failed test prints last is where they are and
+its seed. The last line of all is the processor time of the test and of all processes that it has waited for, which
+tools/test_report.py adds up.
 usage: with_limit.py SECONDS PROGRAM [ARGUMENT ...]    a PROGRAM that ends in .py is run by this Python"""
 import os
 import resource
+import select
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+
+from seed import test_seed
 
 MARK = "BRR_TEST_OF"  # in the environment of all that a test starts, those that leave its process tree too
 LAST_WORD_S = 40  # for the stacks
+INTERRUPTED_S = 30  # for what an interrupted test has to say and to end
+LOOK_S = 2  # between two looks at how long its threads waited
 # System calls of x86-64 in which programs wait, and what their first argument is.
 WAITS = {0: ("read", "fd"), 1: ("write", "fd"), 7: ("poll", ""), 23: ("select", ""), 35: ("nanosleep", ""), 42: ("connect", "fd"), 43: ("accept", "fd"),
          45: ("recvfrom", "fd"), 47: ("recvmsg", "fd"), 61: ("wait4", "pid"), 73: ("flock", "fd"), 74: ("fsync", "fd"), 202: ("futex", ""),
@@ -33,14 +45,59 @@ def parent_of(pid):
     return int((read(f"/proc/{pid}/stat").rpartition(")")[2].split() or [0, 0])[1])
 
 
-def family(root):
-    """The processes of the test `root`: its tree, and those that carry its mark."""
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
-    parents = {pid: parent_of(pid) for pid in pids}
-    found = {root} | {pid for pid in pids if f"{MARK}={os.getpid()}\0" in read(f"/proc/{pid}/environ")}
-    while more := {pid for pid in pids if parents[pid] in found} - found:
-        found |= more
-    return sorted(found)
+class Family:
+    """The processes of the test `root`: its tree, and those that carry its mark, which is looked for once in each process."""
+
+    def __init__(self, root):
+        self.root, self.marked, self.seen = root, {root}, set()
+
+    def pids(self):
+        pids = {int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()}
+        parents = {pid: parent_of(pid) for pid in pids}
+        new = {(pid, parents[pid]) for pid in pids} - self.seen  # a process whose parent ended may be a grandchild that was not seen as one
+        self.marked |= {pid for pid, _ in new if f"{MARK}={os.getpid()}\0" in read(f"/proc/{pid}/environ")}
+        self.seen = {(pid, parents[pid]) for pid in pids}
+        self.marked &= pids | {self.root}
+        found = set(self.marked)
+        while more := {pid for pid in pids if parents[pid] in found} - found:
+            found |= more
+        return sorted(found)
+
+
+class Got:
+    """The time that a test got: see above. Without /proc/PID/task/TID/schedstat it is the clock's."""
+
+    def __init__(self, family):
+        self.family, self.seconds, self.clock, self.before = family, 0.0, time.monotonic(), {}
+
+    def threads(self):
+        """Seconds in which each thread ran, and was ready and waited, since it began."""
+        found = {}
+        for pid in self.family.pids():
+            try:
+                for tid in os.listdir(f"/proc/{pid}/task"):
+                    words = read(f"/proc/{pid}/task/{tid}/schedstat").split()
+                    if len(words) == 3:
+                        found[pid, tid] = (int(words[0]) / 1e9, int(words[1]) / 1e9)
+            except OSError:  # it has ended
+                pass
+        return found
+
+    def look(self):
+        now, threads = time.monotonic(), self.threads()
+        changes = [(ran - before[0], waited - before[1]) for t, (ran, waited) in threads.items() for before in [self.before.get(t, (0, 0))]]
+        self.seconds += share(now - self.clock, sum(c[0] for c in changes), sum(c[1] for c in changes), len(os.sched_getaffinity(0)))
+        self.clock, self.before = now, threads
+        return self.seconds
+
+
+def share(clock_s, ran_s, waited_s, processors):
+    """Seconds that a test got of clock_s, in which its threads ran and waited for a processor so long: what was left when one at a time waited,
+    else the part that they had of the processors that they wanted."""
+    ready = ran_s + waited_s
+    if ready <= clock_s:
+        return clock_s - waited_s
+    return clock_s * min(1.0, ran_s / min(ready, processors * clock_s))
 
 
 def call_of(pid, tid):
@@ -86,36 +143,79 @@ def say_who_waits(pids):
             print("".join(f"    {line}\n" for line in stack_of(pid, until).splitlines()), end="", flush=True)
 
 
-def end(child):
-    """Python's own stacks come with SIGABRT; all others die at once."""
-    pids = family(child.pid)
-    sys.stdout.flush()
-    child.send_signal(signal.SIGABRT)
+def wait(child, seconds):
+    """Whether a process ends within that time."""
     try:
-        child.wait(5)
+        child.wait(seconds)
     except subprocess.TimeoutExpired:
-        pass
-    for pid in {*pids, *family(child.pid)}:
+        return False
+    return True
+
+
+def end(child, family):
+    """A test in Python says what it was interrupted in; all its threads' stacks come with SIGABRT; all others die at once."""
+    pids = family.pids()
+    sys.stdout.flush()
+    child.send_signal(signal.SIGINT)
+    if not wait(child, INTERRUPTED_S):
+        child.send_signal(signal.SIGABRT)
+        wait(child, 5)
+    for pid in {*pids, *family.pids()}:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
+    wait(child, 5)
+
+
+def run(command, limit, files):
+    """Exit status of the test, negative for a signal, and None when its time was up."""
+    child = subprocess.Popen(command, env={**os.environ, "BRR_TEST_LIMIT": f"{limit:.0f}", "BRR_TEST_FILES": files, MARK: str(os.getpid())})
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the test too
+    signal.signal(signal.SIGTERM, lambda number, _: child.send_signal(number))
+    family = Family(child.pid)
+    got, ended = Got(family), os.pidfd_open(child.pid)
+    while not select.select([ended], [], [], min(LOOK_S, max(limit - got.seconds, 0.01)))[0]:
+        if got.look() >= limit:
+            print(f"\nlimit: {' '.join(sys.argv[2:])} did not end within {limit:.0f} s of its own. Who waits for what:", flush=True)
+            say_who_waits(family.pids())
+            end(child, family)
+            return None
+    return child.wait()
+
+
+def keep(files, name):
+    """What a failed test left in its folder lies in the build folder until the test fails again. Returns where, or None if it left nothing."""
+    if not os.listdir(files):
+        os.rmdir(files)
+        return None
+    build = os.environ.get("BRR_BUILD_DIR")
+    if build:
+        kept = os.path.join(build, "failed", name)
+        shutil.rmtree(kept, ignore_errors=True)
+        try:
+            os.makedirs(os.path.dirname(kept), exist_ok=True)
+            os.rename(files, kept)
+            return kept
+        except OSError:  # another volume
+            pass
+    return files
 
 
 def main():
     limit = max(float(sys.argv[1]), float(os.environ.get("BRR_TEST_LIMIT") or 0))
     command = sys.argv[2:]
+    name = os.path.basename(command[0]).partition(".")[0]
     if command[0].endswith(".py"):
         command[:0] = [sys.executable, "-X", "faulthandler"]
-    child = subprocess.Popen(command, env={**os.environ, "BRR_TEST_LIMIT": f"{limit:.0f}", MARK: str(os.getpid())})
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the test too
-    signal.signal(signal.SIGTERM, lambda number, _: child.send_signal(number))
-    try:
-        code = child.wait(limit)
-    except subprocess.TimeoutExpired:
-        print(f"\nlimit: {' '.join(sys.argv[2:])} did not end within {limit:.0f} s. Who waits for what:", flush=True)
-        say_who_waits(family(child.pid))
-        end(child)
+    files = tempfile.mkdtemp(prefix="brr-test-")
+    code = run(command, limit, files)
+    if code in (0, 77):
+        shutil.rmtree(files, ignore_errors=True)
+    else:
+        kept = keep(files, name)
+        print(f"seed: {test_seed()}\n" + (f"files kept: {kept}\n" if kept else ""), end="", flush=True)
+    if code is None:
         return 1
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"processor: {used.ru_utime + used.ru_stime:.1f} s", flush=True)

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""The closing lines of `./dev test`, from ctest's JUnit file: every skipped test and skipped part with its class and reason, every failed
-test with the command that repeats it, the skips of each class, then "N passed, N failed, N skipped". Exits 1 when a test failed.
+"""The closing lines of `./dev test`, from ctest's JUnit file: every failed test with its seed, the command that repeats it and where its
+files are kept; then one line for the skipped tests and one for the skipped parts of tests, each with their classes, reasons and the first
+names; one that says where the whole list is (skipped.txt beside the JUnit file); then "N passed, N failed, N skipped". Exits 1 when a test
+failed.
 A skip names its class, as "skipped: CLASS: REASON" or, where unittest skips a part, "... skipped 'CLASS: REASON'". These count as failures:
 a missing package, since `./dev test` has installed it; data that are there; a class that this program does not know; and where CI is set in
 the environment, a missing network. The line before the last adds up the processor time of the tests, as tests/with_limit.py printed it.
-usage: test_report.py TESTS.xml"""
-import collections
+usage: test_report.py [--failed] TESTS.xml [AGAIN.xml]    --failed: prints only a pattern for ctest -R that matches the failed tests"""
 import os
 import re
 import sys
 import xml.etree.ElementTree
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+NAMES = 3  # of tests that are named beside a reason
 CLASSES = ("package", "data", "rights", "hardware", "network")
 # Where data lie in ../shared beside the sources unless the variable says.
 DATA = {"BRR_EEG_DIR": "eeg", "BRR_FORMATS_DIR": "formats", "BRR_SONATA_DIR": "sonata", "BRR_SPECTRA_CSV": "data/0.30MB_AuNP_As.csv"}
@@ -47,41 +49,77 @@ def objection(reason):
 
 
 def tally(what, skips):
-    counts = collections.Counter(reason.partition(": ")[0] for _, reason in skips)
-    if counts:
-        print(f"{what}: " + ", ".join(f"{counts[kind]} for {kind}" for kind in CLASSES if counts[kind]))
+    """"WHAT: N for CLASS: REASON (NAME, …); …", the classes in their order."""
+    reasons = {}
+    for name, reason in skips:
+        reasons.setdefault(reason, []).append(name)
+    words = []
+    for kind in CLASSES:
+        for reason, names in reasons.items():
+            if reason.partition(": ")[0] == kind:
+                more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
+                words.append(f"{len(names)} for {reason} ({', '.join(names[:NAMES])}{more})")
+    if words:
+        print(f"{what}: " + "; ".join(words))
+
+
+def write_list(path, skipped, parts):
+    with open(path, "w", encoding="utf-8") as f:
+        f.writelines(f"skipped: {name}: {reason}\n" for name, reason in skipped)
+        f.writelines(f"skipped: {name} (in part): {reason}\n" for name, reason in parts)
+
+
+def again(name, output):
+    """How a failure is repeated, and what is left of it."""
+    seed = os.environ.get("BRR_TEST_SEED") or "".join(re.findall(r"^seed: (\d+)$", output, re.M)[-1:])
+    kept = re.findall(r"^files kept: (.*)$", output, re.M)[-1:]
+    return f"again: {f'BRR_TEST_SEED={seed} ' if seed else ''}./dev test -R '^{name}$'" + "".join(f"; files kept: {path}" for path in kept)
+
+
+class Results:
+    """Of all tests; a test that ran again counts as the last time."""
+
+    def __init__(self, paths):
+        self.passed, self.failed, self.skipped, self.parts, self.processor_s = 0, {}, [], [], 0.0
+        cases = {}
+        for path in paths:
+            cases.update((case.get("name"), case) for case in xml.etree.ElementTree.parse(path).iter("testcase"))
+        for name, case in cases.items():
+            self.add(name, case.get("status"), case.findtext("system-out") or "")
+
+    def add(self, name, status, output):
+        reasons = reasons_of(output)
+        self.processor_s += sum(map(float, re.findall(r"^processor: ([\d.]+) s$", output, re.M)[-1:]))
+        wrong = {reason: why for reason in reasons or ([] if status != "notrun" else ["no reason given"]) if (why := objection(reason))}
+        if status == "fail":
+            self.failed[name] = again(name, output)
+        elif wrong:
+            self.failed[name] = "; ".join(f"skipped, {reason}, but {why}" for reason, why in wrong.items()) + "; " + again(name, output)
+        elif status == "notrun":
+            self.skipped += [(name, reason) for reason in reasons[:1]]
+        else:
+            self.passed += 1
+            self.parts += [(name, reason) for reason in reasons]
 
 
 def main():
-    passed, failed, skipped, parts, processor_s = 0, {}, [], [], 0.0
-    for case in xml.etree.ElementTree.parse(sys.argv[1]).iter("testcase"):
-        name, status = case.get("name"), case.get("status")
-        output = case.findtext("system-out") or ""
-        reasons = reasons_of(output)
-        processor_s += sum(map(float, re.findall(r"^processor: ([\d.]+) s$", output, re.M)[-1:]))
-        wrong = {reason: why for reason in reasons or ([] if status != "notrun" else ["no reason given"]) if (why := objection(reason))}
-        if status == "fail":
-            failed[name] = ""
-        elif wrong:
-            failed[name] = "; ".join(f"skipped, {reason}, but {why}" for reason, why in wrong.items())
-        elif status == "notrun":
-            skipped += [(name, reason) for reason in reasons[:1]]
-        else:
-            passed += 1
-            parts += [(name, reason) for reason in reasons]
-    for name, reason in skipped:
-        print(f"skipped: {name}: {reason}")
-    for name, reason in parts:
-        print(f"skipped: {name} (in part): {reason}")
-    seed = os.environ.get("BRR_TEST_SEED")
-    for name, why in failed.items():
-        print(f"failed: {name}{why and ': ' + why}; again: " + (f"BRR_TEST_SEED={seed} " if seed else "") + f"./dev test -R '^{name}$'")
-    tally("skipped tests", skipped)
-    tally("skipped parts of tests", parts)
-    if processor_s >= 1:
-        print(f"processor time of the tests: {processor_s:.0f} s")
-    print(f"{passed} passed, {len(failed)} failed, {len(skipped)} skipped")
-    return 1 if failed else 0
+    if sys.argv[1] == "--failed":
+        names = Results(sys.argv[2:]).failed
+        print(f"^({'|'.join(names)})$" if names else "", end="")
+        return 0
+    r = Results(sys.argv[1:])
+    for name, what in r.failed.items():
+        print(f"failed: {name}: {what}")
+    tally("skipped tests", r.skipped)
+    tally("skipped parts of tests", r.parts)
+    listed = os.path.join(os.path.dirname(os.path.abspath(sys.argv[1])), "skipped.txt")
+    write_list(listed, r.skipped, r.parts)
+    if r.skipped or r.parts:
+        print(f"each skip with its reason: {os.path.relpath(listed)}")
+    if r.processor_s >= 1:
+        print(f"processor time of the tests: {r.processor_s:.0f} s")
+    print(f"{r.passed} passed, {len(r.failed)} failed, {len(r.skipped)} skipped")
+    return 1 if r.failed else 0
 
 
 if __name__ == "__main__":

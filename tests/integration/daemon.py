@@ -10,14 +10,16 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
+import unittest
 
 BIN = os.environ["BRR_BIN"]
 SOURCE = os.environ["BRR_SOURCE_DIR"]
-# Seconds after which what should have happened counts as never: many, because a machine may be busy with other work, but fewer than the
-# test has (with_limit.py), so that the wait that failed says what it waited for.
-PATIENCE = 3 * int(os.environ.get("BRR_TEST_LIMIT", 1000)) // 5
+# Seconds after which what should have happened counts as never. with_limit.py, which counts only the time that the test got, interrupts a
+# test long before; this is for a test that runs alone.
+PATIENCE = 3600
 
 # A network small enough to train in seconds, on 16 s windows.
 MINI = [
@@ -31,6 +33,20 @@ def sanitizers():
     with open(f"{os.environ['BRR_BUILD_DIR']}/CMakeCache.txt", encoding="utf-8") as f:
         kinds = [line.strip().partition("=")[2] for line in f if line.startswith("BRR_SANITIZE:")]
     return [f"-fsanitize={kind}" for kind in kinds if kind]
+
+
+def until(condition, what, seconds=PATIENCE, pause_s=0.05):
+    """The first true value of condition(); `what`, a text or a function that makes it, says what never came. The one way in which tests wait
+    for a state."""
+    deadline = time.monotonic() + seconds
+    try:
+        while not (found := condition()):
+            if time.monotonic() >= deadline:
+                raise KeyboardInterrupt
+            time.sleep(pause_s)
+    except KeyboardInterrupt:
+        raise AssertionError(what() if callable(what) else what) from None
+    return found
 
 
 def free_port():
@@ -73,16 +89,16 @@ class Daemon:
     def start(self):
         self.spawn()
         atexit.register(self.kill)  # a test that fails leaves nothing behind
-        deadline = time.time() + PATIENCE
-        while time.time() < deadline:
-            if self.ctl("version")[0] == 0:
-                return self
+
+        def answers():
             assert self.process.poll() is None, self.read_log()
-            time.sleep(0.05)
-        raise AssertionError("brrd did not start: " + self.read_log())
+            return self.ctl("version")[0] == 0
+        until(answers, lambda: "brrd did not start: " + self.read_log())
+        return self
 
     def read_log(self):
-        return open(os.path.join(self.dir, "brrd.log"), encoding="utf-8").read()
+        with open(os.path.join(self.dir, "brrd.log"), encoding="utf-8") as f:
+            return f.read()
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
@@ -101,16 +117,17 @@ class Daemon:
         assert code == 0, f"{err}exit status of brrd: {self.process.poll()}\n{self.read_log()[-4000:]}"
         return json.loads(out)
 
-    def wait(self, job_id, condition, timeout=PATIENCE):
-        deadline = time.time() + timeout
-        while time.time() < deadline:
+    def wait(self, job_id, condition):
+        job = None
+
+        def there():
+            nonlocal job
             job = self.job(job_id)
-            if condition(job):
-                return job
-            if job["state"] in ("succeeded", "failed", "cancelled"):
-                break
-            time.sleep(0.05)
-        raise AssertionError(f"{job_id} never got there: {job}\n{self.read_log()}")
+            found = condition(job)
+            assert found or job["state"] not in ("succeeded", "failed", "cancelled"), f"{job_id} has ended otherwise: {job}\n{self.read_log()}"
+            return found
+        until(there, lambda: f"{job_id} never got there: {job}\n{self.read_log()}")
+        return job
 
     def submit(self, *sets, watch=True, file=None, timeout=PATIENCE):
         args = ["submit", file or f"{SOURCE}/configs/tiny.yaml", "--json"] + (["--watch"] if watch else [])
@@ -134,5 +151,18 @@ def tensors(path):
     return hashlib.sha256(json.dumps(header, sort_keys=True).encode() + data[8 + size:]).hexdigest()
 
 
+@contextlib.contextmanager
 def temporary():
-    return tempfile.TemporaryDirectory(prefix="brr-test-")
+    """A folder that is deleted when its test goes on well. One that a test fails in stays; with_limit.py says where."""
+    folder = tempfile.TemporaryDirectory(prefix="" if os.environ.get("BRR_TEST_FILES") else "brr-test-", dir=os.environ.get("BRR_TEST_FILES"))
+    try:
+        yield folder.name
+    except (SystemExit, unittest.SkipTest):
+        folder.cleanup()
+        raise
+    except BaseException:
+        folder._finalizer.detach()  # Python 3.12 has delete=False
+        if "BRR_TEST_FILES" not in os.environ:
+            print(f"files kept: {folder.name}", file=sys.stderr)
+        raise
+    folder.cleanup()

@@ -57,7 +57,7 @@ def main():
         check(clocks == ["wall", "processor time of one thread"], f"the files name the clocks {clocks}")
         other = run("norm", "gated rms fwd", "--compare", first)
         check(other.returncode == 1 and "none of these cases" in other.stderr, "a comparison with nothing passed")
-    for args, text in ((("no-such-bench",), "no case"), (("--dtype", "f16"), "lists the options"), (("--compare", "/nonexistent"), "/nonexistent"),
+    for args, text in ((("no-such-bench",), "no case"), (("--dtype", "f16"), "lists the options"), (("--compare", "/proc/nonexistent"), "/proc/nonexistent"),
                        (("--processor-time", "--threads", "2"), "one thread")):
         done = run(*args)
         check(done.returncode == 1 and text in done.stderr, f"{args}: {done.stderr}")

@@ -18,11 +18,12 @@ import numpy as np
 
 from daemon import BIN, PATIENCE, SOURCE, Daemon, sanitizers, temporary
 
-sys.path.insert(0, f"{SOURCE}/tests/golden")
+sys.path[:0] = [f"{SOURCE}/tests/golden", f"{SOURCE}/tests"]
+from seed import test_seed  # noqa: E402
 from test_burst_golden import Simulator, draw_injections, draw_network, write_network  # noqa: E402
 
 DTYPES = {"F32": "<f4", "U32": "<u4", "U16": "<u2", "U8": "<u1", "U64": "<u8"}
-SEED = int(os.environ.get("BRR_TEST_SEED", "20261122"))
+SEED = test_seed()
 
 
 def ctl(*args, code=0):

@@ -97,7 +97,7 @@ def paused_and_on_again(d, filler, sets):
     """A job that needs more room on the cache volume than there is waits, the daemon goes on, and so does the job when there is room."""
     code, last, err = d.submit(*sets, "training.max_steps=2", "limits.restarts=0", watch=False)
     assert code == 0, err
-    job = d.wait(last["job"], lambda j: j["reason"].startswith("cache_full: ") or j["state"] in ("failed", "succeeded"), timeout=PATIENCE)
+    job = d.wait(last["job"], lambda j: j["reason"].startswith("cache_full: ") or j["state"] in ("failed", "succeeded"))
     assert job["state"] == "queued", job
     for words in ("goes on by itself", "No space left", "free some space", f"{d.dir}/cache"):
         assert words in job["reason"], job["reason"]
@@ -109,7 +109,7 @@ def paused_and_on_again(d, filler, sets):
     time.sleep(4)
     assert d.job(last["job"])["state"] == "queued", "nothing changed: nothing to try"
     os.unlink(filler)
-    job = d.wait(last["job"], lambda j: j["state"] in ("failed", "succeeded"), timeout=PATIENCE)
+    job = d.wait(last["job"], lambda j: j["state"] in ("failed", "succeeded"))
     assert job["state"] == "succeeded", (job, d.read_log())
     assert soon(lambda: metric(d, 'brrd_jobs_paused{reason="cache_full"}') == 0) and metric(d, 'brrd_ready{component="cache"}') == 1
 

@@ -9,10 +9,13 @@ import re
 import sys
 import time
 
-from daemon import MINI, Daemon, make_corpus, temporary
+from daemon import MINI, SOURCE, Daemon, make_corpus, temporary
+
+sys.path.insert(0, f"{SOURCE}/tests")
+from seed import test_seed  # noqa: E402
 
 KILLS = int(os.environ.get("BRR_TEST_KILLS", "6"))
-SEED = int(os.environ.get("BRR_TEST_SEED", "20261122"))
+SEED = test_seed()
 PER_JOB = 10
 ACTIVE = ("preparing", "running", "checkpointing")
 OVER = ("succeeded", "failed", "cancelled", "interrupted")

@@ -9,7 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 
-from daemon import BIN, PATIENCE, Daemon, temporary
+from daemon import BIN, PATIENCE, Daemon, temporary, until
 
 JOB = "kind: burst\nnetwork: { neurons: 100, synapses: 5 }\ninput: { random: 0.5, potential: 1000 }\nticks: 10\n"
 
@@ -32,7 +32,7 @@ def lose(d, how, said):
     r = subprocess.run([f"{BIN}/brr-load", "--model", "line_length", "--sessions", "1", "--seconds", "1", "--json"], env=d.env, capture_output=True,
                        text=True, timeout=PATIENCE)
     assert r.returncode == 0 and json.loads(r.stdout)["finished"] == 1, r.stderr
-    assert ready(d) == 503
+    until(lambda: ready(d) == 503, "a daemon without its jobs is ready")
     code, _, err = d.submit(file=f"{d.dir}/job.yaml", watch=False)
     assert code != 0 and "--restore" in err, err
     code, listed, err = d.ctl("checkpoints", "--json")
@@ -65,7 +65,8 @@ def main():
         lose(d, lambda path: open(path, "wb").close(), "is empty")
         lose(d, lambda path: corrupt(d, path), "is malformed")
         d.start()
-        assert ready(d) == 200 and d.job(job["job"])["state"] == "succeeded"
+        until(lambda: ready(d) == 200, d.read_log)
+        assert d.job(job["job"])["state"] == "succeeded"
         assert d.stop() == 0
     return 0
 

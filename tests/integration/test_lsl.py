@@ -20,7 +20,7 @@ import time
 import numpy
 
 import lsl
-from daemon import BIN, PATIENCE, SOURCE, Daemon, make_corpus, temporary
+from daemon import BIN, PATIENCE, SOURCE, Daemon, make_corpus, temporary, until
 from npm import npm_modules
 
 DRIVER = f"{os.environ['BRR_BUILD_DIR']}/tests/lsl_driver"
@@ -228,15 +228,17 @@ def check_results(d, env, scratch, recording, seconds, speed):
 
 def check_list(d, env, scratch):
     sender = Sender(env, scratch, "listed")
-    process = detection(d, env, "lsl", "list", "--json")
-    text, err = process.communicate(timeout=PATIENCE)
+
+    def listed():
+        text, err = detection(d, env, "lsl", "list", "--json").communicate(timeout=PATIENCE)
+        return [row for row in map(json.loads, text.splitlines()) if row["source_id"] == id_of("listed")]
+    rows = until(listed, "the sender is never listed")
     sender.kill()
-    rows = [row for row in map(json.loads, text.splitlines()) if row["source_id"] == id_of("listed")]
-    assert [(row["name"], row["type"], row["channels"], row["rate_hz"]) for row in rows] == [(name_of("listed"), "EEG", 19, 256)], (text, err)
+    assert [(row["name"], row["type"], row["channels"], row["rate_hz"]) for row in rows] == [(name_of("listed"), "EEG", 19, 256)], rows
     process = detection(d, env, "lsl", "in", "nobody", "--model", "line_length", "--wait", "1")
     text, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3 and "no stream nobody" in err, (process.returncode, err)
-    process = detection(d, {**env, "LSL_LIBRARY": "/nonexistent.so"}, "lsl", "list")
+    process = detection(d, {**env, "LSL_LIBRARY": "/proc/nonexistent.so"}, "lsl", "list")
     text, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3 and "LSL_LIBRARY" in err, (process.returncode, err)
 
@@ -247,11 +249,8 @@ def check_out(d, env):
     recording = glob.glob(f"{d.dir}/more/sub-02/*_eeg.edf")[0]
     stream = detection(d, env, "stream", recording, "--model", "line_length", "--realtime", "12", "--alarms", "--alarm-hop", "1", "--on", "0.06", "--off",
                        "0.03", "--client", "out", "--json")
-    deadline = time.time() + PATIENCE
-    rows = []
-    while not rows and time.time() < deadline:
-        rows = [row for row in map(json.loads, d.ctl("sessions", "--json")[1].splitlines()) if row["client"] == "out"]
-    session = rows[0]["session"]
+    session = until(lambda: [row["session"] for row in map(json.loads, d.ctl("sessions", "--json")[1].splitlines()) if row["client"] == "out"],
+                    "the stream has no session")[0]
     refused = detection(d, env, "lsl", "out", session)
     _, err = refused.communicate(timeout=PATIENCE)
     assert refused.returncode == 2 and "--yes" in err, err
@@ -262,14 +261,14 @@ def check_out(d, env):
     for name in (b"brrd probability", b"brrd events"):
         info = ctypes.c_void_p()
         own = name.replace(b" ", f"-{session}-".encode())
-        assert native.lsl_resolve_byprop(ctypes.byref(info), 1, b"source_id", own, 1, 60) == 1, own
+        assert native.lsl_resolve_byprop(ctypes.byref(info), 1, b"source_id", own, 1, PATIENCE) == 1, own
         inlets.append(native.lsl_create_inlet(info, 360, 0, 0))
         assert native.lsl_get_nominal_srate(info) == (0 if markers is None or name == b"brrd events" else RATE)
         code = ctypes.c_int32()
-        native.lsl_open_stream(inlets[-1], 60, ctypes.byref(code))
+        native.lsl_open_stream(inlets[-1], PATIENCE, ctypes.byref(code))
         assert code.value == 0
     value, text, code = ctypes.c_float(), ctypes.c_char_p(), ctypes.c_int32()
-    while stream.poll() is None and time.time() < deadline:
+    while stream.poll() is None:
         stamp = native.lsl_pull_sample_f(inlets[0], ctypes.byref(value), 1, 0.02, ctypes.byref(code))
         while stamp:
             values.append(value.value)

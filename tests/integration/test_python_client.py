@@ -90,7 +90,7 @@ def check_connection(d, model, found, recording):
         for refused, words, code in ((lambda: daemon.detector("nothing").stream(rate, labels), "nothing", -5),
                                      (lambda: remote.stream(rate, labels[:3]), "missing", -9),
                                      (lambda: brr.connect("nowhere"), "is not an endpoint", -3),
-                                     (lambda: brr.connect("unix:/nonexistent").call("/brr.v1.Jobs/List"), "/nonexistent", -14)):
+                                     (lambda: brr.connect("unix:/proc/nonexistent").call("/brr.v1.Jobs/List"), "/proc/nonexistent", -14)):
             try:
                 refused()
                 raise AssertionError(f"not refused: {words}")

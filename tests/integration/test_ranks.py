@@ -131,7 +131,7 @@ def refusals(tmp):
     assert "power of two" in text, text
     text = run(tmp, 1, "lost", expected=1, launch=False, SLURM_STEP_NUM_TASKS="2")
     assert "srun --mpi=pmix" in text, text
-    text = run(tmp, 2, "none", expected=1, BRR_MPI_LIBRARY="/nonexistent/libbrr_mpi.so")
+    text = run(tmp, 2, "none", expected=1, BRR_MPI_LIBRARY="/proc/nonexistent/libbrr_mpi.so")
     assert "libbrr_mpi.so cannot be loaded" in text, text
 
 

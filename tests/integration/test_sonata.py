@@ -245,7 +245,7 @@ def check_published(tmp):
 
 
 def main():
-    probe = subprocess.run([f"{BIN}/brrctl", "burst", "import", "/nonexistent.json", "--out", "/nonexistent/x"], capture_output=True, text=True)
+    probe = subprocess.run([f"{BIN}/brrctl", "burst", "import", "/proc/nonexistent.json", "--out", "/proc/nonexistent/x"], capture_output=True, text=True)
     if "without libhdf5" in probe.stderr:
         print("skipped: package: brrctl was built without libhdf5-dev; ./dev deps installs it")
         return 77

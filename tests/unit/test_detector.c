@@ -213,7 +213,7 @@ static void files_that_are_no_models_are_refused_with_the_reason(void **state) {
     struct modelfile m;
     struct err err = {0};
     struct detector *d = NULL;
-    assert_int_equal(modelfile_read("/nonexistent/model", &m, &err), ERR_NOT_FOUND);
+    assert_int_equal(modelfile_read("/proc/nonexistent/model", &m, &err), ERR_NOT_FOUND);
     struct seizure_config right = f->file.model;
     f->file.model.in_channels = 4; /* not what the montage gives */
     seizure_free(f->net);

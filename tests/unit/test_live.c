@@ -550,7 +550,7 @@ static void live_streams_wait_for_others_until_a_batch_is_full_or_the_delay_is_o
 static void a_failure_is_reported_once_and_then_only_closed(void **state) {
     struct bench *b = *state;
     struct heard h, *one = &h;
-    open_stream(b, &h, &(struct live_open){.checkpoint = "/nonexistent/model"});
+    open_stream(b, &h, &(struct live_open){.checkpoint = "/proc/nonexistent/model"});
     live_order(b->live, chunk(b, h.stream, 0, SAMPLES, 0));
     live_order(b->live, chunk(b, h.stream, 0, 100, 0));
     run(b);

@@ -7,7 +7,7 @@
 static void a_model_that_is_not_there_fails_its_stream_alone(void **state) {
     struct bench *b = *state;
     struct heard lost, one, *l = &lost;
-    open_stream(b, &lost, &(struct live_open){.checkpoint = "/nonexistent/model"});
+    open_stream(b, &lost, &(struct live_open){.checkpoint = "/proc/nonexistent/model"});
     listen(b, &l, 1);
     assert_int_equal(lost.failures, 1);
     assert_int_equal(lost.err.code, ERR_NOT_FOUND);
@@ -113,7 +113,7 @@ static void no_more_files_are_read_at_a_time_than_there_are_places(void **state)
     struct heard *all[LIVE_MAX_MODELS + 1];
     char path[600];
     for (int i = 0; i <= LIVE_MAX_MODELS; i++) {
-        snprintf(path, sizeof path, "/nonexistent/%d", i);
+        snprintf(path, sizeof path, "/proc/nonexistent/%d", i);
         const struct live_open open = {.checkpoint = path, .model = "m", .labels = labels, .n_labels = CHANNELS, .rate_hz = RATE};
         many[i] = (struct heard){.stream = live_stream_new(&open, &many[i])};
         all[i] = &many[i];

@@ -74,8 +74,8 @@ static struct page_view all_of(const struct status *s) {
                               .principal = "",
                               .ready = true,
                               .readiness = "ready",
-                              .journal = "/nonexistent",
-                              .database = "/nonexistent"};
+                              .journal = "/proc/nonexistent",
+                              .database = "/proc/nonexistent"};
 }
 
 /* n alarms of patients that were on and wait, and n beds without a signal. */

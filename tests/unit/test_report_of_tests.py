@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The closing lines of `./dev test` (tools/test_report.py): every skipped test with its class and reason, the command that repeats a failed
-one, and which skips are failures."""
+"""The closing lines of `./dev test` (tools/test_report.py): the skipped tests with their classes and reasons, how a failed one is repeated,
+and which skips are failures."""
 import glob
 import os
 import re
@@ -19,10 +19,12 @@ def report(cases, **env):
     """Exit status and lines for (name, status, output) of each test."""
     body = "".join(f'<testcase name="{n}" status="{s}"><system-out>{escape(o)}</system-out></testcase>' for n, s, o in cases)
     clean = {k: v for k, v in os.environ.items() if k not in ("CI", "BRR_TEST_SEED", "BRR_EEG_DIR", "BRR_FORMATS_DIR", "BRR_SONATA_DIR", "BRR_SPECTRA_CSV")}
-    with tempfile.NamedTemporaryFile("w", suffix=".xml") as f:
-        f.write(f'<?xml version="1.0" encoding="UTF-8"?><testsuite>{body}</testsuite>')
-        f.flush()
-        done = subprocess.run([sys.executable, f"{SOURCE}/tools/test_report.py", f.name], env={**clean, **env}, capture_output=True, text=True)
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/tests.xml", "w", encoding="utf-8") as f:
+            f.write(f'<?xml version="1.0" encoding="UTF-8"?><testsuite>{body}</testsuite>')
+        done = subprocess.run([sys.executable, f"{SOURCE}/tools/test_report.py", "tests.xml"], cwd=folder, env={**clean, **env}, capture_output=True, text=True)
+        with open(f"{folder}/skipped.txt", encoding="utf-8") as f:
+            report.skips = f.read().splitlines()
     return done.returncode, done.stdout.splitlines()
 
 
@@ -36,19 +38,32 @@ class Report(unittest.TestCase):
 
     def test_a_failure_comes_with_its_command_and_seed(self):
         cases = [("a", PASSED, ""), ("test_x", FAILED, "skipped: hardware: no GPU\n")]
-        self.assertEqual(report(cases), (1, ["failed: test_x; again: ./dev test -R '^test_x$'", "1 passed, 1 failed, 0 skipped"]))
+        self.assertEqual(report(cases), (1, ["failed: test_x: again: ./dev test -R '^test_x$'", "1 passed, 1 failed, 0 skipped"]))
+        cases[1] = ("test_x", FAILED, "seed: 5\nfiles kept: /b/failed/test_x\nprocessor: 0.1 s\n")
+        self.assertEqual(report(cases)[1][0], "failed: test_x: again: BRR_TEST_SEED=5 ./dev test -R '^test_x$'; files kept: /b/failed/test_x")
         self.assertIn("BRR_TEST_SEED=17 ./dev test -R '^test_x$'", report(cases, BRR_TEST_SEED="17")[1][0])
 
-    def test_what_a_user_cannot_have_is_skipped_in_ci_too_and_counted_by_class(self):
-        cases = [("gpu", SKIPPED, "chatter\nskipped: hardware: no GPU: nothing there\n"), ("wide", PASSED, "skipped: hardware: this CPU has no AVX-512\n"),
-                 ("disk", SKIPPED, "skipped: rights: no mount namespaces\n"), ("image", SKIPPED, "skipped: rights: needs root\n"),
+    def test_what_a_user_cannot_have_is_skipped_in_ci_too_and_told_in_three_lines(self):
+        cases = [("gpu", SKIPPED, "chatter\nskipped: hardware: no GPU\n"), ("wide", PASSED, "skipped: hardware: this CPU has no AVX-512\n"),
+                 *((f"gpu{i}", SKIPPED, "skipped: hardware: no GPU\n") for i in range(4)),
+                 ("disk", SKIPPED, "skipped: rights: no mount namespaces\n"),
                  ("spectra", PASSED, "skipped: data: no measured spectra at /none (BRR_SPECTRA_CSV)\n")]
-        want = ["skipped: gpu: hardware: no GPU: nothing there", "skipped: disk: rights: no mount namespaces", "skipped: image: rights: needs root",
-                "skipped: wide (in part): hardware: this CPU has no AVX-512",
-                "skipped: spectra (in part): data: no measured spectra at /none (BRR_SPECTRA_CSV)",
-                "skipped tests: 2 for rights, 1 for hardware", "skipped parts of tests: 1 for data, 1 for hardware", "2 passed, 0 failed, 3 skipped"]
+        want = ["skipped tests: 1 for rights: no mount namespaces (disk); 5 for hardware: no GPU (gpu, gpu0, gpu1 and 2 more)",
+                "skipped parts of tests: 1 for data: no measured spectra at /none (BRR_SPECTRA_CSV) (spectra); "
+                "1 for hardware: this CPU has no AVX-512 (wide)", "each skip with its reason: skipped.txt", "2 passed, 0 failed, 6 skipped"]
         self.assertEqual(report(cases, BRR_SPECTRA_CSV="/none"), (0, want))
         self.assertEqual(report(cases, BRR_SPECTRA_CSV="/none", CI="true"), (0, want))
+        self.assertEqual((len(report.skips), report.skips[0], report.skips[-1]), (8, "skipped: gpu: hardware: no GPU",
+                         "skipped: spectra (in part): data: no measured spectra at /none (BRR_SPECTRA_CSV)"))
+
+    def test_a_test_that_ran_again_counts_as_the_last_time(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, status in (("tests", "fail"), ("again", "run")):
+                with open(f"{folder}/{name}.xml", "w", encoding="utf-8") as f:
+                    f.write(f'<testsuite><testcase name="a" status="{status}"/><testcase name="b-{name}" status="run"/></testsuite>')
+            run = [subprocess.run([sys.executable, f"{SOURCE}/tools/test_report.py", *words], cwd=folder, capture_output=True, text=True)
+                   for words in (("--failed", "tests.xml"), ("tests.xml", "again.xml"))]
+        self.assertEqual([(r.returncode, r.stdout) for r in run], [(0, "^(a)$"), (0, "3 passed, 0 failed, 0 skipped\n")])
 
     def test_a_skip_for_a_package_is_a_failure(self):
         cases = [("ranks", SKIPPED, "skipped: package: no mpirun (openmpi-bin)\n"), ("peers", PASSED, UNITTEST)]
@@ -75,9 +90,10 @@ class Report(unittest.TestCase):
                 with open(path, encoding="utf-8") as f:
                     named.update(re.findall(r"data: [^\n]*\((BRR_\w+)\)", f.read()))
         self.assertIn("BRR_SONATA_DIR", named)
-        for variable in sorted(named):
-            cases = [("real", SKIPPED, f"skipped: data: nothing ({variable})\n")]
-            self.assertEqual(report(cases, **{variable: "/nonexistent"})[0], 0, variable)
+        with tempfile.TemporaryDirectory() as folder:  # of which no part can be there
+            for variable in sorted(named):
+                cases = [("real", SKIPPED, f"skipped: data: nothing ({variable})\n")]
+                self.assertEqual(report(cases, **{variable: f"{folder}/none"})[0], 0, variable)
 
     def test_only_ci_must_have_a_network(self):
         cases = [("npm", SKIPPED, "skipped: network: the npm registry cannot be reached\n")]

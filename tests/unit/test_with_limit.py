@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The time limit of a test (tests/with_limit.py): its last word names what each thread of each process waits for, and nothing is left;
-a test that ends in time ends as it would alone."""
+a test that ends in time ends as it would alone; the time of other programs is not counted; a failed test's files are kept."""
+import glob
 import os
 import re
 import signal
@@ -23,8 +24,23 @@ waits_for_the_client()
 """
 
 
+WAITS = """
+import sys
+sys.path.insert(0, "{source}/tests/integration")
+from daemon import temporary, until
+with temporary() as folder:
+    open(folder + "/left", "w").close()
+    until(lambda: False, lambda: "what never " + "comes")
+"""
+USES = "import os, time\nos.sched_setaffinity(0, [{cpu}])\nwhile time.process_time() < 1.5: pass"
+SPINS = "import os\nos.sched_setaffinity(0, [{cpu}])\nwhile True: pass"
+
+sys.path.insert(0, f"{SOURCE}/tests")
+import with_limit
+
+
 def limited(seconds, *command, **env):
-    clean = {k: v for k, v in os.environ.items() if k not in ("BRR_TEST_LIMIT", "BRR_TEST_OF")}
+    clean = {k: v for k, v in os.environ.items() if k not in ("BRR_TEST_LIMIT", "BRR_TEST_OF", "BRR_TEST_FILES", "BRR_BUILD_DIR", "BRR_TEST_SEED")}
     return subprocess.run([sys.executable, f"{SOURCE}/tests/with_limit.py", str(seconds), *command], env={**clean, **env}, capture_output=True, text=True)
 
 
@@ -49,6 +65,38 @@ class Limit(unittest.TestCase):
     def test_the_last_line_is_the_processor_time_of_the_test(self):
         used = re.fullmatch(r"processor: ([\d.]+) s\n", limited(60, sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass").stdout)
         self.assertGreaterEqual(float(used[1]), 0.3)
+
+    def test_the_share_of_a_test(self):
+        for want, *of in ((10, 10, 0, 0, 2), (10, 10, 4, 0, 2), (7, 10, 4, 3, 2), (5, 10, 5, 5, 2), (5, 10, 10, 10, 2), (10, 10, 20, 100, 2),
+                          (2.5, 10, 5, 15, 2), (0, 10, 0, 20, 1)):
+            self.assertAlmostEqual(with_limit.share(*of), want, msg=of)
+
+    def test_what_others_have_of_the_processor_is_not_counted(self):
+        cpu = min(os.sched_getaffinity(0))
+        others = [subprocess.Popen([sys.executable, "-c", SPINS.format(cpu=cpu)]) for _ in range(3)]
+        try:
+            began = time.monotonic()
+            r = limited(4, sys.executable, "-c", USES.format(cpu=cpu))
+        finally:
+            for other in others:
+                other.kill()
+                other.wait()
+        self.assertEqual(r.returncode, 0, r.stdout)
+        print(f"1.5 s of processor took {time.monotonic() - began:.1f} s")
+
+    def test_a_wait_that_is_interrupted_says_what_for_and_its_files_are_kept(self):
+        with tempfile.TemporaryDirectory() as build, tempfile.NamedTemporaryFile("w", prefix="waits_", suffix=".py") as f:
+            f.write(WAITS.format(source=SOURCE))
+            f.flush()
+            r = limited(1, f.name, BRR_BIN=build, BRR_SOURCE_DIR=SOURCE, BRR_BUILD_DIR=build)
+            self.assertEqual(r.returncode, 1)
+            self.assertIn("AssertionError: what never comes", r.stderr)
+            kept = re.search("^seed: \\d+\nfiles kept: (.*)$", r.stdout, re.M)
+            self.assertTrue(kept and kept[1].startswith(f"{build}/failed/waits_") and glob.glob(f"{kept[1]}/*/left"), r.stdout)
+
+    def test_a_test_that_passes_leaves_nothing(self):
+        r = limited(60, "/bin/sh", "-c", "touch $BRR_TEST_FILES/x; echo $BRR_TEST_FILES")
+        self.assertEqual((r.returncode, os.path.exists(r.stdout.split()[0])), (0, False), r.stdout)
 
     def test_the_last_word_says_who_waits_for_what_and_leaves_nobody(self):
         with tempfile.NamedTemporaryFile("w", suffix=".py") as f:

@@ -173,7 +173,7 @@ static void ranks_that_do_not_find_one_another_are_refused(void **state) {
     setenv("SLURM_STEP_NUM_TASKS", "1", 1);
     assert_int_equal(world_launched(&world, &err), 0);
     setenv("PMIX_RANK", "0", 1);
-    setenv("BRR_MPI_LIBRARY", "/nonexistent/libbrr_mpi.so", 1);
+    setenv("BRR_MPI_LIBRARY", "/proc/nonexistent/libbrr_mpi.so", 1);
     assert_int_equal(world_launched(&world, &err), 0); /* a shell of `srun --pty`: one task, which needs no MPI */
     assert_int_equal(world.size, 1);
     setenv("SLURM_STEP_NUM_TASKS", "2", 1);
