@@ -376,11 +376,11 @@ def check_cut(d, recording, model):
     code, out, err = d.ctl("detect", cut, "--model", model, "--out", f"{d.dir}/cut", "--json")
     assert code == 0 and "cut_eeg.edf: file ends early" in err and "file ends early" in json.loads(out)["note"], (out, err)
     with open(cut, "rb") as f:
-        r = subprocess.run([f"{BIN}/brrctl", "stream", "-", "--model", model, "--json"], stdin=f, env=d.env, capture_output=True, text=True)
+        r = subprocess.run([f"{BIN}/brrctl", "stream", "-", "--replay", "--model", model, "--json"], stdin=f, env=d.env, capture_output=True, text=True)
     assert r.returncode == 0 and not r.stderr and json.loads(r.stdout.splitlines()[-1])["note"] == "", r
     for path, ended in ((cut, r"ended +input; [1-9][\d,]* bytes of an incomplete record ignored"), (recording, r"ended +input")):
         with open(path, "rb") as f:
-            out = subprocess.run([f"{BIN}/brrctl", "stream", "-", "--model", model, "--suppression", f"{d.dir}/s.tsv"], stdin=f, env=d.env, capture_output=True, text=True).stdout
+            out = subprocess.run([f"{BIN}/brrctl", "stream", "-", "--replay", "--model", model, "--suppression", f"{d.dir}/s.tsv"], stdin=f, env=d.env, capture_output=True, text=True).stdout
         assert re.search(f"^{ended}$", out, re.M) and f"per second {d.dir}/s.tsv" in out, out
 
 

@@ -94,7 +94,7 @@ def jobs():
 def streams():
     with streaming_daemon(extra=["limits.session_idle=3s", "limits.sessions=1"]) as (d, recording, model):
         edf = Edf(recording)
-        process = start(d, "-", model, stdin=subprocess.PIPE)
+        process = start(d, "-", model, "--replay", stdin=subprocess.PIPE)
         process.stdin.write(edf.header + edf.body[:20 * edf.record])
         process.stdin.flush()
         assert b"as it comes" in process.stdout.readline()

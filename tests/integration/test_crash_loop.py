@@ -46,7 +46,7 @@ def stream_lives(d, recording, model, wanted, job):
     """A stream that is open for longer than the job would have waited for its next start."""
     with open(recording, "rb") as f:
         data = f.read()
-    process = start(d, "-", model, stdin=subprocess.PIPE)
+    process = start(d, "-", model, "--replay", stdin=subprocess.PIPE)
     process.stdin.write(data[:len(data) // 2])
     process.stdin.flush()
     daemon = d.process.pid

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Recordings that are still being written: `stream -` and `stream FILE --follow` give bit for bit what the finished file gives."""
+"""Recordings that are still being written: `stream -` and `stream FILE --follow` give bit for bit what the finished file gives. What is
+live, and so told to hooks, for each source and flag; a live pipe is read on while the daemon is away."""
+import glob
 import json
 import os
 import random
@@ -11,6 +13,7 @@ import time
 
 import numpy
 
+from daemon import BIN, PATIENCE, make_corpus, temporary
 from stream_fixture import Edf, start, streaming_daemon, trace
 
 ODD = (1, 255, 257, 4093, 9973, 65537)
@@ -45,7 +48,7 @@ def pieces(data, sizes=ODD, seed=5):
 
 def pipe(d, data, model, *options, sizes=ODD):
     """`stream -` with data written to it in odd pieces by another thread."""
-    process = start(d, "-", model, *options, stdin=subprocess.PIPE)
+    process = start(d, "-", model, *options, *(() if "--live" in options else ("--replay",)), stdin=subprocess.PIPE)
 
     def write():
         try:
@@ -86,7 +89,7 @@ def standard_input(d, recording, model, wanted):
     assert lines[-1]["events"] == whole["events"] and [x["event"] for x in lines if "event" in x] == whole["events"]
     assert lines[-1]["ended"] == "input" and lines[-1]["unfinished_bytes"] == 0 and whole["ended"] == "file", lines[-1]
     with open(recording, "rb") as f:
-        process = start(d, "-", model, stdin=f)
+        process = start(d, "-", model, "--replay", stdin=f)
         out, err = process.communicate(timeout=120)
     assert process.returncode == 0 and b"as it comes" in out and b"ended      input" in out, (out, err)
     same("a redirected file", files(d, recording), wanted)
@@ -142,7 +145,7 @@ def refusals(d, recording, model):
     for data, word in ((b"", "0 bytes"), (b"x" * 5000, "does not begin like"), (edf.header[:700], "ends inside its header")):
         code, _, err = pipe(d, data, model)
         assert code == 1 and word in err and "standard input" in err, (code, err)
-    for options, word in ((["-", "--plot", "x.svg"], "finished recording"), ([recording, "--idle-timeout", "3"], "--follow"),
+    for options, word in ((["-", "--replay", "--plot", "x.svg"], "finished recording"), ([recording, "--idle-timeout", "3"], "--follow"),
                           ([recording, "--follow", "--plot", "x.svg"], "finished recording")):
         code, _, err = d.ctl("stream", *options, "--model", model)
         assert code == 2 and word in err, (code, err)
@@ -167,7 +170,90 @@ def shortened(d, recording, model):
     assert process.returncode == 1 and b"became shorter" in err, err
 
 
+LIVE, DRILL, REPLAY = "live: hooks are told", "live, a drill: hooks are told", "replay: nobody is told"
+TOLD = {  # words of `brrctl stream`: the first line
+    "file": ((), REPLAY), "file-replay": (("--replay",), REPLAY), "file-paced": (("--realtime", "200", "--alarms"), REPLAY),
+    "file-drill": (("--realtime", "200", "--as-live"), DRILL), "pipe-live": (("-", "--live"), LIVE),
+    "pipe-replay": (("-", "--replay", "--alarms"), REPLAY), "follow": (("--follow", "--idle-timeout", "1"), LIVE),
+    "follow-replay": (("--follow", "--replay", "--idle-timeout", "1"), REPLAY)}
+
+
+def told(d, recording, heard):
+    """Source, flag, and whether a hook is told of the alarm that all of them have. `lsl in` takes the same way as `--follow`."""
+    rule = ("--model", "line_length", "--on", "0.2", "--off", "0.15")
+    for name, (words, line) in TOLD.items():
+        source = () if words[:1] == ("-",) else (recording,)
+        with open(recording, "rb") as f:
+            r = subprocess.run([f"{BIN}/brrctl", "stream", *source, *words, *rule, "--client", name, "--output", f"{d.dir}/told"], env=d.env,
+                               stdin=f, capture_output=True, text=True, timeout=PATIENCE)
+        assert r.returncode == 0 and r.stdout.splitlines()[0].startswith(line + "; "), (name, r)
+    wanted, deadline = {name for name, (_, line) in TOLD.items() if line != REPLAY}, time.monotonic() + PATIENCE
+
+    def names():
+        if not os.path.exists(heard):
+            return set()
+        with open(heard, encoding="utf-8") as f:
+            return {json.loads(line)["entry"]["client"] for line in f if line.endswith("}\n")}
+    while not wanted <= names():
+        assert time.monotonic() < deadline, (wanted, names(), d.read_log()[-2000:])
+        time.sleep(0.1)
+    time.sleep(1)
+    assert names() == wanted, names()
+    for words, text in ((("-",), ("--live", "--replay", "hooks are told", "nobody is told")), (("-", "--live", "--replay"), ("--live or --replay",)),
+                        ((recording, "--live"), ("standard input", "--follow", "--as-live"))):
+        code, out, err = d.ctl("stream", *words, "--model", "line_length")
+        assert code == 2 and not out and all(word in err for word in text), (words, out, err)
+
+
+def read_on(d, recording, model):
+    """The writer of a live pipe never waits for a daemon that is away; 150 s are kept, and what came then is one gap."""
+    edf = Edf(recording)
+    process = start(d, "-", model, "--live", "--json", stdin=subprocess.PIPE)
+    process.stdin.write(edf.counted(-1) + edf.body)
+    process.stdin.flush()
+    await_session(d, process)
+    d.kill()
+    for _ in range(3):
+        process.stdin.write(edf.body)
+        process.stdin.flush()
+    time.sleep(1)  # what is in the pipe by now is read before the daemon is back
+    d.start()
+    await_session(d, process)
+    process.stdin.write(edf.body)
+    process.stdin.close()
+    out, err = process.stdout.read(), process.stderr.read()
+    assert process.wait(timeout=PATIENCE) == 0, err
+    end, seconds = json.loads(out.splitlines()[-1]), edf.records * float(edf.header[244:252])
+    assert end["gaps"] == 1 and end["live"] and end["reconnects"] >= 1, end
+    trace_of = numpy.load(f"{d.dir}/f.npy")
+    missing = numpy.isnan(trace_of).sum() / 256
+    assert abs(len(trace_of) / 256 - 5 * seconds) < 1 and 3 * seconds - 152 <= missing <= 4 * seconds - 140, (missing, seconds)
+
+
+def await_session(d, process):
+    """The daemon has the stream, and its client."""
+    deadline = time.monotonic() + PATIENCE
+    while not any(s["connected"] for s in map(json.loads, d.ctl("sessions", "--json")[1].splitlines())):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.1)
+    time.sleep(1)
+
+
+def live():
+    with temporary() as tmp:
+        hook = f"{tmp}/hook"
+        with open(hook, "w", encoding="utf-8") as f:
+            f.write('#!/bin/sh\ncat >> "$1"; echo >> "$1"\n')
+        os.chmod(hook, 0o755)
+        hooks = json.dumps([{"name": "pager", "command": [hook, f"{tmp}/heard"], "kinds": ["alarm_on"]}])
+        with streaming_daemon(extra=[f"alarms.hooks={hooks}", "alarms.rejoin=0s"]) as (d, recording, model):
+            make_corpus(f"{tmp}/told", seed=31, patients=1, hours=0.1, seizures=2)
+            told(d, glob.glob(f"{tmp}/told/**/*_eeg.edf", recursive=True)[0], f"{tmp}/heard")
+            read_on(d, recording, model)
+
+
 def main():
+    live()
     with streaming_daemon() as (d, recording, model):
         wanted = trace(d, recording, model)
         assert json.loads(wanted[2].splitlines()[-1])["events"], "no event to compare"

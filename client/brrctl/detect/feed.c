@@ -222,7 +222,6 @@ void feed_close(struct feed *f) {
 }
 
 const struct eegfile *feed_edf(const struct feed *f) { return f->edf; }
-bool feed_is_live(const struct feed *f) { return f->grows; }
 const char *feed_ended(const struct feed *f) { return f->ended; }
 int64_t feed_left_bytes(const struct feed *f) { return (int64_t)(f->have - f->handed_on); }
 

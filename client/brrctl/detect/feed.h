@@ -16,8 +16,6 @@ int feed_open(const char *path, double idle_s, const char *unit, struct feed **r
 void feed_close(struct feed *feed);
 /* The header, and the records returned last (edf_read_signals). Valid as long as the feed. */
 const struct eegfile *feed_edf(const struct feed *feed);
-/* True if new records mean that time passes: a growing file. A pipe may be a playback. */
-bool feed_is_live(const struct feed *feed);
 
 /* Returns the number of new records (earlier ones become invalid), 0 when none arrived within a few hundredths of a second, -1 at
  * the end. DATA_LOSS: the file became shorter. */

@@ -15,7 +15,7 @@
 #include "client/brrctl/interrupt.h"
 #include "eeg/frontend.h"
 
-enum { CHUNK_S = 8, NEXT_MS = 1000 };
+enum { CHUNK_S = 8, NEXT_MS = 1000, HELD_S = 150 };
 
 struct playback {
     struct source *source; /* owned */
@@ -32,8 +32,9 @@ struct run {
     int64_t chunk_samples;
     int64_t position; /* next source sample of file time */
     double start_s;
-    bool away;    /* the sink knows that the connection is lost */
-    bool unsaved; /* as the sink heard it last */
+    int64_t missed; /* of these, the last ones that were not kept while the daemon was away: a gap to be */
+    bool away;      /* the sink knows that the connection is lost */
+    bool unsaved;   /* as the sink heard it last */
     struct brr_error *err;
 };
 
@@ -112,12 +113,38 @@ static int keep_pace(struct run *run) {
     return take(run, 0);
 }
 
+/* True if the daemon is away, and does not have so many of the samples that were pushed. */
+static bool lacks(const struct run *run, double seconds) {
+    struct brr_stream_counts counts;
+    brr_stream_counts(run->stream, &counts);
+    return !counts.connected && (double)(counts.pushed - counts.consumed) >= seconds * run->r->source->rate_hz;
+}
+
+/* A live source goes on without a daemon; what is not kept is a gap. */
+static int miss(struct run *run, int64_t n) {
+    run->missed += n;
+    run->position += n;
+    return take(run, 0);
+}
+
+static int declare_missed(struct run *run) {
+    int rc = run->missed ? brr_stream_gap(run->stream, run->missed, "the daemon was away", run->err) : 0;
+    run->missed = 0;
+    return rc;
+}
+
 static int push(struct run *run, const float *uv, int64_t n) {
     int rc;
+    if (run->config->live && lacks(run, HELD_S))
+        return miss(run, n);
+    if ((rc = declare_missed(run)))
+        return rc;
     if (run->sink->samples)
         run->sink->samples(run->sink->ctx, uv, run->position, n);
     while ((rc = brr_stream_push(run->stream, uv, n, 0, run->err)) == BRR_AGAIN)
-        if ((rc = take(run, NEXT_MS)))
+        if (run->config->live && lacks(run, 0))
+            return miss(run, n);
+        else if ((rc = take(run, NEXT_MS)))
             break;
     if (rc)
         return rc == BRR_END ? brrctl_set_error(run->err, BRR_ABORTED, "the daemon ended the stream early") : rc;
@@ -144,7 +171,8 @@ static int push_gap(struct run *run, const struct source_block *block) {
         return 0;
     if (block->first < run->position)
         return brrctl_set_error(run->err, BRR_DATA_LOSS, "records overlap in time: a segment starts before the one before it ends");
-    int rc = brr_stream_gap(run->stream, block->first - run->position, block->cause ? block->cause : "file", run->err);
+    int rc = declare_missed(run);
+    rc = rc ? rc : brr_stream_gap(run->stream, block->first - run->position, block->cause ? block->cause : "file", run->err);
     run->position = block->first;
     return rc;
 }
@@ -164,7 +192,8 @@ static int push_all(struct run *run) {
 }
 
 static int finish(struct run *run) {
-    int rc = brr_stream_finish(run->stream, run->err);
+    int rc = declare_missed(run);
+    rc = rc ? rc : brr_stream_finish(run->stream, run->err);
     while (rc == 0)
         rc = take(run, NEXT_MS);
     return rc == BRR_END ? 0 : rc;
@@ -257,7 +286,7 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
                                      .rate_hz = r->source->rate_hz,
                                      .client_name = config->client,
                                      .start_time_ms = config->as_live ? clock_wall_ms() : start_ms(r->source), /* a drill is now */
-                                     .realtime = r->source->live     ? 1
+                                     .realtime = config->live        ? 1
                                                  : config->pace <= 0 ? 0
                                                  : config->as_live   ? 1
                                                                      : 2,

@@ -25,11 +25,13 @@ struct playback_config {
     double alarm_hop_s;         /* as in brr_stream_config */
     double on, off;             /* thresholds, 0 = the model's */
     int partial;
-    double alarm_rate;       /* as in brr_stream_config */
-    const char *device;      /* the same */
-    bool no_resume, as_live; /* as_live: a recording in real time counts as the EEG of a patient */
-    double move_after_s;     /* with several endpoints; 0 = the library's choice */
-    int64_t chunk_samples;   /* 0 = the library's choice */
+    double alarm_rate;  /* as in brr_stream_config */
+    const char *device; /* the same */
+    bool no_resume;
+    bool live;    /* the EEG of a patient now; it does not wait for a daemon that is away: HELD_S are kept, the rest is a gap */
+    bool as_live; /* a recording in real time counts as live */
+    double move_after_s;   /* with several endpoints; 0 = the library's choice */
+    int64_t chunk_samples; /* 0 = the library's choice */
 };
 struct playback_sink {
     void *ctx;

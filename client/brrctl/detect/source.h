@@ -45,7 +45,6 @@ struct source {
     int n; /* rows */
     double rate_hz;
     int64_t start_ms; /* Unix time of the first sample, where it is known without a calendar; else 0: info says the local time */
-    bool live;        /* new samples mean that time passes */
     char assumed[200];
 };
 

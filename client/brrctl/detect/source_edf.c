@@ -188,7 +188,6 @@ static int open_input(struct source_edf *s, const char *path, double idle_s, con
         return rc;
     s->edf = feed ? feed_edf(s->feed) : s->file;
     s->base.edf = s->file;
-    s->base.live = feed && feed_is_live(s->feed);
     s->end = feed ? 0 : eegfile_info(s->edf)->n_records;
     return choose_signals(s, path, reading->rename, err);
 }

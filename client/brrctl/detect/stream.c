@@ -48,6 +48,8 @@ static const struct argument rows[] = {
          "the daemon's device that computes it, such as cuda:1; default: the one with the fewest streams"),
     NUMBER("--realtime", realtime, "FACTOR", "speed: 1 = as recorded, 10 = ten times as fast; default: as fast as possible", 0.001,
            1e6),
+    FLAG("--live", live, "standard input is the EEG of a patient now: hooks are told of alarms"),
+    FLAG("--replay", replay, "standard input is a recording: nobody is told"),
     FLAG("--as-live", as_live, "with --realtime: a drill; alarms count as those of a patient now, and hooks hear them"),
     INTEGER("--chunk-samples", chunk_samples, "N", "samples per message; default 8 s, with --realtime 0.25 s", 1, 1e7),
     TEXT("--client", client, "NAME", "name of this stream in `brrctl sessions`, such as a bed; never a patient's; default brrctl"),
@@ -100,9 +102,12 @@ static void show_opened(void *ctx) {
     if (v->o->json)
         return;
     char length[32] = "as it comes";
+    const char *told = d->config->playback.live      ? "live: hooks are told"
+                       : d->config->playback.as_live ? "live, a drill: hooks are told"
+                                                     : "replay: nobody is told";
     if (!d->config->endless)
         snprintf(length, sizeof length, "%.1f s", d->duration_s);
-    printf("%s: %s, %d signals of %g Hz; model %.12s, windows of %g s every %g s, thresholds %.3g/%.3g%s%s\n",
+    printf("%s; %s: %s, %d signals of %g Hz; model %.12s, windows of %g s every %g s, thresholds %.3g/%.3g%s%s\n", told,
            fsio_basename(d->path), length, source->n, source->rate_hz, d->model_sha256, d->window_s, d->hop_s, d->on, d->off,
            *d->note ? "; " : "", d->note);
     fflush(stdout);
@@ -216,6 +221,7 @@ static void print_summary_json(const struct view *v, const char *output) {
     const struct detection *d = v->d;
     struct json_writer *w = output_begin();
     json_put_str(w, "recording", d->path);
+    json_put_bool(w, "live", d->config->playback.live || d->config->playback.as_live);
     JSON_MEMBERS(w, *d, duration_s, model_sha256);
     char *note = detection_note(d);
     json_put_str(w, "note", note ? note : "");
@@ -426,8 +432,9 @@ static int usage(const char *text) {
     return EXIT_USAGE;
 }
 
-static void set_playback(const struct stream_options *s, struct playback_config *p) {
-    bool alarms = s->alarms || s->alarm_rate;
+/* What somebody is told of needs alarms; --alarms prints them. */
+static void set_playback(const struct stream_options *s, bool live, struct playback_config *p) {
+    bool alarms = s->alarms || s->alarm_rate || live || s->as_live;
     *p = (struct playback_config){.pace = isnan(s->realtime) ? 0 : s->realtime,
                                   .alarm_hop_s = !isnan(s->alarm_hop_s) ? s->alarm_hop_s
                                                  : alarms               ? 0
@@ -439,6 +446,7 @@ static void set_playback(const struct stream_options *s, struct playback_config 
                                   .on = isnan(s->on) ? 0 : s->on,
                                   .off = isnan(s->off) ? 0 : s->off,
                                   .no_resume = s->no_resume,
+                                  .live = live,
                                   .as_live = s->as_live,
                                   .move_after_s = s->move_after_s > 0 ? s->move_after_s : 0,
                                   .chunk_samples = s->chunk_samples > 0 ? s->chunk_samples : 0};
@@ -484,7 +492,7 @@ int stream_play(const struct arguments *o, const struct stream_input *input) {
         return usage(wrong);
     if (!check_output(s))
         return EXIT_USAGE;
-    set_playback(s, &config.playback);
+    set_playback(s, input->live, &config.playback);
     config.playback.model = brrctl_ref(s->model, model, sizeof model);
     return run(o, &view, &config);
 }
@@ -501,9 +509,27 @@ static int open_input(const struct arguments *o, struct source **ret, struct err
                                    : source_open_file(o->args[0], &reading, ret, err);
 }
 
+/* NULL, or what is wrong with --live and --replay. */
+static const char *check_live(const struct stream_options *s, bool piped) {
+    if (piped && s->live == s->replay)
+        return "standard input needs --live or --replay, for brrctl cannot tell a recorder from a recording:\n"
+               "  --live    the EEG of a patient now: hooks are told of alarms, which escalate; a lost connection is an alarm too\n"
+               "  --replay  a recording: nobody is told";
+    if (s->live && !piped)
+        return "--live is for standard input; a file that is still being written is live by --follow, and --realtime 1 --as-live "
+               "makes a drill of a finished one";
+    return NULL;
+}
+
 static int cmd_stream(const struct arguments *o) {
     bool piped = !strcmp(o->args[0], "-"), endless = piped || own(o)->follow;
-    const struct stream_input input = {.name = piped ? "stdin" : o->args[0], .endless = endless, .open = open_input};
+    const struct stream_input input = {.name = piped ? "stdin" : o->args[0],
+                                       .endless = endless,
+                                       .live = piped ? own(o)->live : own(o)->follow && !own(o)->replay,
+                                       .open = open_input};
+    const char *wrong = own(o)->model ? check_live(own(o), piped) : NULL;
+    if (wrong)
+        return usage(wrong);
     if (endless && own(o)->plot && own(o)->model)
         return usage("--plot needs a finished recording; plot the file when it is complete: brrctl stream FILE --plot");
     if (!endless && !isnan(own(o)->idle_s) && own(o)->model)
@@ -528,7 +554,13 @@ const struct command command_stream = {
     .details =
         "FILE is EDF, EDF+ or BDF; its samples are sent unmodified. --output is a file or a folder (NAME_events.tsv).\n"
         "--format: tsv; edf+ or mne: annotations; csv_bi: for TUSZ tools; json: for programs.\n"
-        "-       read the same formats from standard input, record by record, until the input ends\n"
+        "A finished file is a replay: nobody is told of its alarms. --follow is live: hooks are told, whether or not --alarms "
+        "prints\n"
+        "them. The first line says which.\n"
+        "-       read the same formats from standard input, record by record, until the input ends; it needs --live (a recorder) "
+        "or\n"
+        "        --replay (a recording). A live input is read on while the daemon is away: 150 s are kept, what comes then is a "
+        "gap\n"
         "--follow  FILE is still being written: complete records are sent as they are added, whatever record count the header\n"
         "        has, until the file has not grown for --idle-timeout seconds (120). Ctrl-C ends both with the results so far;\n"
         "        a second Ctrl-C kills. Results are bit-identical to those of the finished file.\n"
@@ -537,6 +569,6 @@ const struct command command_stream = {
         "A stream outlives a cut connection and a restart of the daemon for the daemon's limits.resume_ttl (2 min), and then "
         "writes\n"
         "the files of an undisturbed run; with --no-resume it ends at the first cut.\n"
-        "example: recorder | brrctl stream - --model best --alarms\n"
+        "example: recorder | brrctl stream - --live --model ward --client icu-7\n"
         "example: brrctl stream sub-01_run-01_eeg.edf --model job:train-260131-1 --plot trace.svg",
 };

@@ -26,17 +26,17 @@ struct stream_options {
     double realtime;
     int64_t chunk_samples;
     const char *client;
-    bool follow;
+    bool follow, live, replay;
     double idle_s;
     bool no_resume, as_live;
     double move_after_s;
 };
 
 /* The whole command; returns an exit code. name: of the recording, for people and for names of files. endless: it grows while it is
- * read. */
+ * read. live: it is the EEG of a patient now. */
 struct stream_input {
     const char *name;
-    bool endless;
+    bool endless, live;
     int (*open)(const struct arguments *o, struct source **ret, struct err *err);
     const char **ended; /* receives why its source ended; NULL: nobody asks */
 };

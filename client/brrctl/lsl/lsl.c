@@ -152,7 +152,7 @@ static int lsl_in(const struct arguments *o) {
     for (int part = 1;;) {
         const char *ended = "", *trace = part > 1 ? numbered.stream.probabilities : NULL;
         const struct stream_input input = {
-            .name = part == 1 ? o->args[1] : name, .endless = true, .open = open_source, .ended = &ended};
+            .name = part == 1 ? o->args[1] : name, .endless = true, .live = true, .open = open_source, .ended = &ended};
         int code = stream_play(part == 1 ? o : &again, &input);
         if (!code && trace && outputs_add(trace, &err))
             return brrctl_fail(&err);
@@ -276,9 +276,9 @@ const struct command command_lsl = {
     .details =
         "Needs liblsl, which is no package of Debian: LSL_LIBRARY names its file.\n"
         "  list           streams in the network; works without a daemon\n"
-        "  in STREAM      an EEG stream (its name, source_id or uid) through a model, like `brrctl stream`, until Ctrl-C; "
-        "channels\n"
-        "                 and units are the stream's, gaps are those of its time stamps, and it may vanish and come back\n"
+        "  in STREAM      an EEG stream (its name, source_id or uid) through a model, like `brrctl stream --follow`: live, until\n"
+        "                 Ctrl-C; channels and units are the stream's, gaps are those of its time stamps, and it may vanish and "
+        "come back\n"
         "  out SESSION    probability and alarms of an open stream as two LSL streams, `brrd probability` (256 Hz) and `brrd "
         "events`\n"
         "                 (markers alarm_on, alarm_off, sz_on, sz_off), for LabRecorder and others; needs --yes, as every outlet\n"

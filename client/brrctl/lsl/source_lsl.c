@@ -638,7 +638,6 @@ int source_open_lsl(const struct source_lsl_config *config, struct source **ret,
     *s = (struct source_lsl){.config = *config, .gap_first = -1};
     s->base.kind = &kind;
     s->base.info = &s->info;
-    s->base.live = true;
     interrupt_catch();
     int rc = find_and_open(s, err);
     if (rc) {
