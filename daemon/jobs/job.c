@@ -76,6 +76,7 @@ int job_move(struct job *job, enum job_state to, const char *reason, int64_t now
         job->attempts++;
         job->started_ms = job->seen_ms = now_ms;
         job->finished_ms = 0;
+        job->first_step = job->saved_step;
         job->progress.step_s = NAN; /* no step of this attempt yet */
     }
     if (job_is_over(to))

@@ -74,6 +74,7 @@ struct job {
     char *result;                  /* JSON of a finished job, or NULL */
     char best[4096], last[4096];   /* model files, or "" */
     int64_t saved_step;            /* of last, if there is one */
+    int64_t first_step;            /* active: saved_step when the attempt began; not stored */
     struct task_progress progress; /* of the newest attempt; stored: step, steps, epoch, epochs, loss */
     int64_t files_bytes;           /* of the directory since the job ended; -1 = not measured; not stored */
     bool leaving;                  /* it is being removed from the database; not stored */

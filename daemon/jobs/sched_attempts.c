@@ -148,6 +148,17 @@ static void fail_running(struct sched *s, struct job *job, const struct task_end
     }
 }
 
+/* An attempt without a new step is charged as a fault is, so that a job whose limit is too short for one step ends. */
+static void reach_time_limit(struct sched *s, struct job *job, const struct jobfile_limits *limits) {
+    const bool gained = job->saved_step > job->first_step;
+    if (!limits->auto_resume || (!gained && job->restarts >= limits->restarts))
+        sched_move(s, job, JOB_INTERRUPTED, "time_limit");
+    else if (gained)
+        sched_move(s, job, JOB_QUEUED, "time_limit: resuming");
+    else
+        sched_restart(s, job, limits->restarts, "time_limit: no new step in this attempt, which counts against limits.restarts");
+}
+
 static void finish_running(struct sched *s, struct slot *slot, struct task_end *r) {
     struct job *job = slot->job;
     for (int i = 0; s->config.ended && i < s->slots.n; i++)
@@ -170,9 +181,7 @@ static void finish_running(struct sched *s, struct slot *slot, struct task_end *
     } else if (!was_stopped(s, job, r)) {
         fail_running(s, job, r, r->limits.restarts);
     } else if (r->stopped == STOP_TIME_LIMIT) {
-        sched_move(s, job, JOB_INTERRUPTED, "time_limit");
-        if (r->limits.auto_resume && r->has_checkpoint)
-            sched_move(s, job, JOB_QUEUED, "time_limit: resuming");
+        reach_time_limit(s, job, &r->limits);
     } else if (r->stopped == STOP_COST_LIMIT) {
         sched_move(s, job, JOB_INTERRUPTED, "cost_limit");
     } else if (r->stopped == STOP_PREEMPT && !s->draining) {

@@ -34,8 +34,8 @@ static const struct option job_rows[] = {
      "money that the job may cost, all attempts together, by the daemon's devices_price_per_hour; just before it is spent the job "
      "is saved and ends as interrupted, with the reason cost_limit; 0 = no limit"},
     {"limits.restarts", OPTION_I64, J(limits.restarts), "3", 0, 1000, NULL,
-     "restarts after device faults, after crashes of the daemon while the job ran, and when a checkpoint or a result could not be "
-     "written for want of room or of file descriptors"},
+     "restarts after device faults, after crashes of the daemon while the job ran, when a checkpoint or a result could not be "
+     "written for want of room or of file descriptors, and after an attempt that reached its time limit without a new step"},
     {"limits.preemptible", OPTION_BOOL, J(limits.preemptible), "true", 0, 0, NULL,
      "a waiting job of higher priority may have the device: this one is saved, and goes on afterwards"},
 };

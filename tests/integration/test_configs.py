@@ -25,17 +25,51 @@ def check_daemon_files(directories):
         assert r.returncode == 0, (name, r.stderr)
 
 
+def keys(text):
+    """The keys of a job file and their values: "data.augment.enabled" → "true". Two spaces a level; the files of configs/ have no lists."""
+    found, path = {}, []
+    for line in text.splitlines():
+        line = re.sub(r"(^|\s)#.*", "", line).rstrip()
+        if line:
+            key, _, value = line.strip().partition(":")
+            del path[(len(line) - len(line.lstrip())) // 2 :]
+            path.append(key)
+            found[".".join(path)] = value.strip()
+    return found
+
+
+def read(name):
+    with open(f"{SOURCE}/configs/{name}", encoding="utf-8") as f:
+        return f.read()
+
+
+def check_smoke():
+    """What passes the smoke run must be what the long run does."""
+    smoke, long = keys(read("smoke_a100.yaml")), keys(read("train_a100.yaml"))
+    may_differ = {"name", "data.max_files", "training.epochs", "training.max_steps", "limits.wall_clock", "checkpoint.keep"}
+    differ = {k for k in smoke.keys() | long.keys() if smoke.get(k) != long.get(k)}
+    assert len(long) > 30 and {"name", "data.max_files"} <= differ <= may_differ, differ - may_differ
+
+
+def check_time_limits(names):
+    """A training goes on after its time limit by itself; tiny.yaml's is a safety net."""
+    limited = {name for name in names if "limits.wall_clock" in keys(read(name)) and keys(read(name))["kind"] == "train"}
+    stays = {name for name in limited if keys(read(name)).get("limits.auto_resume") != "true"}
+    assert {"train.yaml", "train_a100.yaml", "tusz.yaml"} <= limited and stays == {"tiny.yaml"}, (limited, stays)
+
+
 def main():
     names = sorted(os.path.basename(p) for p in glob.glob(f"{SOURCE}/configs/*.yaml"))
     assert DAEMON | {"tiny.yaml", "chbmit.yaml", "tusz.yaml", "eval.yaml"} <= set(names), names
+    check_smoke()
+    check_time_limits(names)
     checked, with_store = 0, 0
     with temporary() as tmp:
         check_daemon_files(["--set", f"paths.cache={tmp}/cache", "--set", f"paths.results={tmp}/results"])
         make_corpus(f"{tmp}/eeg", seed=5, patients=2, hours=0.05)
         local = f"data.source=file://{tmp}/eeg"
         for name in sorted(set(names) - DAEMON):
-            with open(f"{SOURCE}/configs/{name}", encoding="utf-8") as f:
-                text = f.read()
+            text = read(name)
             store = store_of(text)
             os.makedirs(f"{tmp}/{name}")
             d = Daemon(f"{tmp}/{name}", [f"stores={store}"] if store else []).start()

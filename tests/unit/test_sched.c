@@ -372,6 +372,47 @@ static void faults_restart_until_the_limit_and_errors_do_not(void **state) {
     assert_true(job->state == JOB_FAILED && job->restarts == 0);
 }
 
+static void end_at_time_limit(struct fixture *f, bool auto_resume) {
+    report_task_end(f, (struct task_end){.stopped = STOP_TIME_LIMIT,
+                                         .has_checkpoint = true,
+                                         .energy_j = (double)NAN,
+                                         .limits = {.restarts = 2, .auto_resume = auto_resume}});
+}
+
+static void a_job_goes_on_after_its_time_limit_as_long_as_it_gains_steps(void **state) {
+    struct fixture *f = *state;
+    const struct job *job = started(f);
+    for (int i = 1; i <= 5; i++) {
+        if (i > 1)
+            report_checkpoint(f, i - 1, false); /* the one that the attempt begins with */
+        report_checkpoint(f, i, false);
+        end_at_time_limit(f, true);
+        assert_true(job->state == JOB_QUEUED && job->restarts == 0 && job->retry_ms == 0);
+        turn(f);
+    }
+    for (int i = 1; i <= 2; i++) {
+        if (i == 1)
+            report_checkpoint(f, 5, false);
+        end_at_time_limit(f, true);
+        assert_true(job->state == JOB_QUEUED && job->restarts == i && job->retry_ms > now_ms);
+        assert_non_null(strstr(job->reason, "no new step"));
+        now_ms = job->retry_ms;
+        turn(f);
+    }
+    end_at_time_limit(f, true);
+    assert_int_equal(job->state, JOB_INTERRUPTED);
+    assert_string_equal(job->reason, "time_limit");
+}
+
+static void a_job_stays_at_its_time_limit_unless_it_is_to_go_on(void **state) {
+    struct fixture *f = *state;
+    const struct job *job = started(f);
+    report_checkpoint(f, 1, false);
+    end_at_time_limit(f, false);
+    assert_int_equal(job->state, JOB_INTERRUPTED);
+    assert_string_equal(job->reason, "time_limit");
+}
+
 static void want_of_room_restarts_as_faults_do(void **state) {
     struct fixture *f = *state;
     static const int lacking[] = {ENOSPC, EMFILE};
@@ -578,6 +619,8 @@ int main(void) {
         rigged(a_full_volume_at_shutdown_does_not_fail_the_job),
         rigged(a_device_fault_is_charged_apart_even_as_the_daemon_ends),
         rigged(faults_restart_until_the_limit_and_errors_do_not),
+        rigged(a_job_goes_on_after_its_time_limit_as_long_as_it_gains_steps),
+        rigged(a_job_stays_at_its_time_limit_unless_it_is_to_go_on),
         rigged(want_of_room_restarts_as_faults_do),
         rigged(a_worker_that_cannot_take_the_job_is_asked_again),
         rigged(a_cancel_that_was_acknowledged_survives_a_crash),
