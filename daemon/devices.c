@@ -74,6 +74,7 @@ static int open_worker(struct services *s, int device, int number, const struct 
                                                     .source = s->source,
                                                     .default_wall_clock_ms = config->default_wall_clock_ms,
                                                     .price_per_hour = config->price_per_hour,
+                                                    .currency = config->currency,
                                                     .memory_limit_bytes = device_hosts_memory_limit(hosts),
                                                     .turn = {s->turns[device], number},
                                                     .metrics = s->metrics},
@@ -166,6 +167,26 @@ static int find_executor(void *ctx, const char *name, struct err *err) {
     return err_set(err, ERR_NOT_FOUND, "executor: '%.60s' is no entry of executors in daemon.yaml", name);
 }
 
+/* What a cluster's devices are and cost, it knows itself. */
+static int check_job(void *ctx, const struct jobfile *job, struct err *err) {
+    const struct services *s = ctx;
+    struct device_info info;
+    int device = DEVICE_ANY, rc = 0;
+    if (job->executor)
+        return task_check(job, NULL, (int)job->resources.ranks, err);
+    if (job->limits.cost > 0 && !(s->price_per_hour > 0))
+        return runner_price_unknown(err);
+    device_set_find(s->devices, job->device ? job->device : "", &device, NULL);
+    for (int i = 0; i < device_set_count(s->devices); i++) {
+        if (device != DEVICE_ANY && device != i)
+            continue;
+        device_hosts_describe(device_set_at(s->devices, i), &info);
+        if (!(rc = task_check(job, &info, (int)job->devices, err)))
+            return 0;
+    }
+    return rc;
+}
+
 /* Alone, or with the other jobs of its array. */
 static int run_in_cluster(const struct services *s, int place, const struct job *job, struct err *err) {
     const struct job *members[JOBFILE_MAX_ARRAY], *head = NULL;
@@ -252,6 +273,7 @@ void devices_fill_rules(struct services *s, struct submission_rules *rules) {
     struct device_info info;
     rules->find_device = find_device;
     rules->find_executor = find_executor;
+    rules->check = check_job;
     rules->n_devices = most_of_one_kind(s->devices);
     if (s->n_workers < 2 || s->devices_of[1] == DEVICE_ANY) /* the only place: nothing to choose */
         return;

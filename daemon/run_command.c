@@ -481,6 +481,7 @@ static int run_order(struct run *r) {
                                          .source = r->source,
                                          .default_wall_clock_ms = r->config.default_wall_clock_ms,
                                          .price_per_hour = (double)r->order.price_micros / 1e6,
+                                         .currency = r->config.currency,
                                          .memory_limit_bytes = r->order.memory_limit_bytes,
                                          .file = &r->page->files[r->order.place],
                                          .turn = {&r->page->turns, (int)r->order.place}};
@@ -496,6 +497,7 @@ static int run_job(struct run *r) {
                                          .source = r->source,
                                          .default_wall_clock_ms = r->config.default_wall_clock_ms,
                                          .price_per_hour = r->config.price_per_hour,
+                                         .currency = r->config.currency,
                                          .memory_limit_bytes = memory_limit(r),
                                          .world = &r->world,
                                          .contended = world_is_batch()};

@@ -92,11 +92,15 @@ struct job_options {
 struct brrctl_job_file {
     Brr__V1__JobFile message;
     char *text, *overrides[ARGUMENTS_MAX_LIST + 16];
+    bool budget; /* limits.cost is set */
 };
 int brrctl_job_file_open(struct brrctl_job_file *f, const struct arguments *o, struct err *err);
 /* After a failed call, with its exit code: prints how a data.source that is a folder here is named. */
 void brrctl_job_file_hint(const struct arguments *o, int code);
 void brrctl_job_file_done(struct brrctl_job_file *f);
+
+/* What so many of these jobs cost, beside limits.cost; "" if that is not known. */
+const char *brrctl_cost(const Brr__V1__ValidateResponse *v, int jobs, char *buf, size_t size);
 
 /* Queues it; the daemon's notices go to stderr, its id to id_file unless that is NULL. Returns an exit code and, with 0, the job's
  * id. */

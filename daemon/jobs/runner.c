@@ -56,12 +56,23 @@ void runner_wish_stop(struct runner_wish *wish, enum stop_reason why) {
 
 static int report(const struct runner *r, const struct task_report *what) { return r->owner->report(r->owner->ctx, what); }
 
-/* Once per attempt, when its pace is known: that it will not end before its limit. */
+static bool is_shared(const struct runner *r) { return r->config->world && r->config->world->size > 1; }
+static int ranks_of(const struct runner *r) { return is_shared(r) ? r->config->world->size : 1; }
+
+/* Once per attempt, when its pace is known: what it costs, and that it will not end before its limit. */
 static void look_at_limit(struct runner *r, const struct task_progress *p) {
     char text[400];
     if (!isfinite(p->eta_s) || p->eta_s <= 0 || ++r->paced != PACED_REPORTS)
         return;
     double seconds = (double)(clock_ms() - r->start_ms) / 1000 + p->eta_s;
+    const struct estimate_cost cost = {.seconds = seconds * ranks_of(r) + (double)r->order->device_ms / 1000,
+                                       .per_hour = r->config->price_per_hour,
+                                       .budget = r->job.limits.cost,
+                                       .currency = r->config->currency,
+                                       .steps = p->steps,
+                                       .jobs = 1};
+    if (*estimate_cost_text(&cost, text, sizeof text))
+        report(r, &(struct task_report){.kind = cost.budget > 0 ? TASK_NOTICE : TASK_LOG, .level = TASK_INFO, .text = text});
     if (estimate_past_limit(&r->job, r->config->default_wall_clock_ms, seconds, text, sizeof text))
         report(r, &(struct task_report){.kind = TASK_NOTICE, .text = text});
 }
@@ -114,10 +125,6 @@ static int save(struct runner *r, struct err *err) {
     r->checkpoint_ms = clock_ms();
     return rc ? rc : check_recorded(r, err);
 }
-
-static bool is_shared(const struct runner *r) { return r->config->world && r->config->world->size > 1; }
-
-static int ranks_of(const struct runner *r) { return is_shared(r) ? r->config->world->size : 1; }
 
 /* How long the job may take in all on its present devices for limits.cost; -1: any time. */
 static int64_t cost_limit_ms(const struct runner *r) {
@@ -192,15 +199,18 @@ static int open_upload(struct runner *r, struct err *err) {
     return !to || !strcmp(to, "none") ? 0 : upload_open(&config, &r->upload, err);
 }
 
+int runner_price_unknown(struct err *err) {
+    return err_set(err, ERR_PRECONDITION,
+                   "limits.cost: what a device costs is not known here; set devices_price_per_hour in the daemon's "
+                   "configuration");
+}
+
 static int check_limits(const struct runner *r, struct err *err) {
     if (r->job.limits.cost > 0 && !(r->config->price_per_hour > 0))
-        return err_set(err, ERR_PRECONDITION,
-                       "limits.cost: what a device costs is not known here; set devices_price_per_hour in the daemon's "
-                       "configuration");
-    if (is_shared(r) && !r->work->shares)
-        return err_set(err, ERR_INVALID, "a job of kind %s cannot be shared by %d ranks; start one", r->job.kind->name,
-                       r->config->world->size);
-    return 0;
+        return runner_price_unknown(err);
+    struct device_info device;
+    device_describe(r->config->device, &device);
+    return task_check(&r->job, &device, ranks_of(r), err);
 }
 
 static int open_task(struct runner *r, struct err *err) {

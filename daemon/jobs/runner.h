@@ -22,6 +22,7 @@ struct runner_config {
     struct source_config source;   /* its cache_dir is also the folder of the window cache */
     int64_t default_wall_clock_ms; /* for jobs without a limit; -1 = none */
     double price_per_hour;         /* of the device, for limits.cost; 0 = not known */
+    const char *currency;          /* of the price */
     int64_t memory_limit_bytes;    /* device memory for one job; 0 = no limit */
     struct metrics *metrics;       /* may be NULL */
     struct world *world;           /* the ranks that share the job; NULL: none. Rank 0's clock and all ranks' wishes decide, and its
@@ -54,6 +55,8 @@ struct runner_owner {
     task_report_fn *report;
     void *ctx;
 };
+/* The error of a job with limits.cost where devices have no price. */
+int runner_price_unknown(struct err *err);
 /* Runs the attempt to its end, which is the last report. */
 void runner_run(const struct runner_config *config, const struct runner_job *job, const struct runner_owner *owner,
                 struct runner_wish *wish);

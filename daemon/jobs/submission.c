@@ -60,6 +60,8 @@ int submission_refer(const struct submission_rules *rules, const struct jobfile 
                        (long long)file->devices, rules->n_devices);
     if (file->executor && rules->find_executor && (rc = rules->find_executor(rules->ctx, file->executor, err)))
         return rc;
+    if (rules->check && (rc = rules->check(rules->ctx, file, err)))
+        return rc;
     if (upload && str_starts(upload, "store://") && (rc = check_upload(places, upload + strlen("store://"), err)))
         return rc;
     for (int i = 0; i < ret->n; i++) {

@@ -25,6 +25,8 @@ struct submission_rules {
     int (*find_device)(void *ctx, const char *name, struct err *err);
     int n_devices; /* of one kind that the daemon has at most; 0: not looked at */
     int (*find_executor)(void *ctx, const char *name, struct err *err); /* the same for clusters */
+    /* Refuses what every attempt would refuse, before any file is looked at; NULL: nothing. */
+    int (*check)(void *ctx, const struct jobfile *file, struct err *err);
     void *ctx;
     /* The device for which the memory of a job is estimated, when there are several to choose from; NULL: not estimated. */
     const char *estimate_device;

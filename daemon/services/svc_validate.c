@@ -37,6 +37,7 @@ struct validate {
     int64_t default_wall_clock_ms;
     bool limit_only;     /* the limit alone is asked about */
     bool read_stores;    /* recordings in stores count */
+    bool over_budget;    /* refused by estimate_check_budget */
     atomic_bool measure; /* no job runs */
     char device[32];
     struct source_config source;
@@ -145,6 +146,15 @@ static int measure(struct validate *v, struct err *err) {
     return kind->estimate ? kind->estimate(&v->config, &v->estimate, err) : 0;
 }
 
+static struct estimate_cost cost_of(const struct validate *v) {
+    return (struct estimate_cost){.seconds = v->estimate.seconds_total,
+                                  .per_hour = v->services->price_per_hour,
+                                  .budget = v->job.limits.cost,
+                                  .currency = v->services->currency,
+                                  .steps = v->estimate.steps,
+                                  .jobs = 1};
+}
+
 static void look_apart(struct offload *work) {
     struct validate *v = (struct validate *)work;
     char text[400];
@@ -156,6 +166,9 @@ static void look_apart(struct offload *work) {
         v->estimate.seconds_per_step = v->estimate.seconds_total = 0;
     if (v->limit_only)
         v->n_notices = 0;
+    const struct estimate_cost cost = cost_of(v);
+    if (rc == 0)
+        v->over_budget = (rc = estimate_check_budget(&v->job, &cost, &v->work.err)) != 0;
     if (rc == 0 && estimate_past_limit(&v->job, v->default_wall_clock_ms, v->estimate.seconds_total, text, sizeof text))
         notice(v, text);
 }
@@ -173,6 +186,7 @@ static void answer(struct validate *v) {
     COPY_MEMBERS(out, *v, facts, n_facts, patients, n_patients);
     out.largest_micro_batch = e->largest_micro_batch;
     out.price_per_hour = v->services->price_per_hour;
+    out.budget = v->job.limits.cost;
     out.currency = (char *)(uintptr_t)v->services->currency;
     convert_answer(v->work.call, &out.base);
 }
@@ -230,7 +244,9 @@ static void done(struct offload *work) {
     if (!v->limit_only && !atomic_load(&v->measure) && task_work_of(v->job.kind)->estimates_time &&
         v->estimate.seconds_per_step <= 0)
         notice(v, "a job runs now: the time of a step is not measured beside it");
-    if (offload_good(work))
+    if (v->over_budget && work->call)
+        rpc_refuse(work->call, &work->err, "OVER_BUDGET", 0);
+    else if (offload_good(work))
         answer(v);
 }
 
@@ -292,7 +308,7 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
 
 /* True if it is worth the device's time to find out; beside a job that runs it is not, and its memory may be scarce. */
 static bool limit_matters(const struct validate *v) {
-    bool limited = v->job.limits.wall_clock_ms > 0 || v->default_wall_clock_ms > 0;
+    bool limited = v->job.limits.wall_clock_ms > 0 || v->default_wall_clock_ms > 0 || v->job.limits.cost > 0;
     return limited && task_work_of(v->job.kind)->estimates_time && sched_idle(services_of(v->work.call)->sched);
 }
 

@@ -156,6 +156,20 @@ static int add_runs(struct geodesic_fit *f, const geodesic_members *members, str
     return 0;
 }
 
+int geodesic_fit_check(const struct geodesic_fit_config *c, const struct device_info *device, struct err *err) {
+    if (c->products == GEODESIC_BF16X3 && !device->is_async)
+        return err_set(err, ERR_UNSUPPORTED, "training.products bf16x3 runs on GPUs only, not on %s; use f32", device->name);
+    if (c->solver != GEODESIC_ODE)
+        return 0;
+    if (c->head != GEODESIC_FLOW)
+        return err_set(err, ERR_UNSUPPORTED, "training.solver ode supports only the flow head; set model.head to flow");
+    if (c->smoothness > 0)
+        return err_set(err, ERR_UNSUPPORTED, "training.solver ode does not support training.smoothness; set it to 0");
+    if (device->is_async)
+        return err_set(err, ERR_UNSUPPORTED, "training.solver ode runs on the CPU only, not on %s; use closed_form", device->name);
+    return 0;
+}
+
 int geodesic_fit_new(const struct geodesic_fit_config *config, const struct spectra *spectra, const geodesic_members *members,
                      int groups, struct stream *s, struct geodesic_fit **ret, struct err *err) {
     struct device_info info;
@@ -163,8 +177,8 @@ int geodesic_fit_new(const struct geodesic_fit_config *config, const struct spec
     if (groups < 1 || groups > GEODESIC_MAX_GROUPS)
         return err_set(err, ERR_RANGE, "%d models at once; expected 1 to %d", groups, GEODESIC_MAX_GROUPS);
     device_describe(stream_device(s), &info);
-    if (config->products == GEODESIC_BF16X3 && !info.is_async)
-        return err_set(err, ERR_UNSUPPORTED, "training.products bf16x3 runs on GPUs only, not on %s; use f32", info.name);
+    if ((rc = geodesic_fit_check(config, &info, err)))
+        return rc;
     struct geodesic_fit *f = calloc(1, sizeof *f);
     if (!f)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a training");

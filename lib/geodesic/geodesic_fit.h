@@ -28,6 +28,8 @@ struct geodesic_fit_config {
 };
 
 struct geodesic_fit;
+/* UNSUPPORTED: what such a device cannot do, or one key beside another. Any thread. */
+int geodesic_fit_check(const struct geodesic_fit_config *config, const struct device_info *device, struct err *err);
 /* spectra: borrowed until free. Consecutive models with equally many spectra share launches. */
 int geodesic_fit_new(const struct geodesic_fit_config *config, const struct spectra *spectra, const geodesic_members *members,
                      int groups, struct stream *s, struct geodesic_fit **ret, struct err *err);

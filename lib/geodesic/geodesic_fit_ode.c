@@ -21,14 +21,6 @@ struct fit_ode {
 };
 
 int fit_ode_new(struct geodesic_fit *f, struct fit_ode **ret, struct err *err) {
-    struct device_info info;
-    device_describe(stream_device(f->stream), &info);
-    if (f->config.head != GEODESIC_FLOW)
-        return err_set(err, ERR_UNSUPPORTED, "training.solver ode supports only the flow head; set model.head to flow");
-    if (f->config.smoothness > 0)
-        return err_set(err, ERR_UNSUPPORTED, "training.solver ode does not support training.smoothness; set it to 0");
-    if (info.is_async)
-        return err_set(err, ERR_UNSUPPORTED, "training.solver ode runs on the CPU only, not on %s; use closed_form", info.name);
     struct fit_ode *o = calloc(1, sizeof *o);
     if (!o)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a solver");

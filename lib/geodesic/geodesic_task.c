@@ -309,6 +309,11 @@ static int task_checkpoint(void *task, struct err *err) {
     return rc;
 }
 
+static int check_device(const struct jobfile *job, const struct device_info *device, struct err *err) {
+    const struct geodesic_fit_config fit = geodesic_phase_config(job->config, 0);
+    return geodesic_fit_check(&fit, device, err);
+}
+
 const struct task_work work_geodesic = {
     .open = task_open,
     .run = task_work_off,
@@ -316,5 +321,6 @@ const struct task_work work_geodesic = {
     .result = geodesic_task_result,
     .close = task_close,
     .estimate = estimate_geodesic,
+    .check = check_device,
     .estimates_time = true,
 };

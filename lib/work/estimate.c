@@ -38,6 +38,34 @@ static const char *duration_text(double seconds, char *buf, size_t size) {
     return buf;
 }
 
+const char *estimate_cost_text(const struct estimate_cost *c, char *buf, size_t size) {
+    const double cost = c->seconds / 3600 * c->per_hour;
+    const char *space = c->currency && *c->currency ? " " : "";
+    const char *of_each = c->jobs > 1 ? " of each" : "";
+    if (!(cost > 0))
+        str_copy(buf, size, "");
+    else if (c->budget <= 0)
+        str_format(buf, size, "about %.2f%s%s", cost * c->jobs, space, c->currency);
+    else if (cost <= c->budget)
+        str_format(buf, size, "about %.2f%s%s; limits.cost %g%s is enough", cost * c->jobs, space, c->currency, c->budget, of_each);
+    else
+        str_format(buf, size, "about %.2f%s%s; limits.cost %g%s stops it near step %.0f of %lld", cost * c->jobs, space,
+                   c->currency, c->budget, of_each, ceil((double)c->steps * c->budget / cost), (long long)c->steps);
+    return buf;
+}
+
+int estimate_check_budget(const struct jobfile *job, const struct estimate_cost *c, struct err *err) {
+    char text[200], every[32], lasts[32];
+    const double per_second = c->per_hour / 3600, first_s = (double)job->checkpoint.every_ms / 1000;
+    const double lasts_s = c->budget / (per_second * (double)job->devices);
+    if (!(c->budget > 0 && c->seconds * per_second > c->budget && lasts_s < first_s))
+        return 0;
+    return err_set(err, ERR_PRECONDITION,
+                   "%s, after %s and before the first checkpoint, which is due after %s (checkpoint.every): raise limits.cost",
+                   estimate_cost_text(c, text, sizeof text), duration_text(lasts_s, lasts, sizeof lasts),
+                   duration_text(first_s, every, sizeof every));
+}
+
 bool estimate_past_limit(const struct jobfile *job, int64_t default_limit_ms, double seconds, char *buf, size_t size) {
     char needs[32], limit[32];
     bool own = job->limits.wall_clock_ms > 0;

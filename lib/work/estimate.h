@@ -48,6 +48,18 @@ void estimate_fact(const struct estimate_config *config, const char *key, const 
 bool estimate_measures(const struct estimate_config *config);
 /* CANCELLED once *stop is set. */
 int estimate_stopped(const struct estimate_config *config, struct err *err);
+/* What n jobs cost and what their budget does to each. */
+struct estimate_cost {
+    double seconds;          /* of one job, on all its devices together; 0: not known */
+    double per_hour, budget; /* the price of a device; limits.cost; 0: none */
+    const char *currency;
+    int64_t steps; /* of one job */
+    int jobs;
+};
+/* "about 2.73 USD; limits.cost 0.01 stops it near step 2 of 500"; "" if the time or the price is not known. */
+const char *estimate_cost_text(const struct estimate_cost *c, char *buf, size_t size);
+/* PRECONDITION if limits.cost ends such a job before its first checkpoint. */
+int estimate_check_budget(const struct jobfile *job, const struct estimate_cost *c, struct err *err);
 /* True if a job of `seconds` goes past the limit of one attempt: limits.wall_clock, else the daemon's default (not above 0: none).
  * Then one sentence for people with both figures and what will happen. */
 bool estimate_past_limit(const struct jobfile *job, int64_t default_limit_ms, double seconds, char *buf, size_t size);

@@ -14,6 +14,13 @@ void task_log(const struct task_env *env, enum task_level level, const char *fmt
     task_tell(env, &(struct task_report){.kind = TASK_LOG, .level = level, .text = text});
 }
 
+int task_check(const struct jobfile *job, const struct device_info *device, int ranks, struct err *err) {
+    const struct task_work *work = task_work_of(job->kind);
+    if (ranks > 1 && !work->shares)
+        return err_set(err, ERR_INVALID, "a job of kind %s cannot be shared by %d ranks; start one", job->kind->name, ranks);
+    return work->check && device ? work->check(job, device, err) : 0;
+}
+
 int task_stream(const struct task_env *env, struct stream **ret, struct err *err) {
     int rc = stream_open(env->device, STREAM_NORMAL, ret, err);
     if (rc)

@@ -69,6 +69,9 @@ struct task_work {
     void (*close)(void *task); /* NULL is fine */
     /* Estimates memory and time of such a job (estimate.h). Any thread; opens a device of its own. NULL: no estimate. */
     int (*estimate)(const struct estimate_config *config, struct estimate *ret, struct err *err);
+    /* What no attempt on such a device could do, by the job file alone: asked when a job is submitted or validated. NULL: nothing.
+     */
+    int (*check)(const struct jobfile *job, const struct device_info *device, struct err *err);
     bool shares;         /* ranks can share such a task: its points are called by all of them together */
     bool estimates_time; /* estimate measures how long the job takes: its time limit is checked when it is submitted */
 };
@@ -76,6 +79,10 @@ struct task_work {
 /* All rows, beside those of task_kinds. */
 extern const struct task_work *const task_works[];
 const struct task_work *task_work_of(const struct task_kind *kind);
+
+/* work->check, and whether so many ranks can share such a job; device: NULL if it is not known. Any thread. UNSUPPORTED, INVALID.
+ */
+int task_check(const struct jobfile *job, const struct device_info *device, int ranks, struct err *err);
 
 /* ---- for tasks: reports to their owner, and the files they open ---- */
 

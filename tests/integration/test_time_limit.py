@@ -7,6 +7,7 @@ import sys
 
 from daemon import MINI, SOURCE, Daemon, make_corpus, temporary
 
+BUDGET = r"about \d+\.\d\d CHF; "
 WORDS = "will stop at the limit, be checkpointed, and go on"
 
 
@@ -48,11 +49,52 @@ def check_pace(d, base):
 
 def check_budget(d, base):
     """A second costs 1 CHF."""
-    code, end, err = d.submit(*base, "training.max_steps=10000000", "limits.cost=3", "limits.auto_resume=true", "training.validate_every=100000")
+    code, end, err = d.submit(*base, "training.max_steps=10000000", "limits.cost=3", "limits.auto_resume=true", "training.validate_every=100000", "checkpoint.every=1s")
     assert code == 0 and end["state"] == "interrupted" and end["reason"] == "cost_limit" and end["checkpoint"], (end, err)
+    assert re.search(BUDGET + r"limits.cost 3 stops it near step \d+ of 10000000", err), err  # before it was queued, and by its pace
     assert d.ctl("resume", end["job"])[0] == 0  # what it has cost counts on
     job = d.wait(end["job"], lambda j: j["state"] == "interrupted" and j["attempts"] == 2)
     assert job["reason"] == "cost_limit" and job["run_ms"] < 60000, job
+
+
+def check_estimate(d, base):
+    """Money before the run: one line with the estimate and the budget wherever a job is looked at or queued, and no job that ends before
+    its first checkpoint."""
+    sets = [*base, "training.max_steps=500", "training.validate_every=100000"]
+    submit = lambda *more: d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", *[a for s in (*sets, *more) for a in ("--set", s)])
+    answer, _ = validate(d, *sets)
+    total = answer["cost"]
+    assert answer["budget"] == 0 and total > 2, answer
+    for verb in ("validate", "submit"):  # the first checkpoint is due after 2 min
+        code, out, err = d.ctl(verb, f"{SOURCE}/configs/tiny.yaml", *[a for s in (*sets, "limits.cost=0.01") for a in ("--set", s)])
+        assert code == 1 and re.search(BUDGET + r"limits.cost 0.01 stops it near step \d+ of 500, after 0s and before the first checkpoint", err), (verb, out, err)
+    assert not d.ctl("jobs", "--json")[1], "nothing was queued"
+    code, out, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", *[a for s in (*sets, f"limits.cost={total / 2}", "checkpoint.every=1s") for a in ("--set", s)])
+    step = int(re.search(BUDGET + r"limits.cost \S+ stops it near step (\d+) of 500", out).group(1))
+    assert code == 0 and 50 < step < 500, out
+    code, out, err = submit(f"limits.cost={total * 1000}")
+    assert code == 0 and re.search(r"brrctl: note: " + BUDGET + r"limits.cost \S+ is enough", err), err
+    d.wait(out.split()[0], lambda j: j["state"] in ("running", "succeeded"))
+    assert d.ctl("cancel", out.split()[0])[0] == 0
+    d.wait(out.split()[0], lambda j: j["state"] in ("cancelled", "succeeded"))
+
+
+def check_sweep(d, base):
+    args = [a for s in (*base, "training.max_steps=2", "limits.cost=100000", "training.validate_every=2") for a in ("--set", s)]
+    code, out, err = d.ctl("sweep", f"{SOURCE}/configs/tiny.yaml", *args, "--grid", "training.seed=1,2", "--output", f"{d.dir}/grid.tsv")
+    assert code == 0 and re.search(r"2 trainings of 2 steps, .*" + BUDGET + "limits.cost 100000 of each is enough", err), err
+
+
+def check_known_refusals(d, base):
+    """What every attempt would refuse is refused before it is queued."""
+    for verb in ("validate", "submit"):
+        code, out, err = d.ctl(verb, f"{SOURCE}/configs/tiny.yaml", *[a for s in (*base, "limits.cost=5") for a in ("--set", s)])
+        assert code == 1 and "devices_price_per_hour" in err, (verb, out, err)
+        code, out, err = d.ctl(verb, f"{SOURCE}/configs/geodesic.yaml", "--set", "training.products=bf16x3")
+        assert code == 1 and "runs on GPUs only" in err, (verb, out, err)
+        code, out, err = d.ctl(verb, f"{SOURCE}/configs/geodesic.yaml", "--set", "devices=2")
+        assert code in (1, 2) and ("cannot be shared by 2" in err or "the daemon has at most" in err), (verb, out, err)
+    assert not d.ctl("jobs", "--json")[1]
 
 
 def check_submit(d, base):
@@ -79,9 +121,14 @@ def main():
         base = [*MINI, f"data.source=file://{tmp}/eeg"]
         d = Daemon(tmp, ["jobs.default_wall_clock=1h", "devices_price_per_hour=3600", "devices_currency=CHF"]).start()
         check_validate(d, base)
+        check_estimate(d, base)
         check_submit(d, base)
         check_pace(d, base)
         check_budget(d, base)
+        check_sweep(d, base)
+        assert d.stop() == 0
+        d = Daemon(f"{tmp}/without", ["devices=[cpu:0, cpu:1]"]).start()
+        check_known_refusals(d, base)
         assert d.stop() == 0
     return 0
 

@@ -146,6 +146,9 @@ static void add_overrides(struct brrctl_job_file *f, size_t len, const struct ar
     const struct task_kind *kind = yaml_parse(&arena, f->text, len, o->args[0], &root, NULL) ? NULL : kind_of(&arena, root, o);
     if (kind)
         complete_file_paths(f, kind, root, o->args[0]);
+    f->budget = root && yaml_path(root, "limits.cost");
+    for (int i = 0; i < own(o)->set.n; i++)
+        f->budget |= str_starts(own(o)->set.items[i], "limits.cost=");
     for (int i = 0; i < own(o)->set.n; i++)
         f->overrides[f->message.n_overrides++] =
             kind ? absolute_override(kind, own(o)->set.items[i]) : strdup(own(o)->set.items[i]);

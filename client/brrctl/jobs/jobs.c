@@ -391,16 +391,19 @@ int brrctl_watch(const struct arguments *o, const char *id, struct brrctl_end *r
     return follow_job(o, id, &w);
 }
 
-/* Whether it will take longer than its limit, measured before it runs beside that; NULL when nobody can tell. What is wrong with
- * the file or the daemon is for Submit to say. */
-static Brr__V1__ValidateResponse *ask_limit(const struct arguments *o, Brr__V1__JobFile *file) {
+/* Whether it will take longer than its limit and what it costs, measured before it runs; NULL when nobody can tell. Sets *ret_exit
+ * if the job is refused; what else is wrong with the file or the daemon is for Submit to say. */
+static Brr__V1__ValidateResponse *ask_limit(const struct arguments *o, Brr__V1__JobFile *file, int *ret_exit) {
     static const struct brrctl_method method = {"/brr.v1.Jobs/Validate", &brr__v1__validate_response__descriptor, ESTIMATE_MS};
     Brr__V1__ValidateRequest in = BRR__V1__VALIDATE_REQUEST__INIT;
     OWNED_POINTER(brr_disconnect) brr_client *client = NULL;
-    struct brr_error err;
+    struct brr_error err = {0};
     in.file = file;
     in.limit_only = true;
-    return brrctl_open(o, &client, &err) ? NULL : brrctl_ask(client, &method, &in.base, &err);
+    Brr__V1__ValidateResponse *out = brrctl_open(o, &client, &err) ? NULL : brrctl_ask(client, &method, &in.base, &err);
+    if (!out && !strcmp(err.reason, "OVER_BUDGET"))
+        *ret_exit = brrctl_fail_call(&err);
+    return out;
 }
 
 /* "train-260131-1", with or without a line end. */
@@ -446,12 +449,17 @@ static int queue_file(const struct arguments *o, char *id, size_t id_size) {
     struct err err;
     if (brrctl_job_file_open(&file, o, &err))
         return brrctl_fail(&err);
-    Brr__V1__ValidateResponse *limit =
-        own(o)->watch ? NULL : ask_limit(o, &file.message); /* with --watch the running job reports its limit */
-    int code = brrctl_queue(o, &file.message, own(o)->id_file, id, id_size);
+    char money[200];
+    int code = 0;
+    const bool asks = !own(o)->watch || file.budget; /* with --watch the running job reports its limit */
+    Brr__V1__ValidateResponse *limit = asks ? ask_limit(o, &file.message, &code) : NULL;
+    if (!code)
+        code = brrctl_queue(o, &file.message, own(o)->id_file, id, id_size);
     brrctl_job_file_hint(o, code);
     for (size_t i = 0; !code && limit && i < limit->n_notices; i++)
         fprintf(stderr, "brrctl: note: %s\n", limit->notices[i]);
+    if (!code && limit && *brrctl_cost(limit, 1, money, sizeof money))
+        fprintf(stderr, "brrctl: note: %s\n", money);
     brr__v1__validate_response__free_unpacked(limit, NULL);
     brrctl_job_file_done(&file);
     return code;

@@ -118,17 +118,19 @@ static int ask_patients(struct sweep *s, int *ret_exit) {
     Brr__V1__ValidateRequest in = BRR__V1__VALIDATE_REQUEST__INIT;
     in.file = &s->file.message;
     in.read_stores = true;
-    Brr__V1__ValidateResponse *out = add_split(s) ? brrctl_call(s->o, &method, &in.base, ret_exit) : NULL;
+    Brr__V1__ValidateResponse *out = !own(s->o)->folds || add_split(s) ? brrctl_call(s->o, &method, &in.base, ret_exit) : NULL;
     drop_own(s);
     if (!out)
         return -1;
     s->patients = arena_alloc(&s->arena, (out->n_patients + 1) * sizeof *s->patients);
     for (size_t i = 0; s->patients && i < out->n_patients; i++)
         s->patients[s->n_patients++] = arena_strndup(&s->arena, out->patients[i], strlen(out->patients[i]));
-    s->steps = out->steps;
-    s->training_s = out->seconds_total;
-    s->price = own(s->o)->price > 0 ? own(s->o)->price : out->price_per_hour;
     str_copy(s->currency, sizeof s->currency, own(s->o)->price > 0 ? "" : out->currency);
+    s->cost = (struct estimate_cost){.seconds = out->seconds_total,
+                                     .per_hour = own(s->o)->price > 0 ? own(s->o)->price : out->price_per_hour,
+                                     .budget = out->budget,
+                                     .currency = s->currency,
+                                     .steps = out->steps};
     brr__v1__validate_response__free_unpacked(out, NULL);
     if (s->n_patients)
         qsort(s->patients, (size_t)s->n_patients, sizeof *s->patients, order_strings);
@@ -136,18 +138,19 @@ static int ask_patients(struct sweep *s, int *ret_exit) {
 }
 
 /* Prints how long the trainings take by the daemon's measurement of its own device. Nothing is queued yet. */
-static void tell_estimate(const struct sweep *s) {
-    const int n = s->n_points * s->n_folds;
-    const double hours = s->training_s * n / 3600;
-    char one[32], all[32];
-    if (!(s->training_s > 0)) {
+static void tell_estimate(struct sweep *s) {
+    const int n = s->n_points * (s->n_folds ? s->n_folds : 1);
+    char one[32], all[32], money[200];
+    s->cost.jobs = n;
+    if (!(s->cost.seconds > 0)) {
         fprintf(stderr, "brrctl: %d trainings; how long one takes is not known: the daemon measures it where no job runs\n", n);
         return;
     }
-    fprintf(stderr, "brrctl: %d trainings of %lld steps, each about %s on the daemon's device, %s in all", n, (long long)s->steps,
-            output_duration(s->training_s, one, sizeof one), output_duration(s->training_s * n, all, sizeof all));
-    if (s->price > 0)
-        fprintf(stderr, ", %.2f%s%s at %g an hour", hours * s->price, *s->currency ? " " : "", s->currency, s->price);
+    fprintf(stderr, "brrctl: %d trainings of %lld steps, each about %s on the daemon's device, %s in all", n,
+            (long long)s->cost.steps, output_duration(s->cost.seconds, one, sizeof one),
+            output_duration(s->cost.seconds * n, all, sizeof all));
+    if (*estimate_cost_text(&s->cost, money, sizeof money))
+        fprintf(stderr, ", %s (%g an hour)", money, s->cost.per_hour);
     fprintf(stderr, "; loading the recordings and the evaluations come on top\n");
 }
 
@@ -155,15 +158,17 @@ static int read_folds(struct sweep *s, int *ret_exit) {
     const char *folds = own(s->o)->folds;
     struct err err;
     int64_t n = 0;
-    if (!folds)
+    if (!folds && !s->file.budget)
         return 0;
-    if (strcmp(folds, "patients") != 0 && (!str_to_i64(folds, &n) || n < 2 || n > MAX_JOBS)) {
+    if (folds && strcmp(folds, "patients") != 0 && (!str_to_i64(folds, &n) || n < 2 || n > MAX_JOBS)) {
         err_set(&err, ERR_INVALID, "--folds '%.40s'; expected patients, or a number from 2", folds);
         *ret_exit = brrctl_fail(&err);
         return -1;
     }
     if (ask_patients(s, ret_exit))
         return -1;
+    if (!folds)
+        return tell_estimate(s), 0;
     s->n_folds = n ? (int)n : s->n_patients;
     if (s->n_patients >= s->n_folds && s->n_patients >= 3 && s->n_points * s->n_folds <= MAX_JOBS)
         return tell_estimate(s), 0;

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
+#include "work/estimate.h"
 
 enum { SWEEP_MAX_KEYS = 8, SWEEP_MAX_VALUES = 64, SWEEP_TABLE_BYTES = 8 << 20 };
 
@@ -29,10 +30,8 @@ struct sweep {
     struct axis axes[SWEEP_MAX_KEYS];
     int n_axes, n_points;
     char **patients;
-    int n_patients, n_folds; /* 0: no folds */
-    int64_t steps;           /* of one training, as estimated; 0: not known */
-    double training_s;
-    double price; /* of an hour; 0: not known */
+    int n_patients, n_folds;   /* 0: no folds */
+    struct estimate_cost cost; /* of one training */
     char currency[24];
     bool in_array; /* a cluster gets the trainings as arrays */
     struct member *members;

@@ -8,6 +8,7 @@
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
+#include "work/estimate.h"
 #include "work/kind.h"
 
 #define AT(field) offsetof(struct job_options, field)
@@ -26,13 +27,18 @@ static bool fits(const Brr__V1__ValidateResponse *v) {
 /* Price of the whole job; 0 when its time or the price of an hour is not known. */
 static double cost(const Brr__V1__ValidateResponse *v) { return v->seconds_total / 3600 * v->price_per_hour; }
 
+const char *brrctl_cost(const Brr__V1__ValidateResponse *v, int jobs, char *buf, size_t size) {
+    const struct estimate_cost c = {v->seconds_total, v->price_per_hour, v->budget, v->currency, v->steps, jobs};
+    return estimate_cost_text(&c, buf, size);
+}
+
 static void print_json(const Brr__V1__ValidateResponse *v) {
     struct json_writer *w = output_begin();
     json_put_bool(w, "valid", true);
     json_put_bool(w, "fits", fits(v));
     message_json(w, &v->base,
                  "kind device memory_bytes memory_available_bytes largest_micro_batch parameters steps seconds_per_step "
-                 "seconds_total recordings windows_per_epoch facts{key value} notices price_per_hour currency");
+                 "seconds_total recordings windows_per_epoch facts{key value} notices price_per_hour currency budget");
     json_put_f64(w, "cost", cost(v) > 0 ? cost(v) : NAN);
     output_end(w);
 }
@@ -40,7 +46,7 @@ static void print_json(const Brr__V1__ValidateResponse *v) {
 static void print_text(const Brr__V1__ValidateResponse *v, const char *file) {
     const struct task_kind *kind = task_kind_find(v->kind);
     const char *step = kind && kind->step ? kind->step : "step";
-    char need[32], have[32], total[32];
+    char need[32], have[32], total[32], money[200];
     printf("%s is a valid %s job%s\n", file, v->kind, fits(v) ? "" : ", but does not fit the device");
     printf("  %-18s %s: %s of %s\n", "memory", v->device, output_bytes((double)v->memory_bytes, need, sizeof need),
            output_bytes((double)v->memory_available_bytes, have, sizeof have));
@@ -61,8 +67,10 @@ static void print_text(const Brr__V1__ValidateResponse *v, const char *file) {
     if (v->seconds_per_step > 0)
         printf("  %-18s %.3g s a %s%s%s\n", "time", v->seconds_per_step, step, v->seconds_total > 0 ? ", about " : "",
                v->seconds_total > 0 ? output_duration(v->seconds_total, total, sizeof total) : "");
-    if (cost(v) > 0)
-        printf("  %-18s about %.2f %s, at %g an hour\n", "cost", cost(v), v->currency, v->price_per_hour);
+    if (*brrctl_cost(v, 1, money, sizeof money))
+        printf("  %-18s %s (%g an hour)\n", "cost", money, v->price_per_hour);
+    else if (v->budget > 0)
+        printf("  %-18s not known, as the time is; limits.cost %g\n", "cost", v->budget);
     for (size_t i = 0; i < v->n_facts; i++)
         printf("  %-18s %s\n", v->facts[i]->key, v->facts[i]->value);
     for (size_t i = 0; i < v->n_notices; i++)
