@@ -83,6 +83,45 @@ def in_onnxruntime(modules, path, graph, rows):
     return np.fromfile(f"{path}.out", np.float32), float(r.stdout)
 
 
+def check_modules(folder, modules, seed):
+    """Mamba and Mamba2 of PyTorch: the file gives what the module gives, for each batch, and another input gives something else."""
+    try:
+        import torch
+        import brr.torch
+    except ImportError:
+        print("without the modules: there is no PyTorch; ./dev deps installs python3-torch")
+        return
+    torch.manual_seed(seed)
+    made = (brr.torch.Mamba(48), brr.torch.Mamba(20, d_state=7, d_conv=3, bias=True, conv_bias=False), brr.torch.Mamba2(32, d_state=8, headdim=8, ngroups=2),
+            brr.torch.Mamba2(24, d_state=6, headdim=6, D_has_hdim=True, bias=True))
+    for k, module in enumerate(made):
+        for batch in (1, 2):
+            x = torch.randn(2, batch, 60, module.d_model)
+            want = np.stack([module(each).detach().numpy() for each in x])
+            path = f"{folder}/module-{k}-{batch}.onnx"
+            graph = onnx.export(module, path, batch=None if k == 0 else batch, steps=60)  # one file for any number of sequences
+            with open(f"{path}.json", "w", encoding="ascii") as f:
+                json.dump({"input": "hidden_states", "output": "out", "batch": batch, "samples": 60, "columns": module.d_model}, f)
+            x.numpy().tofile(f"{path}.rows")
+            subprocess.run(["node", f"{SOURCE}/tests/golden/onnx/run.js", path, f"{path}.rows", "2", f"{path}.out"], check=True, stdout=subprocess.DEVNULL,
+                           env={**os.environ, "NODE_PATH": modules}, timeout=120)
+            found = np.fromfile(f"{path}.out", np.float32).reshape(want.shape)
+            mine = np.stack([graph.run({"hidden_states": each.numpy()})["out"] for each in x])
+            error, own = abs(found - want).max() / abs(want).max(), abs(mine - want).max() / abs(want).max()
+            assert error < 1e-5 and own < 1e-5 and abs(found[0] - found[1]).max() > 0.1 * abs(want).max(), (type(module).__name__, batch, error, own)
+        print(f"{type(module).__name__} in onnxruntime: {error:.1e} from PyTorch")
+    rows = torch.randn(8, 60, made[0].d_model)
+    coarse = onnx.export(made[0], f"{folder}/module-int8.onnx", steps=60, int8=rows.numpy())
+    want, found = made[0](rows).detach().numpy(), coarse.run({"hidden_states": rows.numpy()})["out"]
+    assert 0 < abs(found - want).max() < 0.1 * np.ptp(want), abs(found - want).max()
+    for write in (lambda: torch.onnx.export(made[0], (rows,), f"{folder}/traced.onnx"), lambda: torch.jit.trace(made[2], torch.randn(1, 60, 32))):
+        try:
+            write()
+            raise AssertionError("a trace that lacks the scan was written")
+        except RuntimeError as e:
+            assert "brr.onnx.export(module, path, batch=" in str(e), e
+
+
 def check_demo(folder, uv, rate, labels):
     """A network of whole windows: probabilities of the shipped recording's first windows, joined as a detector joins them, are the detector's."""
     model = f"{SOURCE}/models/demo.safetensors"
@@ -146,6 +185,7 @@ def main():
         except ValueError as e:
             assert "takes windows of 512 samples" in str(e)
         modules = npm_modules(f"{SOURCE}/tests/golden/onnx")
+        check_modules(folder, modules, test_seed())
         cases = (("ward", graph, rows, want, 1e-4), ("int8", coarse, rows, small, 0.05), ("demo", demo, windows, onnx.run(demo, windows, "logits"), 1e-3))
         for name, exported, x, expected, gate in cases:
             found, ms = in_onnxruntime(modules, f"{folder}/{name}.onnx", exported, x)

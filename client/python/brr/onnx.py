@@ -3,6 +3,7 @@
     from brr import onnx
     onnx.export("ward.safetensors", "ward.onnx")
     onnx.export("ward.safetensors", "ward-int8.onnx", int8=rows)     # rows of recordings that are not scored: Detector("ward").rows(...)
+    onnx.export(module, "mamba.onnx", batch=1, steps=60)             # a Mamba or Mamba2 of brr.torch or mamba_ssm: hidden_states (B,T,D) -> out
 
 Inputs `rows` (B,T,C), what the network takes of T samples at 256 Hz (Detector.rows), and `state` (B,S), zeros at the start of a segment; outputs
 `probabilities` and `logits` (B,T), and `state_after`; networks that take whole windows have no state. Scans are matrix products over chunks of at most
@@ -46,6 +47,8 @@ def _attribute(name, value):
         return _message((1, name), (3, value), (20, 2))
     if isinstance(value, float):
         return _message((1, name), (2, value), (20, 1))
+    if isinstance(value, Graph):
+        return _message((1, name), (6, value.body(name)), (20, 5))
     return _message((1, name), *((8, v) for v in value), (20, 7))
 
 
@@ -87,12 +90,14 @@ class Graph:
     def reshape(self, x, *shape):
         return self.add("Reshape", x, self.ints(*shape))
 
-    def serialize(self, metadata):
+    def body(self, name):
         nodes = [_message(*((1, i) for i in inputs), *((2, o) for o in outputs), (3, f"{op}_{k}"), (4, op), *((5, _attribute(*a)) for a in attributes.items()))
                  for k, (op, inputs, outputs, attributes) in enumerate(self.nodes)]
-        graph = _message(*((1, n) for n in nodes), (2, "brr"), *((5, _tensor(*c)) for c in self.constants.items()),
-                         *((11, _value(*i)) for i in self.inputs), *((12, _value(*o)) for o in self.outputs))
-        return _message((1, 8), (2, "brrd"), (7, graph), (8, _message((1, ""), (2, OPSET))), *((14, _message((1, k), (2, v))) for k, v in metadata.items()))
+        return _message(*((1, n) for n in nodes), (2, name), *((5, _tensor(*c)) for c in self.constants.items()),
+                        *((11, _value(*i)) for i in self.inputs), *((12, _value(*o)) for o in self.outputs))
+
+    def serialize(self, metadata):
+        return _message((1, 8), (2, "brrd"), (7, self.body("brr")), (8, _message((1, ""), (2, OPSET))), *((14, _message((1, k), (2, v))) for k, v in metadata.items()))
 
     def run(self, inputs, watch=None):
         """The outputs, in float32; watch(name, value) sees every value."""
@@ -119,6 +124,14 @@ class _Numpy:
     CumSum = staticmethod(lambda x, axis: np.cumsum(x, int(axis), dtype=np.float32))
     ReduceMean = staticmethod(lambda x, axes, keepdims: x.mean(tuple(axes), keepdims=True, dtype=np.float32))
     Expand = staticmethod(lambda x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape))))
+
+    @staticmethod
+    def Scan(state, *steps, body, num_scan_inputs, scan_input_axes, scan_output_axes):
+        names, outs = [name for name, _ in body.inputs], []
+        for t in range(steps[0].shape[1]):
+            state, out = body.run(dict(zip(names, [state, *(x[:, t] for x in steps)]))).values()
+            outs.append(out)
+        return [state, np.stack(outs, 1)]
 
     @staticmethod
     def Reshape(x, shape):
@@ -224,14 +237,14 @@ class _Network:
         if before is not None:
             y = g.add("Add", y, g.add("Mul", g.add("MatMul", C, before), g.add("Exp", sums)))
             after = g.add("Add", g.add("Mul", g.add("Exp", last), before), after)
-        y = g.add("Add", y, g.add("Mul", xs, g.constant(self.w[f"{m}.D"].reshape(1, groups, per, 1, 1))))
+        y = g.add("Add", y, g.add("Mul", xs, g.constant(self.w[f"{m}.D"].reshape(1, groups, per, 1, -1))))
         return g.reshape(g.add("Transpose", y, perm=[0, 3, 1, 2, 4]), 0, q, heads * p), after
 
     def direction(self, u, d, length, m, conv, before=None):
         """Mamba-2 over tokens u (B,L,d); conv: the causal convolution of (B,C,L). Its output, and the state after."""
         g, c = self.g, self.c
         inner, states = d * c["expand"], c["ngroups"] * c["d_state"]
-        z, xbc, dt = self.split(self.linear(u, self.w[f"{m}.in_proj.weight"]), inner, inner + 2 * states, inner // c["headdim"])
+        z, xbc, dt = self.split(self.linear(u, self.w[f"{m}.in_proj.weight"], self.w.get(f"{m}.in_proj.bias")), inner, inner + 2 * states, inner // c["headdim"])
         xbc = self.turned(self.silu(conv(self.turned(xbc), self.w[f"{m}.conv.weight"], self.w[f"{m}.conv.bias"])))
         dt = g.add("Softplus", g.add("Add", dt, g.constant(self.w[f"{m}.dt_bias"])))
         parts, ys = [*self.split(xbc, inner, states, states)], []
@@ -244,7 +257,8 @@ class _Network:
         gated = g.reshape(g.add("Mul", y, self.silu(z)), 0, length, c["ngroups"], -1)
         square = g.add("ReduceMean", g.add("Mul", gated, gated), axes=[3], keepdims=1)
         normed = g.reshape(g.add("Div", gated, g.add("Sqrt", g.add("Add", square, g.constant(EPS)))), 0, length, inner)
-        return self.linear(g.add("Mul", normed, g.constant(self.w[f"{m}.norm.weight"])), self.w[f"{m}.out_proj.weight"]), before
+        return self.linear(g.add("Mul", normed, g.constant(self.w[f"{m}.norm.weight"])), self.w[f"{m}.out_proj.weight"],
+                           self.w.get(f"{m}.out_proj.bias")), before
 
     def fused(self, u, y, i):
         """The residual and the norm of a layer."""
@@ -321,6 +335,57 @@ class _Causal(_Network):
         return g
 
 
+class _Module(_Network):
+    """One Mamba or Mamba2 of PyTorch, with the parameters' names of mamba_ssm."""
+
+    def __init__(self, module):
+        weights = {f"m.{k.replace('conv1d', 'conv')}": v.detach().float().cpu().numpy() for k, v in module.state_dict().items()}
+        weights.setdefault("m.conv.bias", np.zeros(len(weights["m.conv.weight"]), np.float32))
+        heads = weights["m.A_log"].ndim == 1
+        config = {"expand": module.d_inner / module.d_model, "ngroups": module.ngroups, "d_state": module.d_state, "headdim": module.headdim} if heads else {}
+        if heads and ("m.norm.weight" not in weights or getattr(module.norm, "eps", EPS) != EPS or tuple(module.dt_limit) != (0.0, float("inf"))):
+            raise ValueError("a Mamba2 without its norm, with another eps or with dt_limit cannot be exported")
+        super().__init__(weights, config)
+        self.width, self.inner, self.mixed = module.d_model, module.d_inner, self.heads if heads else self.channels
+
+    def padded(self, x, weight, bias):
+        return self.conv(x, weight, bias, group=weight.shape[0], pads=[weight.shape[2] - 1, 0])
+
+    def heads(self, u, steps):
+        return self.direction(u, self.width, steps, "m", self.padded)[0]
+
+    def step(self):
+        """A step of the scan of each channel, by ONNX's Scan: state (B,E,N), x and delta (B,E), B and C (B,N) -> state, y (B,E)."""
+        A = -np.exp(self.w["m.A_log"])
+        b, (e, n) = Graph(), A.shape
+        b.n = self.g.n
+        state, x, delta, B, C = names = [f"s{b.n + i}" for i in range(5)]
+        wide = b.reshape(delta, 0, e, 1)
+        into = b.add("Mul", b.reshape(b.add("Mul", delta, x), 0, e, 1), b.reshape(B, 0, 1, n))
+        after = b.add("Add", b.add("Mul", b.add("Exp", b.add("Mul", wide, b.constant(A))), state), into)
+        y = b.reshape(b.add("MatMul", after, b.reshape(C, 0, n, 1)), 0, e)
+        b.inputs = [(name, ("B", *shape)) for name, shape in zip(names, ((e, n), (e,), (e,), (n,), (n,)))]
+        b.outputs, self.g.n = [(after, ("B", e, n)), (y, ("B", e))], b.n
+        return b
+
+    def channels(self, u, steps):
+        g, w = self.g, self.w
+        n, rank = w["m.A_log"].shape[1], w["m.dt_proj.weight"].shape[1]
+        x, z = self.split(self.linear(u, w["m.in_proj.weight"], w.get("m.in_proj.bias")), self.inner, self.inner)
+        x = self.turned(self.silu(self.padded(self.turned(x), w["m.conv.weight"], w["m.conv.bias"])))
+        delta, B, C = self.split(self.linear(x, w["m.x_proj.weight"]), rank, n, n)
+        delta = g.add("Softplus", self.linear(delta, w["m.dt_proj.weight"], w["m.dt_proj.bias"]))
+        zeros = g.add("Mul", g.reshape(g.slice(x, 0, 1, 1), 0, self.inner, 1), g.constant(np.zeros((1, 1, n))))  # for any number of rows
+        _, y = g.add("Scan", zeros, x, delta, B, C, outputs=2, body=self.step(), num_scan_inputs=4, scan_input_axes=[1] * 4, scan_output_axes=[1])
+        y = g.add("Mul", g.add("Add", y, g.add("Mul", x, g.constant(w["m.D"]))), self.silu(z))
+        return self.linear(y, w["m.out_proj.weight"], w.get("m.out_proj.bias"))
+
+    def build(self, batch, steps):
+        self.g.rename(self.mixed("hidden_states", steps), "out")
+        self.g.inputs, self.g.outputs = [("hidden_states", (batch, steps, self.width))], [("out", (batch, steps, self.width))]
+        return self.g
+
+
 class _Unet(_Network):
     """A whole window through the U-Net with scans in both directions of time."""
 
@@ -376,15 +441,16 @@ def graph_of(path, samples=None):
     return _Unet(weights, config).build(config["window"], temperature), about
 
 
-def run(graph, rows, output="probabilities", watch=None):
-    """The graph in NumPy: (n,T) of windows, or of the steps of one segment, (n,T,C)."""
-    state, out = {}, []
+def run(graph, rows, output=None, watch=None):
+    """The graph in NumPy: (n,T) of windows, or of the steps of one segment, (n,T,C). output: the first one unless it is given."""
+    state, out, first = {}, [], graph.inputs[0][0]
+    output = output or graph.outputs[0][0]
     if len(graph.inputs) > 1:
         state = {"state": np.zeros((1, graph.inputs[1][1][1]), np.float32)}
     for x in rows:
         if watch:
-            watch("rows", x)
-        r = graph.run({"rows": x[None], **state}, watch)
+            watch(first, x)
+        r = graph.run({first: x[None], **state}, watch)
         if state:
             state = {"state": r["state_after"]}
         out.append(r[output][0])
@@ -428,9 +494,15 @@ def quantize(graph, rows, reduce_range=False):
     return q
 
 
-def export(model, path, samples=None, int8=None, reduce_range=False):
-    """Writes the file and returns its graph. int8: windows or steps (n, samples, C) of recordings that are not scored, or None for fp32."""
-    graph, about = graph_of(model, samples)
+def export(model, path, samples=None, int8=None, reduce_range=False, batch=None, steps=None):
+    """Writes the file and returns its graph. model: a model file; or a Mamba or Mamba2 of brr.torch or mamba_ssm, for `batch` sequences (None: any number)
+    of `steps` tokens. int8: windows, steps (n, samples, C) or sequences (n, steps, D) that are not scored, or None for fp32."""
+    if hasattr(model, "state_dict"):
+        if not hasattr(model, "A_log") or not steps:
+            raise ValueError(f"export(module, path, batch=…, steps=…) takes a Mamba or Mamba2 and the number of tokens, not {type(model).__name__}, {steps}")
+        graph, about = _Module(model).build(batch or "B", int(steps)), {}
+    else:
+        graph, about = graph_of(model, samples)
     if int8 is not None:
         graph = quantize(graph, int8, reduce_range)
     keep = ("brr.model", "brr.frontend", "brr.events", "brr.temperature", "brr.notice")

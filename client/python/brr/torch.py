@@ -56,6 +56,13 @@ class _Op(torch.autograd.Function):
         return (None, None, None, None, *(gradients.get(name) if x is not None else None for name, x in zip(ctx.names, inputs)))
 
 
+def _op(*arguments):
+    if torch.jit.is_tracing():
+        raise RuntimeError("brr.torch: a trace (torch.onnx.export, torch.jit.trace) does not see brrd's scans and would write another function without "
+                           "them; brr.onnx.export(module, path, batch=…, steps=…) writes Mamba and Mamba2 as ONNX")
+    return _Op.apply(*arguments)
+
+
 def _scan_backward(op, final):
     return lambda dout, dstate, state, inputs, options: op(dout, **inputs, **{final: dstate}, **options)
 
@@ -85,7 +92,7 @@ def _selective(u, delta, A, B, C, D=None, delta_bias=None, z=None, h0=None, **op
     """out, hT; channel-last, with gradients."""
     names = ("u", "delta", "A", "B", "C", "D", "delta_bias", "z", "h0")
     inputs = (_rows(u), _rows(_like(delta, u)), _f32(A), _rows(_like(B, u)), _rows(_like(C, u)), _f32(D), _f32(delta_bias), _rows(_like(z, u)), _f32(h0))
-    return _Op.apply(scan.selective_scan, _scan_backward(scan.selective_scan_backward, "dhT"), names, options, *inputs)
+    return _op(scan.selective_scan, _scan_backward(scan.selective_scan_backward, "dhT"), names, options, *inputs)
 
 
 def _ssd(x, delta, A, B, C, D=None, delta_bias=None, h0=None, **options):
@@ -93,16 +100,16 @@ def _ssd(x, delta, A, B, C, D=None, delta_bias=None, h0=None, **options):
     b, l, h, p = x.shape
     x = x if x.stride(3) == 1 and x.stride(2) == p and (b == 1 or x.stride(0) == l * x.stride(1)) else x.contiguous()
     inputs = (x, _rows(_like(delta, x)), _f32(A), _rows(_like(B, x)), _rows(_like(C, x)), _f32(D), _f32(delta_bias), _f32(h0))
-    return _Op.apply(scan.ssd, _scan_backward(scan.ssd_backward, "dhT"), names, options, *inputs)
+    return _op(scan.ssd, _scan_backward(scan.ssd_backward, "dhT"), names, options, *inputs)
 
 
 def _conv(x, w, bias=None, state0=None, **options):
-    return _Op.apply(scan.causal_conv, _scan_backward(scan.causal_conv_backward, "dstate"), ("x", "w", "bias", "state0"), options,
+    return _op(scan.causal_conv, _scan_backward(scan.causal_conv_backward, "dstate"), ("x", "w", "bias", "state0"), options,
                      _rows(x), _f32(w), _f32(bias), _f32(state0))
 
 
 def _gated_rmsnorm(y, z, weight, groups=1, eps=1e-5):
-    return _Op.apply(scan.gated_rmsnorm, _norm_backward, ("y", "z", "weight"), {"groups": groups, "eps": eps}, _rows(y), _rows(_like(z, y)),
+    return _op(scan.gated_rmsnorm, _norm_backward, ("y", "z", "weight"), {"groups": groups, "eps": eps}, _rows(y), _rows(_like(z, y)),
                      _f32(weight))[0]
 
 
