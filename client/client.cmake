@@ -27,6 +27,13 @@ endforeach()
 target_link_libraries(brr_scan PRIVATE brr_kernels)
 target_link_libraries(brr_detector PRIVATE brr_detect)
 
+find_path(BRR_ERL_NIF erl_nif.h HINTS /usr/lib/erlang/usr/include /usr/local/lib/erlang/usr/include)
+if(BRR_ERL_NIF) # for the warnings of this build; users compile it by its Makefile
+  add_library(brr_scan_nif MODULE ${CMAKE_SOURCE_DIR}/client/erlang/brr_scan_nif.c)
+  target_include_directories(brr_scan_nif SYSTEM PRIVATE ${BRR_ERL_NIF})
+  target_link_libraries(brr_scan_nif PRIVATE brr_scan)
+endif()
+
 file(GLOB brrctl_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/brrctl/*.c ${CMAKE_SOURCE_DIR}/client/brrctl/*/*.c)
 # SONATA networks are HDF5 files: libhdf5 is part of brrctl alone, where it is there.
 set(BRR_HDF5 AUTO CACHE STRING "build client/brrctl/sonata: AUTO (when libhdf5 is found), ON, OFF")
