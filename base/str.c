@@ -64,23 +64,76 @@ void str_append(struct str *s, const void *bytes, size_t len) {
 
 void str_puts(struct str *s, const char *text) { str_append(s, text, strlen(text)); }
 
-void str_vprintf(struct str *s, const char *fmt, va_list ap) {
-    char small[512];
-    va_list again;
-    va_copy(again, ap);
-    int len = vsnprintf(small, sizeof small, fmt, ap);
-    if (len >= 0 && (size_t)len < sizeof small) {
-        str_append(s, small, (size_t)len);
-    } else if (len > 0) {
-        char *big = malloc((size_t)len + 1);
-        if (big) {
-            vsnprintf(big, (size_t)len + 1, fmt, again);
-            str_append(s, big, (size_t)len);
-            free(big);
-        } else {
-            s->overflow = true;
-        }
+const char *str_or_empty(const char *text) {
+#ifndef NDEBUG
+    if (!text)
+        __builtin_trap();
+#endif
+    return text ? text : "";
+}
+
+/* Passes over the argument of a specification, which ends with `kind`. True: it is a NULL text. */
+static bool is_null_text(const char *spec, char kind, va_list *ap) {
+    const bool is_long = strpbrk(spec, "lzjt") != NULL;
+    if (kind == 's')
+        return !va_arg(*ap, const char *);
+    if (kind == 'p')
+        (void)va_arg(*ap, void *);
+    else if (strchr("aAeEfFgG", kind))
+        (void)(strchr(spec, 'L') ? (double)va_arg(*ap, long double) : va_arg(*ap, double));
+    else if (is_long)
+        (void)va_arg(*ap, long long);
+    else
+        (void)va_arg(*ap, int);
+    return false;
+}
+
+/* Whether one of the texts for %s is NULL, for which the C library writes "(null)". */
+static bool has_null_text(const char *fmt, va_list ap) {
+    bool found = false;
+    va_list args;
+    va_copy(args, ap);
+    while (!found && *(fmt += strcspn(fmt, "%"))) {
+        char spec[32];
+        const size_t n = strcspn(fmt + 1, "diouxXcspaAeEfFgG%") + 1;
+        str_format(spec, sizeof spec, "%.*s", (int)n, fmt);
+        for (const char *star = spec; (star = strchr(star, '*')); star++)
+            (void)va_arg(args, int);
+        if (fmt[n] != '%')
+            found = is_null_text(spec, fmt[n], &args);
+        fmt += n + (fmt[n] != '\0');
     }
+    va_end(args);
+    return found;
+}
+
+/* Returns the length of what remains. */
+static int remove_all(char *text, const char *what) {
+    const size_t len = strlen(what);
+    for (char *at = text; (at = strstr(at, what));)
+        memmove(at, at + len, strlen(at + len) + 1);
+    return (int)strlen(text);
+}
+
+void str_vprintf(struct str *s, const char *fmt, va_list ap) {
+    char small[512], *text = small;
+    va_list again, texts;
+    va_copy(again, ap);
+    va_copy(texts, ap);
+    int len = vsnprintf(small, sizeof small, fmt, ap);
+    if (len >= (int)sizeof small && (text = malloc((size_t)len + 1)))
+        vsnprintf(text, (size_t)len + 1, fmt, again);
+    if (text && len >= 0 && strstr(text, "(null)") && has_null_text(fmt, texts)) {
+        (void)str_or_empty(NULL); /* a debug build stops here */
+        len = remove_all(text, "(null)");
+    }
+    if (!text)
+        s->overflow = true;
+    else if (len >= 0)
+        str_append(s, text, (size_t)len);
+    if (text != small)
+        free(text);
+    va_end(texts);
     va_end(again);
 }
 

@@ -24,10 +24,10 @@ BAD_NAMES = re.compile(r"(^|/)(util|utils|misc|common|helpers?)\.(c|h|cu|cuh|py)
 FUNCTION = re.compile(r"^[A-Za-z_][\w\s\*]*?\b(\w+)\s*\(([^;{}]*)\)\s*(?:__attribute__\(\(.*\)\)\s*)?\{", re.S | re.M)
 
 
-def strip(text):
-    """Blank out comments and strings, keeping line numbers."""
+def strip(text, texts=" "):
+    """Blank out comments and strings, keeping line numbers; texts: what stands for each character of a string."""
     pattern = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
-    return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m.group(0)), text, flags=re.S)
+    return re.sub(pattern, lambda m: re.sub(r"[^\n]", texts if m.group(0)[0] in "\"'" else " ", m.group(0)), text, flags=re.S)
 
 
 def parameters(text):
@@ -105,6 +105,63 @@ def check_cells(path):
                 yield f"{path}:{number}: a table cell of {len(cell.split())} words; at most {CELL_WORDS}, the rest below the table"
 
 
+ENUM = re.compile(r"\benum\s*\w*\s*\{([^{}]*)\}")
+TABLE = re.compile(r"\bconst\b[^;{}()=]*?\[(\w*)\](?:\[\w*\])*\s*=\s*\{|\}\s*(?:const\s+)?\w+\[(\w*)\]\s*=\s*\{")
+
+
+def parts(code, start):
+    """The initialisers between the brace that ends before `start` and its partner."""
+    depth, part, found = 1, "", []
+    for c in code[start:]:
+        depth += (c in "{([") - (c in "})]")
+        if depth == 0 or (depth == 1 and c == ","):
+            found += [part.strip()] if part.strip() else []
+            part = ""
+        else:
+            part += c
+        if depth == 0:
+            return found
+    return []
+
+
+def enums(code):
+    """Lists of (constant, value) of a file's enums; the value of a constant whose expression is no number is None."""
+    for m in ENUM.finditer(code):
+        constants, value = [], -1
+        for item in parts("{" + m.group(1) + "}", 1):
+            name, _, given = item.partition("=")
+            given = given.strip()
+            value = int(given, 0) if re.fullmatch(r"-?(0|[1-9]\d*|0x[0-9a-fA-F]+)", given) else None if given or value is None else value + 1
+            constants.append((name.strip(), value))
+        yield constants
+
+
+def check_tables(files):
+    """A table by an enum has an initialiser for each constant: a text that lacks is a NULL that somebody prints."""
+    codes = {f: re.sub(r"^[ \t]*#(?:.*\\\n)*.*$", "", strip(open(f, encoding="utf-8").read(), "_"), flags=re.M)
+             for f in files if f.startswith(PRODUCT) and f.endswith((".c", ".h")) and os.path.exists(f)}
+    everywhere = {name: e for f, code in codes.items() if f.endswith(".h") for e in enums(code) for name, _ in e}
+    for f, code in codes.items():
+        known = {**everywhere, **{name: e for e in enums(code) for name, _ in e}}
+        for m in TABLE.finditer(code):
+            size, entries = m.group(1) or m.group(2), parts(code, m.end())
+            named = [re.match(r"\[(\w+)\]\s*=", e) for e in entries]
+            names = [n.group(1) for n in named if n]
+            enum = known.get(size) or (known.get(names[0]) if names else None)
+            if not enum or entries in (["0"], ["NULL"], ["false"], ["{0}"], ["NAN"]) or not (size or names):
+                continue
+            place = f"{f}:{code.count(chr(10), 0, m.start()) + 1}"
+            values = dict(enum)
+            if names and len(names) == len(entries) and set(names) <= set(values):
+                end = values[size] if size in values else max(values[n] for n in names) + 1
+                last = enum[-1][0]
+                lacking = [n for n, v in enum if n not in names and n != size and v is not None and (v < end or not size and n != last)]
+                if lacking:
+                    yield f"{place}: the table lacks {', '.join(lacking)}: each constant of its enum has an initialiser"
+            elif not names and values.get(size) is not None and len(entries) < values[size]:
+                yield f"{place}: the table has {len(entries)} of {values[size]} initialisers ({size})"
+
+
 def check_ladders(files):
     """One ceiling for the whole product."""
     files = [f for f in files if f.startswith(PRODUCT) and f.endswith((".c", ".h", ".cu", ".cuh")) and os.path.exists(f)]
@@ -119,7 +176,7 @@ def main():
     patterns = ["*.c", "*.h", "*.cu", "*.cuh", "*.py", "dev", "*.sh", "*.cmake", "*.yaml", "*.proto", "*.md"]
     files = subprocess.run(["git", "ls-files", *patterns], capture_output=True, text=True, check=True).stdout.split()
     problems = [p for f in files if os.path.exists(f) for p in check(f)]
-    problems += [*check_ladders(files), *(p for page in sorted(glob.glob("docs/*.md")) for p in check_cells(page))]
+    problems += [*check_ladders(files), *check_tables(files), *(p for page in sorted(glob.glob("docs/*.md")) for p in check_cells(page))]
     print("\n".join(problems) or f"source rules: {len(files)} files keep to them")
     return 1 if problems else 0
 

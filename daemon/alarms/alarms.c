@@ -12,9 +12,10 @@ enum { CAUSE_KEY = 16 + JOURNAL_CLIENT + JOURNAL_PRINCIPAL, SAME_SILENCE_MS = 20
 
 /* How long a cause holds before it is an alarm. No samples have come for 10 s when that cause begins. */
 static const int64_t delays_ms[ALARM_KINDS] = {
-    [ALARM_LOST] = 15 * 1000,       [ALARM_NO_SIGNAL] = 20 * 1000, [ALARM_LATE] = 15 * 1000,
-    [ALARM_MODEL] = 15 * 1000,      [ALARM_RATE] = 30 * 1000,      [ALARM_CLOCK] = 30 * 1000,
-    [ALARM_ELECTRODES] = 30 * 1000, [ALARM_RECEIVER] = 15 * 1000,  [ALARM_JOURNAL] = 2 * 1000};
+    [ALARM_SEIZURE] = 0,           [ALARM_UNANSWERED] = 0,    [ALARM_LOST] = 15 * 1000,
+    [ALARM_NO_SIGNAL] = 20 * 1000, [ALARM_LATE] = 15 * 1000,  [ALARM_MODEL] = 15 * 1000,
+    [ALARM_RATE] = 30 * 1000,      [ALARM_CLOCK] = 30 * 1000, [ALARM_ELECTRODES] = 30 * 1000,
+    [ALARM_RECEIVER] = 15 * 1000,  [ALARM_JOURNAL] = 2 * 1000};
 
 struct technical {
     struct alarm alarm;

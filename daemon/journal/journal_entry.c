@@ -4,30 +4,16 @@
 
 #include "base/str.h"
 
-static const char *const names[JOURNAL_KINDS] = {[JOURNAL_ALARM_ON] = "alarm_on",
-                                                 [JOURNAL_ALARM_OFF] = "alarm_off",
-                                                 [JOURNAL_EVENT] = "event",
-                                                 [JOURNAL_GAP] = "gap",
-                                                 [JOURNAL_QUALITY] = "quality",
-                                                 [JOURNAL_OPENED] = "opened",
-                                                 [JOURNAL_RESUMED] = "resumed",
-                                                 [JOURNAL_LOST] = "lost",
-                                                 [JOURNAL_RESTORED] = "restored",
-                                                 [JOURNAL_ENDED] = "ended",
-                                                 [JOURNAL_MOVED] = "moved",
-                                                 [JOURNAL_TOLD] = "told",
-                                                 [JOURNAL_ANSWERED] = "answered",
-                                                 [JOURNAL_ESCALATED] = "escalated",
-                                                 [JOURNAL_STANDBY] = "standby",
-                                                 [JOURNAL_TECHNICAL_ON] = "technical_on",
-                                                 [JOURNAL_TECHNICAL_OFF] = "technical_off",
-                                                 [JOURNAL_HEARTBEAT] = "heartbeat"};
+#define NAME(constant, name, words)  name,
+#define WORDS(constant, name, words) words,
+static const char *const names[] = {JOURNAL_KINDS_OF(NAME)}, *const in_words[] = {JOURNAL_KINDS_OF(WORDS)};
 static const char *const offs[JOURNAL_OFFS] = {
     [JOURNAL_OFF_ENDED] = "ended",  [JOURNAL_OFF_GAP] = "gap",         [JOURNAL_OFF_ELECTRODES] = "electrodes",
     [JOURNAL_OFF_CUT] = "cut",      [JOURNAL_OFF_EXPIRED] = "expired", [JOURNAL_OFF_CLOSED] = "closed",
     [JOURNAL_OFF_FAILED] = "failed"};
 
 const char *journal_kind_name(enum journal_kind kind) { return names[kind]; }
+const char *journal_kind_words(enum journal_kind kind) { return in_words[kind]; }
 
 bool journal_kind_find(const char *name, enum journal_kind *ret) {
     const int i = STR_AMONG(name, names);

@@ -16,29 +16,36 @@ enum {
     JOURNAL_PERSON = 256
 };
 
+/* Kinds of entries: X(constant, name, words for people). One list makes the constants and both texts, so that none lacks a text. */
+#define JOURNAL_KINDS_OF(X)                                                                                                        \
+    X(ALARM_ON, "alarm_on", "Alarm on")                                                                                            \
+    X(ALARM_OFF, "alarm_off", "Alarm off") /* detail: why, a name of enum journal_off */                                           \
+    X(EVENT, "event", "Event") /* a seizure event became final; detail "cut": it was running when monitoring stopped */            \
+    X(GAP, "gap", "Gap")       /* samples that never arrived; detail: "hole", or "client": the client announced them as lost */    \
+    /* Kinds from this one on are logged too. */                                                                                   \
+    X(QUALITY, "quality", "Quality")       /* detail: the channels with flaws from here on, or "good" */                           \
+    X(OPENED, "opened", "Opened")          /* the stream began; detail: "live" or "replay" */                                      \
+    X(RESUMED, "resumed", "Resumed")       /* its client came back */                                                              \
+    X(LOST, "lost", "Lost")                /* its connection ended, and the stream waits for its client; detail: why */            \
+    X(RESTORED, "restored", "Restored")    /* the daemon started again and has the stream; it waits for its client */              \
+    X(ENDED, "ended", "Ended")             /* detail: why, as in the metric brrd_stream_sessions_closed_total */                   \
+    X(MOVED, "moved", "Moved")             /* another daemon has taken the stream over: neither it nor its alarm has ended */      \
+    X(TOLD, "told", "Told")                /* a hook was told; person: the hook; detail: "delivered", or why not */                \
+    X(ANSWERED, "answered", "Answered")    /* a person has answered the alarm; person: who; detail: what */                        \
+    X(ESCALATED, "escalated", "Escalated") /* nobody has answered the alarm in time; step: which one; person: the hook */          \
+    X(STANDBY, "standby", "Standby")       /* a person put the bed on standby; person: who; until_ms: its end, 0: it is over */    \
+    X(TECHNICAL_ON, "technical_on", "Technical alarm on")    /* detail: "KIND" or "KIND: why", a kind of alarms/alarm.h */         \
+    X(TECHNICAL_OFF, "technical_off", "Technical alarm off") /* its cause is over, or its bed is in standby; the same detail */    \
+    X(HEARTBEAT, "heartbeat", "Heartbeat")                   /* of no stream and never written: the daemon works, for hooks alone */
+
 enum journal_kind {
-    JOURNAL_ALARM_ON,
-    JOURNAL_ALARM_OFF, /* detail: why, a name of enum journal_off */
-    JOURNAL_EVENT,     /* a seizure event became final; detail "cut": it was running when monitoring stopped */
-    JOURNAL_GAP,       /* samples that never arrived; detail: "hole", or "client": the client announced them as lost */
-    /* Kinds from this one on are logged too. */
-    JOURNAL_QUALITY,       /* detail: the channels with flaws from here on, or "good" */
-    JOURNAL_OPENED,        /* the stream began; detail: "live" or "replay" */
-    JOURNAL_RESUMED,       /* its client came back */
-    JOURNAL_LOST,          /* its connection ended, and the stream waits for its client; detail: why */
-    JOURNAL_RESTORED,      /* the daemon started again and has the stream; it waits for its client */
-    JOURNAL_ENDED,         /* detail: why, as in the metric brrd_stream_sessions_closed_total */
-    JOURNAL_MOVED,         /* another daemon has taken the stream over: neither it nor its alarm has ended */
-    JOURNAL_TOLD,          /* a hook was told; person: the hook; detail: "delivered", or why not */
-    JOURNAL_ANSWERED,      /* a person has answered the alarm; person: who; detail: what */
-    JOURNAL_ESCALATED,     /* nobody has answered the alarm in time; step: which step was taken; person: the hook */
-    JOURNAL_STANDBY,       /* a person has put the bed on standby; person: who; until_ms: its end, or 0: standby is over */
-    JOURNAL_TECHNICAL_ON,  /* a technical alarm began; detail: "KIND" or "KIND: why", a kind of alarms/alarm.h */
-    JOURNAL_TECHNICAL_OFF, /* its cause is over, or its bed is in standby; detail: as when it began */
-    JOURNAL_HEARTBEAT,     /* of no stream and never written: the daemon works, for hooks alone */
-    JOURNAL_KINDS
+#define X(constant, name, words) JOURNAL_##constant,
+    JOURNAL_KINDS_OF(X)
+#undef X
+        JOURNAL_KINDS
 };
 const char *journal_kind_name(enum journal_kind kind);            /* "alarm_on" */
+const char *journal_kind_words(enum journal_kind kind);           /* "Alarm on" */
 bool journal_kind_find(const char *name, enum journal_kind *ret); /* false: there is no such kind */
 /* True for what an alarm passes: alarms, technical ones too, their answers, and the ends of streams. These entries are written
  * before all others. */

@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const enum live_report_kind answers[] = {
+enum { NO_ANSWER = -1 };
+static const int answers[] = {
     [LIVE_OPEN] = LIVE_OPENED, [LIVE_CHUNK] = LIVE_CONSUMED, [LIVE_GAP] = LIVE_CONSUMED, [LIVE_FINISH] = LIVE_SUMMARY,
-    [LIVE_SAVE] = LIVE_SAVED,  [LIVE_CLOSE] = LIVE_CLOSED,   [LIVE_LOAD] = LIVE_LOADED,  [LIVE_UNLOAD] = LIVE_UNLOADED};
+    [LIVE_SAVE] = LIVE_SAVED,  [LIVE_CLOSE] = LIVE_CLOSED,   [LIVE_LOAD] = LIVE_LOADED,  [LIVE_UNLOAD] = LIVE_UNLOADED,
+    [LIVE_WAKE] = NO_ANSWER,   [LIVE_PREPARED] = NO_ANSWER,  [LIVE_SERVED] = NO_ANSWER,  [LIVE_UNSERVED] = NO_ANSWER};
 
 struct live_order *live_order_new(enum live_order_kind kind, struct live_stream *stream) {
     struct live_order *o = calloc(1, sizeof *o);
@@ -16,7 +18,7 @@ struct live_order *live_order_new(enum live_order_kind kind, struct live_stream 
     o->message.kind = (int)kind;
     o->stream = stream;
     o->max_delay_ms = -1;
-    if (kind == LIVE_WAKE || kind == LIVE_PREPARED || (o->answer = live_report_new(answers[kind], stream)))
+    if (answers[kind] == NO_ANSWER || (o->answer = live_report_new((enum live_report_kind)answers[kind], stream)))
         return o;
     free(o);
     return NULL;

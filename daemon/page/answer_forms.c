@@ -45,7 +45,7 @@ void answer_forms_put_short(struct html *h, const struct page_view *v, const str
 
 static void put_marks(struct html *h, const struct status_alarm *a) {
     static const char *const words[ALARM_MARKS] = {
-        [ALARM_TRUE] = "True alarm", [ALARM_FALSE] = "False alarm", [ALARM_UNCLEAR] = "Unclear"};
+        [ALARM_UNMARKED] = "Not marked", [ALARM_TRUE] = "True alarm", [ALARM_FALSE] = "False alarm", [ALARM_UNCLEAR] = "Unclear"};
     for (int i = ALARM_TRUE; i < ALARM_MARKS; i++) {
         const char *name = alarm_mark_name((enum alarm_mark)i);
         const bool set = !strcmp(a->mark, name);

@@ -63,7 +63,7 @@ static void put_argument(struct html *h, const char *spec, char kind, va_list *a
     const char *text;
     switch (kind) {
     case 's':
-        text = va_arg(*args, const char *);
+        text = str_or_empty(va_arg(*args, const char *));
         html_put_text(h, text, strlen(text));
         break;
     case 'f':

@@ -154,13 +154,10 @@ static void put_channels(struct html *h, const struct status_stream *s) {
 }
 
 static void put_entry(struct html *h, const struct journal_entry *e) {
-    static const char *const names[JOURNAL_KINDS] = {"Alarm on", "Alarm off", "Event",    "Gap",      "Quality", "Opened",
-                                                     "Resumed",  "Lost",      "Restored", "Ended",    "Moved",   "Told",
-                                                     "Answered", "Escalated", "Standby",  "Heartbeat"};
     struct words w;
     html_put(h, "<tr class=\"%s\"><td>", journal_kind_name(e->kind));
     shell_put_time(h, e->received_ms);
-    html_put(h, "</td><th scope=\"row\">%s</th><td data-l=\"in the recording\">", names[e->kind]);
+    html_put(h, "</td><th scope=\"row\">%s</th><td data-l=\"in the recording\">", journal_kind_words(e->kind));
     const bool linked = isfinite(e->start_s) && (e->kind == JOURNAL_ALARM_ON || e->kind == JOURNAL_EVENT);
     if (linked)
         html_put(h, "<a href=\"/streams/%s?at=%.2f#eeg\">", e->session, e->start_s);

@@ -10,15 +10,15 @@
 #include "store/outputs.h"
 
 const char *labels_source_name(enum labels_source source) {
-    static const char *const names[] = {[LABELS_BIDS_TSV] = "bids-tsv",
-                                        [LABELS_TUSZ_CSV] = "tusz-csv",
-                                        [LABELS_TUSZ_CSV_BI] = "tusz-csv_bi",
-                                        [LABELS_CHBMIT_SUMMARY] = "chbmit-summary",
-                                        [LABELS_EDF_ANNOTATIONS] = "edf-annotations"};
+    static const char *const names[LABELS_FORMATS] = {[LABELS_NONE] = "none",
+                                                      [LABELS_BIDS_TSV] = "bids-tsv",
+                                                      [LABELS_TUSZ_CSV] = "tusz-csv",
+                                                      [LABELS_TUSZ_CSV_BI] = "tusz-csv_bi",
+                                                      [LABELS_CHBMIT_SUMMARY] = "chbmit-summary",
+                                                      [LABELS_EDF_ANNOTATIONS] = "edf-annotations"};
     if (source >= LABELS_FORMATS && source < LABELS_SOURCES)
         return events_format_at((int)source - LABELS_FORMATS)->name;
-    const char *name = (size_t)source < sizeof names / sizeof *names ? names[source] : NULL;
-    return name ? name : "none";
+    return names[source < LABELS_FORMATS ? source : LABELS_NONE];
 }
 
 #define EVENTS_FORMAT(id, name, ending) "|" name

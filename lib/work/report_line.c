@@ -90,11 +90,8 @@ static void put_end(struct json_writer *w, const struct task_end *end, const str
 }
 
 static const char *event_of(const struct task_report *r) {
-    static const char *const names[] = {[TASK_RUNNING] = "running",
-                                        [TASK_PROGRESS] = "progress",
-                                        [TASK_NOTICE] = "warn",
-                                        [TASK_CHECKPOINT] = "checkpoint",
-                                        [TASK_END] = "end"};
+    static const char *const names[] = {[TASK_RUNNING] = "running", [TASK_PROGRESS] = "progress",     [TASK_LOG] = "info",
+                                        [TASK_NOTICE] = "warn",     [TASK_CHECKPOINT] = "checkpoint", [TASK_END] = "end"};
     return r->kind == TASK_LOG ? task_level_names[r->level] : names[r->kind];
 }
 

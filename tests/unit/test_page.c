@@ -6,12 +6,14 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "daemon/http/event_cache.h"
+#include "daemon/journal/journaldb.h"
 #include "daemon/page/chart.h"
 #include "daemon/page/page.h"
 #include "daemon/page/tile.h"
 #include "daemon/page/words.h"
 #include "eeg/quality.h"
 #include "unit/cmocka_all.h"
+#include "unit/temp_dir.h"
 
 #define HOSTILE      "<script>alert(1)</script>\" onload='x' & \xff\x01\xe2\x80\xae"
 #define HOSTILE_CARD "{\"job\":\"<script>alert(1)</script>\",\"date\":\"' onload='x\",\"version\":\"&\",\"source\":\"<b>\"}"
@@ -611,6 +613,126 @@ static void files_of_pages_have_digests(void **state) {
     assert_null(page_asset_find("/assets/../page.css"));
 }
 
+/* ---- each state ---- */
+
+static void look_at_all(const struct page_view *v) {
+    static const char *const paths[] = {"/", "/streams", "/alarms", "/jobs", "/models"};
+    void (*const pages[])(struct html *, const struct page_view *) = {page_overview, page_streams, page_alarms, page_jobs,
+                                                                      page_models};
+    struct html h;
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+        struct str event = str_of(4 << 20);
+        html_init(&h);
+        pages[i](&h, v);
+        assert_true(str_ok(&h.out));
+        assert_null(strstr(str_cstr(&h.out), "(null)"));
+        html_done(&h);
+        page_event(&event, NULL, v, paths[i]);
+        assert_true(str_ok(&event));
+        assert_null(strstr(str_cstr(&event), "(null)"));
+        str_done(&event);
+    }
+    html_init(&h);
+    assert_true(page_stream(&h, v, v->status->streams[0].id));
+    assert_null(strstr(str_cstr(&h.out), "(null)"));
+    html_done(&h);
+}
+
+static void every_mood_of_a_stream_is_shown(void **state) {
+    (void)state;
+    for (int mood = 0; mood < STATUS_MOODS; mood++)
+        for (int bits = 0; bits < 64; bits++) {
+            struct status *s = made(1);
+            struct page_view v = all_of(s);
+            struct status_stream *t = &s->streams[0];
+            if (bits & 1 || mood == STATUS_WAS)
+                put_alarms(s, "bed-1", 1);
+            t->alarm = s->n_alarms ? &s->alarms[0] : NULL;
+            t->mood = (enum status_mood)mood;
+            t->live = t->realtime = bits & 2;
+            t->connected = bits & 4;
+            t->probability = bits & 8 ? 0.5f : NAN;
+            t->on = bits & 16 ? 0.8 : 0;
+            t->ended_ms = mood == STATUS_ENDED ? s->taken_ms - 1000 : 0;
+            t->standby_ms = mood == STATUS_STANDBY ? s->taken_ms + 1000 : 0;
+            t->loaded = v.answers = bits & 32;
+            v.wall = !v.answers;
+            look_at_all(&v);
+            status_drop(s);
+        }
+}
+
+static void every_state_of_an_alarm_is_shown(void **state) {
+    (void)state;
+    for (int kind = 0; kind < ALARM_KINDS; kind++)
+        for (int bits = 0; bits < 256; bits++) {
+            struct status *s = made(1);
+            struct page_view v = all_of(s);
+            put_alarms(s, bits & 1 ? "bed-1" : "", 1);
+            struct status_alarm *a = &s->alarms[0];
+            a->kind = (enum alarm_kind)kind;
+            a->cut = bits & 2;
+            a->test = bits & 4;
+            a->live = bits & 8;
+            a->open = a->waiting = bits & 16;
+            a->off_ms = bits & 32 ? s->taken_ms - 1000 : 0;
+            a->answered_ms = bits & 64 ? s->taken_ms - 2000 : 0;
+            a->status = bits & 128;
+            a->step = bits & 3;
+            a->mark = alarm_mark_name((enum alarm_mark)(bits % ALARM_MARKS));
+            a->sound = (enum alarm_sound)(bits % (ALARM_HIGH + 1));
+            s->streams[0].alarm = a;
+            s->streams[0].mood = a->off_ms ? STATUS_WAS : STATUS_ALARM;
+            v.answers = true;
+            look_at_all(&v);
+            status_drop(s);
+        }
+}
+
+static void every_kind_of_entry_is_on_the_page_of_its_stream(void **state) {
+    struct status *s = made(1);
+    struct page_view v = all_of(s);
+    struct html h;
+    struct db *db = NULL;
+    struct err err;
+    v.journal = in_dir(state, "journal");
+    assert_int_equal(journaldb_open(v.journal, &db, &err), 0);
+    for (int kind = 0; kind < JOURNAL_KINDS; kind++)
+        for (int filled = 0; filled < 2; filled++) {
+            int64_t id;
+            struct journal_entry e = {.kind = (enum journal_kind)kind, .number = filled, .received_ms = s->taken_ms - kind};
+            e.start_s = e.end_s = e.value = filled ? 0.5 : NAN;
+            str_copy(e.session, sizeof e.session, s->streams[0].id);
+            str_copy(e.detail, sizeof e.detail, filled ? "ended" : "");
+            str_copy(e.person, sizeof e.person, filled ? "Ana" : "");
+            assert_int_equal(journaldb_insert(db, &e, &id, &err), 0);
+            assert_true(id > 0);
+        }
+    db_close(db);
+    html_init(&h);
+    assert_true(page_stream(&h, &v, s->streams[0].id));
+    for (int kind = 0; kind < JOURNAL_KINDS; kind++) {
+        char row[80];
+        str_format(row, sizeof row, "<th scope=\"row\">%s</th>", journal_kind_words((enum journal_kind)kind));
+        assert_int_equal(count(str_cstr(&h.out), row), 2);
+    }
+    assert_null(strstr(str_cstr(&h.out), "(null)"));
+    html_done(&h);
+    status_drop(s);
+}
+
+#ifdef NDEBUG /* a debug build stops there */
+static void no_text_is_written_as_nothing(void **state) {
+    (void)state;
+    const char *volatile none = NULL;
+    struct html h;
+    html_init(&h);
+    html_put(&h, "<p>%s|%s</p>", none, "a");
+    assert_string_equal(str_cstr(&h.out), "<p>|a</p>");
+    html_done(&h);
+}
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_text_is_escaped),
@@ -633,6 +755,12 @@ int main(void) {
         cmocka_unit_test(a_board_wakes_who_waits_and_keeps_what_is_read),
         cmocka_unit_test(numbers_are_in_words),
         cmocka_unit_test(files_of_pages_have_digests),
+        cmocka_unit_test(every_mood_of_a_stream_is_shown),
+        cmocka_unit_test(every_state_of_an_alarm_is_shown),
+        in_temp_dir(every_kind_of_entry_is_on_the_page_of_its_stream),
+#ifdef NDEBUG
+        cmocka_unit_test(no_text_is_written_as_nothing),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -218,6 +218,24 @@ static void lists_are_cut_behind_an_item(void **state) {
     }
 }
 
+#ifdef NDEBUG /* a debug build stops there */
+static void no_text_is_written_as_nothing(void **state) {
+    (void)state;
+    const char *volatile none = NULL;
+    struct str s;
+    str_init(&s, 4096);
+    str_printf(&s, "%d%% %s|%-5.3s|%*d %lld %zu %.2f %c %s", 7, none, "(null)", 3, 1, 2LL, (size_t)3, 0.5, 'c', none);
+    assert_string_equal(str_cstr(&s), "7% |(nu  |  1 2 3 0.50 c ");
+    str_clear(&s);
+    str_printf(&s, "%s", "(null)"); /* a text of that name stays */
+    assert_string_equal(str_cstr(&s), "(null)");
+    str_clear(&s);
+    str_printf(&s, "%600d%s", 1, none);
+    assert_int_equal(s.len, 600);
+    str_done(&s);
+}
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(appending_grows_and_stays_terminated),
@@ -231,6 +249,9 @@ int main(void) {
         cmocka_unit_test(distance_counts_edits_up_to_its_cap),
         cmocka_unit_test(lists_are_cut_behind_an_item),
         cmocka_unit_test(utf8_steps_over_valid_characters_only),
+#ifdef NDEBUG
+        cmocka_unit_test(no_text_is_written_as_nothing),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

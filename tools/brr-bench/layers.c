@@ -204,7 +204,7 @@ static struct rates_work layer_work(const struct bench_case *c, const struct ben
         return (struct rates_work){.bytes = tokens * (double)(s->ci + s->co) * each + weights * each,
                                    .flops_act = 2 * tokens * weights * (s->backward ? 2 : 1)};
     }
-    static const int passes[][2] = {[BATCH] = {3, 7}, [LAYER] = {4, 3}, [GATED] = {3, 5}};
+    static const int passes[][2] = {[DENSE] = {0, 0}, [LINEAR] = {0, 0}, [BATCH] = {3, 7}, [LAYER] = {4, 3}, [GATED] = {3, 5}};
     double exponentials = s->kind == GATED ? tokens * (double)s->ci : 0;
     return (struct rates_work){.bytes = passes[s->kind][s->backward] * tokens * (double)s->ci * each, .exponentials = exponentials};
 }

@@ -76,8 +76,10 @@ static void take_reader(struct history_alarm *a, const Brr__V1__JournalEntry *e)
 }
 
 static void take_answer(struct history_alarm *a, const Brr__V1__JournalEntry *e) {
-    static const char *const marks[] = {
-        [HISTORY_TRUE] = "mark true ", [HISTORY_FALSE] = "mark false ", [HISTORY_UNCLEAR] = "mark unclear "};
+    static const char *const marks[] = {[HISTORY_UNMARKED] = "",
+                                        [HISTORY_TRUE] = "mark true ",
+                                        [HISTORY_FALSE] = "mark false ",
+                                        [HISTORY_UNCLEAR] = "mark unclear "};
     if (str_starts(e->detail, "acknowledge ") && !a->answered_ms)
         a->answered_ms = e->received_ms;
     for (int i = HISTORY_TRUE; i <= HISTORY_UNCLEAR; i++)
