@@ -181,7 +181,8 @@ void session_resume(struct session *s, const struct session_return *back) {
     session_restart_lag(s, s->newest_ms);
     s->greeted = s->shed = s->ended = false;
     s->reconnects++;
-    s->pace = s->soon = (struct session_pace){0};
+    pace_restart(&s->pace);
+    pace_restart(&s->soon);
     str_copy(s->token.text, sizeof s->token.text, back->token);
     ring_seen(&s->kept, back->next_result, back->next_alarm);
     if (former) {
@@ -265,28 +266,28 @@ int session_gap(struct session *s, int64_t first, int64_t end, const char *cause
     return add_gap(s, end, cause, err);
 }
 
-/* Samples a second by the daemon's clock, from chunk to chunk, once in period_ms; NaN at other times. What was held back during a
- * cut arrives faster, so that the first period is left out. */
-static double pace_of(const struct session *s, struct session_pace *pace, int64_t period_ms) {
-    const int64_t now = clock_ms(), passed = now - pace->from_ms;
-    if (pace->from_ms && passed < period_ms)
-        return NAN;
-    const double rate_hz = pace->first > 0 ? (double)(s->next - pace->first) * 1000 / (double)passed : NAN;
-    pace->first = pace->from_ms ? s->next : 0;
-    pace->from_ms = now;
-    return rate_hz;
+/* True if this chunk ends a time in which the stream, the loop or the host stood still. */
+static bool paused(const struct session *s, int64_t before_ms, int64_t samples) {
+    const int64_t own_ms = (int64_t)((double)samples * 1000 / s->rate_hz);
+    return clock_ms() - before_ms > PACE_PAUSE_MS + own_ms || session_lag_ms(s, clock_ms()) > PACE_PAUSE_MS + own_ms;
 }
 
-/* A rate that is far from the declared one is named soon, a small difference when it was measured for long. */
-static void measure_rate(struct session *s) {
-    const int64_t period = s->all->config.measure_ms;
+/* A rate that is far from the declared one is named soon, a small difference when it was measured for long. before_ms: of the chunk
+ * before. */
+static void measure_rate(struct session *s, int64_t before_ms, int64_t samples) {
+    const int64_t period = s->all->config.measure_ms, now = clock_ms();
+    const double before_hz = s->measured_rate_hz;
     if (!period || !live_stream_open(s->stream)->realtime)
         return;
-    const double rate_hz = pace_of(s, &s->pace, period), soon_hz = pace_of(s, &s->soon, period / 6);
-    const double before_hz = s->measured_rate_hz;
-    if (isfinite(rate_hz))
-        s->measured_rate_hz = fabs(rate_hz / s->rate_hz - 1) > RATE_TOLERANCE ? rate_hz : 0;
-    else if (fabs(soon_hz / s->rate_hz - 1) > RATE_FAR) /* false for NaN */
+    if (paused(s, before_ms, samples)) {
+        pace_restart(&s->pace);
+        pace_restart(&s->soon);
+    }
+    const double hz = pace_look(&s->pace, now, s->next, period, s->rate_hz, RATE_TOLERANCE),
+                 soon_hz = pace_look(&s->soon, now, s->next, period / 6, s->rate_hz, RATE_FAR);
+    if (hz >= 0)
+        s->measured_rate_hz = hz;
+    else if (soon_hz > 0 || (soon_hz >= 0 && fabs(before_hz / s->rate_hz - 1) > RATE_FAR))
         s->measured_rate_hz = soon_hz;
     if (s->measured_rate_hz > 0 && !(before_hz > 0))
         log_warn("the rate of a live stream is not what it says", "session=%s model=%s rate_hz=%g measured_rate_hz=%.2f", s->id,
@@ -320,6 +321,7 @@ int session_chunk(struct session *s, int64_t first, int64_t samples, const uint8
         return err_set(err, ERR_INVALID,
                        "a chunk of %lld samples lasts %.0f s; at most %d s are accepted (Opened.max_chunk_samples)",
                        (long long)samples, (double)samples / s->rate_hz, SESSION_MAX_CHUNK_S);
+    const int64_t before_ms = s->newest_ms;
     if (first > s->next && (rc = add_gap(s, first, "hole", err)))
         return rc;
     int64_t known = s->next - first < samples ? s->next - first : samples;
@@ -332,7 +334,7 @@ int session_chunk(struct session *s, int64_t first, int64_t samples, const uint8
         session_end_gap(s);
     if (known < samples && (rc = send_chunk(s, first, samples, data, len, err)))
         return rc;
-    measure_rate(s);
+    measure_rate(s, before_ms, samples);
     return 0;
 }
 

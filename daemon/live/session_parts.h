@@ -3,6 +3,7 @@
 #pragma once
 #include "daemon/journal/journal.h"
 #include "daemon/live/model_quota.h"
+#include "daemon/live/pace.h"
 #include "daemon/live/ring.h"
 #include "daemon/live/session.h"
 
@@ -29,11 +30,6 @@ struct bed_alarm {
     int64_t off_ms; /* monotonic clock; 0: unused */
 };
 enum { SESSIONS_BED_ALARMS = 256 };
-
-/* Since when the rate of a live stream is measured, and the samples by then; 0: not yet. */
-struct session_pace {
-    int64_t from_ms, first;
-};
 
 struct session {
     struct sessions *all;
@@ -72,7 +68,7 @@ struct session {
     int64_t waiting_since[2 * SESSION_MAX_ORDERS]; /* when each order that waits was posted, from `oldest` on; a ring */
     int oldest;
     /* a live stream's own clock */
-    struct session_pace pace, soon; /* its rate over measure_ms, and over a part of it, for large differences */
+    struct pace pace, soon; /* its rate over measure_ms, and over a part of it, for large differences */
     double measured_rate_hz;        /* 0: it is what Open says */
     /* its snapshot */
     bool on_disk;                 /* there may be one */

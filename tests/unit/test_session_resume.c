@@ -1,3 +1,4 @@
+#include "daemon/live/session_parts.h"
 #include "unit/session_fixture.h"
 
 /* Memory is short for blocks of this size (0: for none): malloc and calloc fail for it (the linker's --wrap). */
@@ -540,12 +541,56 @@ static void a_live_stream_whose_rate_is_another_one_says_so_in_its_results(void 
     sessions_report(b->all, &r);
     numbered(b, stream, LIVE_RESULT, 0);
     assert_true(b->owner.measured_rate_hz <= 0); /* not measured yet */
-    for (int i = 0; i < 4; i++) {                /* 1,000 samples at least every 5 ms, 100 in a second by its own words */
-        assert_int_equal(push(s, 1000 * i, 1000), 0);
-        nanosleep(&(struct timespec){.tv_nsec = 6 * 1000 * 1000}, NULL);
-    }
+    pace_restart(&s->pace);
+    s->measured_rate_hz = 128;
     numbered(b, stream, LIVE_RESULT, 1);
-    assert_true(b->owner.measured_rate_hz > 0);
+    assert_true(b->owner.measured_rate_hz > 127);
+}
+
+/* Chunks of a second for so long, from this sample and time on: what the last of them said. */
+static double looked(struct pace *p, int64_t *now_ms, double *next, double hz, int seconds) {
+    double said = -1;
+    for (int i = 0; i < seconds; i++) {
+        *now_ms += 1000;
+        *next += hz;
+        const double now = pace_look(p, *now_ms, llround(*next), 60000, 256, 0.02);
+        said = now >= 0 ? now : said;
+    }
+    return said;
+}
+
+static void a_rate_is_wrong_when_two_periods_agree_and_a_hiccup_is_none(void **state) {
+    (void)state;
+    struct pace p = {0};
+    int64_t now_ms = 5000;
+    double next = 0;
+    assert_true(looked(&p, &now_ms, &next, 250, 61) < 0); /* the first period is left out */
+    assert_true(looked(&p, &now_ms, &next, 250, 60) < 0); /* one is no proof */
+    assert_true(fabs(looked(&p, &now_ms, &next, 250, 60) - 250) < 1);
+    assert_true(looked(&p, &now_ms, &next, 256, 60) >= 0 && !(p.off_hz > 0)); /* a good one clears it */
+    assert_true(looked(&p, &now_ms, &next, 240, 60) < 0);
+    assert_true(looked(&p, &now_ms, &next, 270, 60) < 0); /* two that differ do not agree */
+    assert_true(looked(&p, &now_ms, &next, 256, 60) >= 0);
+    pace_restart(&p); /* the cable was out, and what was held back arrives at once */
+    next += 256 * 20;
+    assert_true(looked(&p, &now_ms, &next, 256, 61) < 0);
+    assert_true(looked(&p, &now_ms, &next, 256, 60) >= 0 && !(p.off_hz > 0));
+}
+
+static void a_pause_between_chunks_begins_the_measurement_anew(void **state) {
+    struct bench *b = *state;
+    struct live_open live = own_open;
+    const struct session_request realtime = {.open = &live, .principal = "uid:1"};
+    struct session *s = NULL;
+    live.realtime = true;
+    assert_int_equal(session_open(b->all, &realtime, &sink, &b->owner, &s, NULL), 0);
+    struct live_report r = report(last(b)->stream, LIVE_OPENED);
+    sessions_report(b->all, &r);
+    assert_int_equal(push(s, 0, 10), 0);
+    s->pace = (struct pace){.from_ms = clock_ms() - 3, .first = 1, .off_hz = 50};
+    s->newest_ms = clock_ms() - PACE_PAUSE_MS - 200; /* the chunk before came so long ago */
+    assert_int_equal(push(s, 10, 10), 0);
+    assert_true(s->pace.first == -1 && !(s->pace.off_hz > 0));
 }
 
 int main(void) {
@@ -570,6 +615,8 @@ int main(void) {
         SESSION_TEST(a_client_that_never_says_what_it_has_loses_the_oldest),
         SESSION_TEST(another_open_does_not_go_on_with_the_session),
         SESSION_TEST(a_live_stream_whose_rate_is_another_one_says_so_in_its_results),
+        cmocka_unit_test(a_rate_is_wrong_when_two_periods_agree_and_a_hiccup_is_none),
+        SESSION_TEST(a_pause_between_chunks_begins_the_measurement_anew),
         SESSION_TEST(those_who_watch_see_what_the_client_sees_and_the_end),
         cmocka_unit_test_setup_teardown(a_client_that_does_not_read_is_not_told_that_the_device_is_late, set_up_late, tear_down),
         cmocka_unit_test_setup_teardown(an_overload_sends_few_streams_away_until_the_lag_falls, set_up_late_many, tear_down),
