@@ -49,8 +49,7 @@ static void read_author(const char *at, struct alarm_author *ret, const char **r
         str_format(ret->person, sizeof ret->person, "%.*s", (int)(at + len - name - 3), name + 3);
 }
 
-/* False: an answer of a later version. */
-static bool read_answer(const struct journal_entry *e, struct alarm_answer *ret) {
+bool alarm_entry_answer(const struct journal_entry *e, struct alarm_answer *ret) {
     char word[ALARM_VIA];
     const char *at = e->detail, *note;
     *ret = (struct alarm_answer){.author.at_ms = e->received_ms, .for_ms = e->until_ms ? e->until_ms - e->received_ms : 0};
@@ -90,7 +89,7 @@ static void take_on(struct alarms *all, const struct journal_entry *e, const str
 static void take_answer(struct alarms *all, const struct journal_entry *e, const struct alarms_now *now) {
     struct alarm_answer answer;
     struct err err;
-    if (read_answer(e, &answer))
+    if (alarm_entry_answer(e, &answer))
         (void)alarms_answer(all, e->alarm, &answer, now, &err); /* to an alarm that is forgotten */
 }
 

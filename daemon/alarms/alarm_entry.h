@@ -9,6 +9,8 @@ unsigned alarm_entry_kinds(void);
 void alarm_entry_take(struct alarms *all, const struct journal_entry *e, const struct alarms_now *now);
 /* The cause of a technical alarm, by its entry, from which texts are borrowed; false: of a later version. */
 bool alarm_entry_cause(const struct journal_entry *e, struct alarms_cause *ret);
+/* What somebody answered, by its entry; false: of a later version. */
+bool alarm_entry_answer(const struct journal_entry *e, struct alarm_answer *ret);
 void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret);
 /* The entry that begins a test alarm of this bed. The hooks and the escalation take it as they
  * take an alarm; its detail is ALARM_ENTRY_TEST. */

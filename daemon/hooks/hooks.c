@@ -14,31 +14,10 @@
 #include "base/queue.h"
 #include "base/str.h"
 #include "daemon/alarms/alarm_entry.h"
-#include "daemon/hooks/telling.h"
+#include "daemon/hooks/owed.h"
 #include "daemon/journal/journal.h"
 
-enum {
-    FIRST_PAUSE_MS = 1000,
-    LONGEST_PAUSE_MS = 60 * 1000,
-    LOG_MS = 60 * 1000,
-    BELIEVED_MS = 3600 * 1000,
-    RESULTS = 256,
-    KEY = JOURNAL_PRINCIPAL + JOURNAL_CLIENT
-};
-
-/* A bed with something to tell. */
-struct bed {
-    struct bed *next;
-    char key[KEY];
-    struct telling_item *items;
-    int n;
-    bool busy;            /* an attempt is on its way */
-    bool reported;        /* that its delivery has failed */
-    int tries;            /* attempts of this delivery */
-    int64_t first_try_ms; /* of this delivery; 0: none yet */
-    int64_t due_ms, pause_ms;
-    struct journal_entry newest; /* busy: what is being told */
-};
+enum { FIRST_PAUSE_MS = 1000, LONGEST_PAUSE_MS = 60 * 1000, LOG_MS = 60 * 1000, BELIEVED_MS = 3600 * 1000, RESULTS = 256 };
 
 struct line {
     struct hooks *all;
@@ -50,8 +29,7 @@ struct line {
     /* under the lock */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct bed *beds;
-    int waiting; /* entries of all beds */
+    struct owed owed;
     pthread_t threads[HOOKS_AT_ONCE];
     int n_threads, idle;
     int64_t failing_ms, logged_ms; /* since when; 0: it delivers */
@@ -108,84 +86,18 @@ bool hooks_take_result(struct hooks *all, struct hooks_result *ret) {
     return some;
 }
 
-/* ---- beds; the lock of the line is held ---- */
-
-/* Streams without a name are beds of their own; technical alarms of a kind are one bed. */
-static void key_of(const struct journal_entry *e, char ret[KEY]) {
-    struct alarms_cause cause;
-    if (e->kind == JOURNAL_TECHNICAL_ON || e->kind == JOURNAL_TECHNICAL_OFF) {
-        str_format(ret, KEY, "\x1e%s", alarm_entry_cause(e, &cause) ? alarm_kind_name(cause.kind) : "");
-        return;
-    }
-    str_format(ret, KEY, "%s\x1f%s", e->principal, *e->client ? e->client : e->session);
-}
-
-static struct bed *bed_of(struct line *l, const struct journal_entry *e) {
-    char key[KEY];
-    struct bed *b = l->beds;
-    key_of(e, key);
-    while (b && strcmp(b->key, key) != 0)
-        b = b->next;
-    if (b || !(b = calloc(1, sizeof *b)))
-        return b;
-    str_copy(b->key, sizeof b->key, key);
-    b->next = l->beds;
-    l->beds = b;
-    return b;
-}
-
-static void forget_if_done(struct line *l, struct bed *b) {
-    if (b->items || b->busy)
-        return;
-    LIST_REMOVE(l->beds, b, next);
-    free(b);
-}
-
-static struct telling_item *take_item(struct line *l, struct bed *b, struct telling_item *i) {
-    LIST_REMOVE(b->items, i, next);
-    b->n--;
-    l->waiting--;
-    return i;
-}
-
-static void item_free(struct telling_item *i) {
-    if (i)
-        journal_line_drop(i->line);
-    free(i);
-}
+/* ---- what is owed; the lock of the line is held ---- */
 
 /* The journal hears it once hooks_start has named it; until then the outbox keeps the delivery. */
-static void tell_journal(const struct line *l, const struct journal_entry *e, const char *outcome) {
+static void tell_journal(void *ctx, const struct journal_entry *e, const char *outcome) {
+    const struct line *l = ctx;
     if (l->all->journal)
         journal_told(l->all->journal, l->hook->name, e, outcome);
-}
-
-/* Done without an attempt. */
-static void settle_item(struct line *l, struct bed *b, struct telling_item *i, const char *outcome) {
-    take_item(l, b, i);
-    tell_journal(l, &i->line->entry, outcome);
-    item_free(i);
-}
-
-/* Room for one more: the oldest entry of the bed that has most is superseded by the newer ones. */
-static void make_room(struct line *l) {
-    struct bed *most = NULL;
-    for (struct bed *b = l->beds; l->waiting >= HOOKS_WAITING && b; b = b->next)
-        most = b->items && (!most || b->n > most->n) ? b : most;
-    if (most)
-        settle_item(l, most, most->items, "superseded: too much waits");
-}
-
-/* An alarm that ended and has begun again within alarms.rejoin: receivers hear of neither. */
-static bool rejoins(struct line *l, struct bed *b, const struct journal_entry *on) {
-    for (struct telling_item *i = b->items; on->kind == JOURNAL_ALARM_ON && *on->alarm && i; i = i->next) {
-        const struct journal_entry *off = &i->line->entry;
-        if (off->kind != JOURNAL_ALARM_OFF || strcmp(off->alarm, on->alarm) != 0 || strcmp(off->session, on->session) != 0)
-            continue;
-        settle_item(l, b, i, "not told: the alarm went on");
-        return true;
-    }
-    return false;
+    if (!str_starts(outcome, "dropped"))
+        return;
+    count(l, "dropped", 1);
+    log_error("a hook is not told: too much waits", "hook=%s session=%s kind=%s", l->hook->name, e->session,
+              journal_kind_name(e->kind));
 }
 
 static void *hooks_run(void *ctx);
@@ -196,88 +108,38 @@ static void grow(struct line *l) {
         l->n_threads++;
 }
 
-static bool is_urgent(const struct journal_entry *e) { return e->kind == JOURNAL_ALARM_ON || e->kind == JOURNAL_ESCALATED; }
-
 /* A new alarm waits for no pause of what was tried before it. */
-static void expect_at_once(struct bed *b) {
+static void expect_at_once(struct owed_bed *b) {
     b->due_ms = b->pause_ms = 0;
     b->tries = 0;
     b->reported = false;
     b->first_try_ms = clock_ms();
 }
 
+static bool is_over(const struct journal_entry *e) { return e->kind == JOURNAL_ALARM_OFF; }
+
 static void offer_line(struct line *l, struct journal_line *line) {
     const struct journal_entry *e = &line->entry;
-    struct telling_item *i = calloc(1, sizeof *i);
     LOCKED(&l->lock);
-    make_room(l);
-    struct bed *b = i ? bed_of(l, e) : NULL;
-    if (!b) {
-        log_error("out of memory: a hook is not told", "hook=%s session=%s kind=%s", l->hook->name, e->session,
-                  journal_kind_name(e->kind));
-        free(i);
-    } else if (rejoins(l, b, e)) {
-        tell_journal(l, e, "not told: the alarm went on");
-        free(i);
-        forget_if_done(l, b);
-    } else {
-        i->line = journal_line_hold(line);
-        LIST_ADD_LAST(b->items, i, next);
-        b->n++;
-        l->waiting++;
-        i->stale = clock_ms() - line->made_ms >= l->all->config.stale_ms;
-        if (is_urgent(e))
-            expect_at_once(b);
-        grow(l);
-        pthread_cond_signal(&l->changed);
-    }
-}
-
-/* Drops what was told by an earlier line. Returns when the next entry of the bed may be told, by the monotonic clock. */
-static int64_t look_at_items(struct line *l, struct bed *b, int64_t now_ms) {
-    int64_t next_ms = INT64_MAX;
-    for (struct telling_item *i = b->items, *after; i; i = after) {
-        int64_t when_ms;
-        after = i->next;
-        if (telling_wait(i->line, now_ms, l->all->config.rejoin_ms, &when_ms) == TELLING_NEVER)
-            item_free(take_item(l, b, i));
-        else if (when_ms < next_ms)
-            next_ms = when_ms;
-    }
-    return next_ms > b->due_ms ? next_ms : b->due_ms;
-}
-
-static bool has_alarm_on(const struct bed *b) {
-    for (const struct telling_item *i = b->items; i; i = i->next)
-        if (is_urgent(&i->line->entry))
-            return true;
-    return false;
-}
-
-/* The bed to tell about now, those with an alarm first, or NULL: *ret_ms is when to look again. */
-static struct bed *next_bed(struct line *l, int64_t now_ms, int64_t *ret_ms) {
-    struct bed *best = NULL;
-    *ret_ms = INT64_MAX;
-    for (struct bed *b = l->beds, *after; b; b = after) {
-        after = b->next;
-        const int64_t when_ms = b->busy ? INT64_MAX : look_at_items(l, b, now_ms);
-        if (!b->items && !b->busy) {
-            forget_if_done(l, b);
-            continue;
-        }
-        if (when_ms <= now_ms && (!best || (has_alarm_on(b) && !has_alarm_on(best))))
-            best = b;
-        else if (when_ms < *ret_ms)
-            *ret_ms = when_ms;
-    }
-    return best;
+    const bool instead = is_over(e) && owed_escalates(&l->owed, e);
+    if (instead)
+        owed_settle_escalations(&l->owed, e, "not told: the alarm is over");
+    struct owed_bed *b = owed_add(&l->owed, line, clock_ms());
+    if (!b)
+        return;
+    if (instead)
+        owed_newest(b)->instead = true;
+    if (e->kind == JOURNAL_ALARM_ON || e->kind == JOURNAL_ESCALATED)
+        expect_at_once(b);
+    grow(l);
+    pthread_cond_signal(&l->changed);
 }
 
 /* ---- delivering ---- */
 
 /* One delivery on its way. */
 struct delivery {
-    struct bed *bed;
+    struct owed_bed *bed;
     struct telling telling;
     char id[LINE_DELIVERY], covers[TELLING_COVERS][LINE_DELIVERY];
     char *body;
@@ -313,24 +175,13 @@ static void release(struct line *l, struct delivery *d, const char *outcome) {
     for (struct telling_item *i = d->telling.items, *after; i; i = after) {
         after = i->next;
         tell_journal(l, &i->line->entry, outcome);
-        item_free(i);
+        journal_line_drop(i->line);
+        free(i);
     }
     d->telling.items = NULL;
     d->bed->tries = 0;
     d->bed->first_try_ms = d->bed->due_ms = d->bed->pause_ms = 0;
     d->bed->reported = false;
-}
-
-/* Takes what is told next off the bed; true. */
-static bool take(struct line *l, struct bed *b, int64_t now_ms, struct delivery *d) {
-    if (!telling_take(&b->items, now_ms, l->all->config.rejoin_ms, &d->telling))
-        return false;
-    d->bed = b;
-    for (const struct telling_item *i = d->telling.items; i; i = i->next) {
-        b->n--;
-        l->waiting--;
-    }
-    return true;
 }
 
 /* A restart owes nobody what is long over. */
@@ -341,21 +192,22 @@ static bool too_old(const struct delivery *d, int64_t now_ms) {
 /* The lock is held. False: nothing is due; *ret_ms: until when. */
 static bool begin(struct line *l, struct delivery *d, int64_t *ret_ms) {
     const int64_t now_ms = clock_ms();
-    struct bed *b = next_bed(l, now_ms, ret_ms);
-    while (b && take(l, b, now_ms, d) && too_old(d, now_ms)) {
+    struct owed_bed *b = owed_next(&l->owed, now_ms, HOOKS_AT_ONCE, ret_ms);
+    while (b && owed_begin(&l->owed, b, now_ms, &d->telling)) {
+        d->bed = b;
+        if (!too_old(d, now_ms))
+            break;
         release(l, d, "given up: too old");
-        forget_if_done(l, b);
-        b = next_bed(l, now_ms, ret_ms);
+        owed_end(&l->owed, b, &d->telling, false);
+        owed_forget_if_done(&l->owed, b, now_ms);
+        b = owed_next(&l->owed, now_ms, HOOKS_AT_ONCE, ret_ms);
     }
-    if (!b)
+    if (!d->telling.items)
         return false;
-    b->busy = true;
-    if (next_bed(l, now_ms, ret_ms)) { /* another one is due */
+    if (owed_next(&l->owed, now_ms, HOOKS_AT_ONCE, ret_ms)) { /* another one is due */
         grow(l);
         pthread_cond_signal(&l->changed);
     }
-    b->newest = *d->telling.entry;
-    b->first_try_ms = b->first_try_ms ? b->first_try_ms : now_ms;
     return true;
 }
 
@@ -377,7 +229,7 @@ static int attempt(struct line *l, const struct hook_attempt *what, struct err *
 }
 
 /* The delivery of the bed has failed, as far as people are concerned; the lock is held. */
-static void report_failure(struct line *l, struct bed *b, const char *error) {
+static void report_failure(struct line *l, struct owed_bed *b, const char *error) {
     if (b->reported)
         return;
     b->reported = true;
@@ -385,13 +237,18 @@ static void report_failure(struct line *l, struct bed *b, const char *error) {
         l->failing_ms = clock_ms();
     str_copy(l->error, sizeof l->error, error);
     put_result(l, false, &b->newest);
+    for (const struct telling_item *i = b->flying; i; i = i->next)
+        if (i->line->entry.kind == JOURNAL_ESCALATED && strcmp(i->line->entry.alarm, b->newest.alarm) != 0)
+            put_result(l, false, &i->line->entry);
 }
 
 /* The receiver is well: nobody waits any longer. */
 static void recover(struct line *l) {
     l->failing_ms = 0;
-    for (struct bed *b = l->beds; b; b = b->next)
-        b->due_ms = 0;
+    const char *key;
+    void *value;
+    for (size_t at = 0; map_next(l->owed.beds, &at, &key, &value);)
+        ((struct owed_bed *)value)->due_ms = 0;
 }
 
 static void delivered(struct line *l, struct delivery *d) {
@@ -401,14 +258,6 @@ static void delivered(struct line *l, struct delivery *d) {
     release(l, d, "delivered");
 }
 
-static void keep_waiting(struct line *l, struct delivery *d) {
-    for (const struct telling_item *i = d->telling.items; i; i = i->next) {
-        d->bed->n++;
-        l->waiting++;
-    }
-    telling_return(&d->telling, &d->bed->items);
-}
-
 /* Whether another attempt follows. A receiver that refuses is asked again as long as the alarm is on. */
 static bool worth_another(const struct line *l, const struct delivery *d, int rc) {
     const bool old = clock_ms() - d->telling.made_ms >= HOOKS_GIVE_UP_MS;
@@ -416,7 +265,7 @@ static bool worth_another(const struct line *l, const struct delivery *d, int rc
 }
 
 static void failed(struct line *l, struct delivery *d, int rc, const struct err *err) {
-    struct bed *b = d->bed;
+    struct owed_bed *b = d->bed;
     char text[800];
     const bool again = worth_another(l, d, rc);
     err_text(err, text, sizeof text);
@@ -429,8 +278,7 @@ static void failed(struct line *l, struct delivery *d, int rc, const struct err 
         release(l, d, text);
         return;
     }
-    const bool fresh = b->items && has_alarm_on(b); /* it came while the attempt was on its way */
-    keep_waiting(l, d);
+    const bool fresh = owed_is_urgent(b); /* it came while the attempt was on its way */
     b->pause_ms = !b->pause_ms ? FIRST_PAUSE_MS : 2 * b->pause_ms < LONGEST_PAUSE_MS ? 2 * b->pause_ms : LONGEST_PAUSE_MS;
     b->pause_ms = rc == ERR_INVALID ? LONGEST_PAUSE_MS : b->pause_ms;
     b->due_ms = fresh ? 0 : clock_ms() + b->pause_ms;
@@ -444,14 +292,12 @@ static void deliver(struct line *l, struct delivery *d) {
     int rc = attempt(l, &(struct hook_attempt){.id = d->id, .body = d->body, .stop = &l->all->stopping}, &err);
     free(d->body);
     pthread_mutex_lock(&l->lock);
-    d->bed->busy = false;
     if (!rc)
         delivered(l, d);
-    else if (atomic_load(&l->all->stopping))
-        keep_waiting(l, d); /* the attempt was given up; the next start makes another one */
-    else
+    else if (!atomic_load(&l->all->stopping)) /* else the attempt was given up; the next start makes another one */
         failed(l, d, rc, &err);
-    forget_if_done(l, d->bed);
+    owed_end(&l->owed, d->bed, &d->telling, d->telling.items != NULL);
+    owed_forget_if_done(&l->owed, d->bed, clock_ms());
     pthread_cond_broadcast(&l->changed);
 }
 
@@ -491,13 +337,31 @@ static void *hooks_run(void *ctx) {
 
 static const struct line *line_at(const void *ctx, int i) { return &((const struct hooks *)ctx)->lines[i]; }
 static const char *outlet_name(void *ctx, int i) { return line_at(ctx, i)->hook->name; }
-static bool outlet_wants(void *ctx, int i, const struct journal_entry *e) { return hook_wants(line_at(ctx, i)->hook, e); }
+
+static bool outlet_wants(void *ctx, int i, const struct journal_entry *e) {
+    struct line *l = &((struct hooks *)ctx)->lines[i];
+    if (hook_wants(l->hook, e) || !is_over(e))
+        return hook_wants(l->hook, e);
+    LOCKED(&l->lock);
+    return owed_escalates(&l->owed, e); /* told instead, whatever the hook's kinds */
+}
+
+static void outlet_see(void *ctx, const struct journal_entry *e) {
+    struct hooks *all = ctx;
+    struct alarm_answer answer;
+    for (int i = 0; i < all->n && e->kind == JOURNAL_ANSWERED; i++) {
+        LOCKED(&all->lines[i].lock);
+        if (alarm_entry_answer(e, &answer) && answer.action == ALARM_ACKNOWLEDGE)
+            owed_answered(&all->lines[i].owed, e);
+    }
+}
+
 static void outlet_offer(void *ctx, int i, struct journal_line *line) { offer_line(&((struct hooks *)ctx)->lines[i], line); }
 static void outlet_written(void *ctx) {
     struct hooks *all = ctx;
     for (int i = 0; i < all->n; i++) {
         LOCKED(&all->lines[i].lock);
-        if (all->lines[i].beds)
+        if (all->lines[i].owed.waiting)
             pthread_cond_broadcast(&all->lines[i].changed);
     }
 }
@@ -506,18 +370,25 @@ const struct outlet *hooks_outlet(const struct hooks *all) { return &all->outlet
 
 /* ---- life ---- */
 
-static void line_init(struct hooks *all, int i) {
+/* False: out of memory. */
+static bool line_init(struct hooks *all, int i) {
     struct line *l = &all->lines[i];
     struct err err;
     *l = (struct line){.all = all, .hook = &all->config.list[i], .index = i};
+    const bool room = owed_init(&l->owed);
+    l->owed.rejoin_ms = all->config.rejoin_ms;
+    l->owed.stale_ms = all->config.stale_ms;
+    l->owed.settled = tell_journal;
+    l->owed.ctx = l;
     pthread_mutex_init(&l->files_lock, NULL);
     pthread_mutex_init(&l->lock, NULL);
     clock_cond_init(&l->changed);
     if (!read_files(l, &err))
-        return;
+        return room;
     l->failing_ms = l->logged_ms = clock_ms();
     err_text(&err, l->error, sizeof l->error);
     log_error("a hook cannot deliver", "hook=%s error=\"%s\"", l->hook->name, l->error);
+    return room;
 }
 
 int hooks_new(const struct hooks_config *config, struct hooks **ret, struct err *err) {
@@ -525,12 +396,21 @@ int hooks_new(const struct hooks_config *config, struct hooks **ret, struct err 
     if (!all)
         return err_set(err, ERR_EXHAUSTED, "out of memory for hooks");
     all->config = *config;
-    all->n = config->n;
     pthread_mutex_init(&all->results_lock, NULL);
-    all->outlet = (struct outlet){
-        .ctx = all, .n = config->n, .name = outlet_name, .wants = outlet_wants, .offer = outlet_offer, .written = outlet_written};
-    for (int i = 0; i < config->n; i++)
-        line_init(all, i);
+    all->outlet = (struct outlet){.ctx = all,
+                                  .n = config->n,
+                                  .name = outlet_name,
+                                  .see = outlet_see,
+                                  .wants = outlet_wants,
+                                  .offer = outlet_offer,
+                                  .written = outlet_written};
+    for (int i = 0; i < config->n; i++) {
+        all->n++;
+        if (!line_init(all, i)) {
+            hooks_free(all);
+            return err_set(err, ERR_EXHAUSTED, "out of memory for hooks");
+        }
+    }
     *ret = all;
     return 0;
 }
@@ -565,16 +445,7 @@ void hooks_stop(struct hooks *all) {
 }
 
 static void line_done(struct line *l) {
-    while (l->beds) {
-        struct bed *b = l->beds;
-        l->beds = b->next;
-        while (b->items) {
-            struct telling_item *i = b->items;
-            b->items = i->next;
-            item_free(i);
-        }
-        free(b);
-    }
+    owed_done(&l->owed);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
     pthread_mutex_destroy(&l->files_lock);
@@ -647,17 +518,25 @@ int hooks_test(const struct hooks *all, int i, const atomic_bool *stop, struct e
 
 /* ---- looking after them ---- */
 
+static void look_for_late(struct line *l, int64_t now_ms) {
+    const char *key;
+    void *value;
+    for (size_t at = 0; map_next(l->owed.beds, &at, &key, &value);) {
+        struct owed_bed *b = value;
+        if (b->place.busy && b->first_try_ms && now_ms - b->first_try_ms >= HOOKS_LATE_MS)
+            report_failure(l, b, "the receiver does not answer");
+    }
+}
+
 void hooks_tick(struct hooks *all) {
     const int64_t now_ms = clock_ms();
     for (int i = 0; i < all->n; i++) {
         struct line *l = &all->lines[i];
         pthread_mutex_lock(&l->lock);
-        for (struct bed *b = l->beds; b; b = b->next)
-            if (b->busy && b->first_try_ms && now_ms - b->first_try_ms >= HOOKS_LATE_MS)
-                report_failure(l, b, "the receiver does not answer");
+        look_for_late(l, now_ms);
         const bool log = l->failing_ms && now_ms - l->logged_ms >= LOG_MS;
         l->logged_ms = log ? now_ms : l->logged_ms;
-        const int waiting = l->waiting;
+        const int waiting = l->owed.waiting;
         const int64_t seconds = (now_ms - l->failing_ms) / 1000;
         char error[sizeof l->error];
         str_copy(error, sizeof error, l->error);
@@ -671,7 +550,7 @@ void hooks_tick(struct hooks *all) {
 void hooks_describe(struct hooks *all, int i, struct hooks_state *ret) {
     struct line *l = &all->lines[i];
     LOCKED(&l->lock);
-    *ret = (struct hooks_state){.failing = l->failing_ms != 0, .waiting = l->waiting, .since_ms = l->failing_ms};
+    *ret = (struct hooks_state){.failing = l->failing_ms != 0, .waiting = l->owed.waiting, .since_ms = l->failing_ms};
     str_copy(ret->error, sizeof ret->error, ret->failing ? l->error : "");
 }
 

@@ -1,11 +1,11 @@
 /* hooks: tells commands and receivers of POSTs about alarms. A hook is told the state of each bed (telling.h): one attempt for a
- * bed at a time, in order, at most HOOKS_AT_ONCE for a hook, so that a slow delivery delays no other bed; a new alarm is tried at
- * once. A POST is tried again, after 1 s and then up to 1 min, until it was taken; one that says that an alarm is over is given up
- * when the receiver refuses it, or when it is HOOKS_GIVE_UP_MS old; a command runs once. Needs no disk: an entry is told when the
- * journal has it or soon after it was made, and secrets and CAs are read at the start. Deliveries that are not done lie in the
- * journal's outbox, so they survive a restart; a receiver may see one twice when it or the daemon dies between attempt and answer,
- * and knows it by its id. A hook whose files cannot be read is tried again with each delivery, and stops nothing else. Loop thread,
- * except for the outlet and hooks_test. */
+ * bed at a time, in order, at most HOOKS_AT_ONCE for a hook, and for one caller half of them while others wait (owed.h); a new
+ * alarm is tried at once. A POST is tried again, after 1 s and then up to 1 min, until it was taken; one that says that an alarm is
+ * over is given up when the receiver refuses it, or when it is HOOKS_GIVE_UP_MS old; a command runs once. Needs no disk: an entry
+ * is told when the journal has it or soon after it was made, and secrets and CAs are read at the start. Deliveries that are not
+ * done lie in the journal's outbox, so they survive a restart; a receiver may see one twice when it or the daemon dies between
+ * attempt and answer, and knows it by its id. A hook whose files cannot be read is tried again with each delivery, and stops
+ * nothing else. Loop thread, except for the outlet and hooks_test. */
 #pragma once
 #include "base/metrics.h"
 #include "daemon/hooks/hook.h"
@@ -14,7 +14,6 @@
 #define HOOKS_GIVE_UP_MS (24 * 3600 * INT64_C(1000))
 enum {
     HOOKS_AT_ONCE = 4,
-    HOOKS_WAITING = 4096, /* entries in memory, for each hook; beyond it the oldest of the bed that has most go */
     HOOKS_LATE_MS = 15 * 1000,
     HOOKS_BEAT_MS = 60 * 1000,
     HOOKS_TRIES = 2 /* a delivery has failed after so many attempts, after HOOKS_LATE_MS, or when it was refused */

@@ -5,9 +5,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/map.h"
 #include "base/str.h"
 #include "daemon/alarms/alarm_entry.h"
 #include "daemon/journal/outlet.h"
+
+enum { MOST_OVER = 4096 };
 
 static bool is_on(const struct journal_entry *e) { return e->kind == JOURNAL_ALARM_ON; }
 static bool is_off(const struct journal_entry *e) { return e->kind == JOURNAL_ALARM_OFF; }
@@ -41,63 +44,65 @@ static bool ready(const struct telling_item *i, int64_t now_ms, int64_t rejoin_m
     return telling_wait(i->line, now_ms, rejoin_ms, &when) == TELLING_NOW;
 }
 
-static bool same_session(const struct telling_item *a, const struct telling_item *b) {
-    return !strcmp(a->line->entry.session, b->line->entry.session);
+static bool same_alarm(const struct journal_entry *a, const struct journal_entry *b) {
+    return *a->alarm || *b->alarm ? !strcmp(a->alarm, b->alarm) : !strcmp(a->session, b->session);
 }
 
-/* What would be told of the session of `first`: up to its newest entry of an alarm that is ready. */
-static const struct telling_item *newest_of(const struct telling_item *first, int64_t now_ms, int64_t rejoin_ms) {
-    const struct telling_item *newest = NULL;
-    for (const struct telling_item *i = first; i; i = i->next)
-        if (is_alarm(&i->line->entry) && same_session(i, first) && ready(i, now_ms, rejoin_ms))
-            newest = i;
-    return newest;
+/* Whether an alarm that began is on, as far as may be told. */
+static bool goes_on(const struct telling_item *on, int64_t now_ms, int64_t rejoin_ms) {
+    bool over = false;
+    for (const struct telling_item *i = on->next; i; i = i->next)
+        if (is_alarm(&i->line->entry) && same_alarm(&i->line->entry, &on->line->entry) && ready(i, now_ms, rejoin_ms))
+            over = is_off(&i->line->entry);
+    return !over;
 }
 
-/* An alarm that is on, else the oldest entry that is ready: where to begin and where to end. */
-static bool choose(struct telling_item *list, int64_t now_ms, int64_t rejoin_ms, const struct telling_item **ret_last) {
-    const struct telling_item *oldest = NULL, *last;
+/* What is told next of a bed: the newest alarm that is on, else the newest of all alarms if one is the oldest, else the oldest
+ * entry; NULL: nothing may be told yet. */
+static const struct telling_item *choose(const struct telling_item *list, int64_t now_ms, int64_t rejoin_ms) {
+    const struct telling_item *oldest = NULL, *newest = NULL, *on = NULL;
     for (const struct telling_item *i = list; i; i = i->next) {
         if (!ready(i, now_ms, rejoin_ms))
             continue;
         oldest = oldest ? oldest : i;
-        if (begins(i) && (last = newest_of(i, now_ms, rejoin_ms)) && begins(last)) {
-            *ret_last = last;
-            return true;
-        }
+        newest = is_alarm(&i->line->entry) ? i : newest;
+        on = begins(i) && goes_on(i, now_ms, rejoin_ms) ? i : on;
     }
-    if (oldest && is_alarm(&oldest->line->entry))
-        *ret_last = newest_of(oldest, now_ms, rejoin_ms);
-    else
-        *ret_last = oldest;
-    return oldest != NULL;
+    return on ? on : oldest && is_alarm(&oldest->line->entry) ? newest : oldest;
 }
 
-/* ---- technical alarms: all of a list are of one kind ---- */
+/* ---- groups: technical alarms of one kind, escalations of one step ---- */
 
 /* On the disk, or long enough without it. */
 static bool may_tell(const struct telling_item *i, int64_t now_ms) {
     return atomic_load(&i->line->state) == LINE_WRITTEN || now_ms - i->line->made_ms >= OUTLET_WAIT_MS;
 }
 
-static bool is_over(const struct telling_item *on, int64_t now_ms) {
-    for (const struct telling_item *i = on->next; i; i = i->next)
-        if (i->line->entry.kind == JOURNAL_TECHNICAL_OFF && may_tell(i, now_ms) &&
-            !strcmp(i->line->entry.alarm, on->line->entry.alarm))
-            return true;
-    return false;
+/* The ids of technical alarms that are over, as far as may be told. */
+static struct map *over_of(const struct telling_item *list, int64_t now_ms) {
+    static char over;
+    struct map *ids = map_new(MOST_OVER);
+    for (const struct telling_item *i = list; ids && i; i = i->next)
+        if (i->line->entry.kind == JOURNAL_TECHNICAL_OFF && may_tell(i, now_ms))
+            (void)map_put(ids, i->line->entry.alarm, &over, NULL);
+    return ids;
+}
+
+static bool group_on(const struct telling_item *i, const struct map *over) {
+    const struct journal_entry *e = &i->line->entry;
+    return e->kind == JOURNAL_ESCALATED || (e->kind == JOURNAL_TECHNICAL_ON && !(over && map_get(over, e->alarm)));
 }
 
 /* Those that are on, if there are any, else those that are over, with the entries with which they began. */
-static void take_technical(struct telling_item **list, int64_t now_ms, struct telling *t) {
+static void take_group(struct telling_item **list, int64_t now_ms, struct telling *t) {
+    struct map *over = over_of(*list, now_ms);
     struct telling_item **end = &t->items;
     bool some_on = false;
     for (const struct telling_item *i = *list; i; i = i->next)
-        some_on |= i->line->entry.kind == JOURNAL_TECHNICAL_ON && may_tell(i, now_ms) && !is_over(i, now_ms);
+        some_on |= may_tell(i, now_ms) && group_on(i, over);
     for (struct telling_item **link = list; *link;) {
         struct telling_item *i = *link;
-        const bool on = i->line->entry.kind == JOURNAL_TECHNICAL_ON;
-        if (!may_tell(i, now_ms) || (some_on && (!on || is_over(i, now_ms)))) {
+        if (!may_tell(i, now_ms) || (some_on && !group_on(i, over))) {
             link = &i->next;
             continue;
         }
@@ -105,29 +110,28 @@ static void take_technical(struct telling_item **list, int64_t now_ms, struct te
         i->next = NULL;
         *end = i;
         end = &i->next;
-        t->alarms += some_on == on;
+        t->alarms += some_on || i->line->entry.kind == JOURNAL_TECHNICAL_OFF;
         t->entry = &i->line->entry;
         t->made_ms = some_on || i->line->made_ms < t->made_ms ? i->line->made_ms : t->made_ms;
     }
     t->is_on = some_on; /* people wait for these, whatever their age */
+    map_free(over, NULL);
 }
 
 bool telling_take(struct telling_item **list, int64_t now_ms, int64_t rejoin_ms, struct telling *t) {
-    const struct telling_item *last = NULL;
-    if (!choose(*list, now_ms, rejoin_ms, &last))
+    const struct telling_item *last = choose(*list, now_ms, rejoin_ms);
+    if (!last)
         return false;
     *t = (struct telling){.entry = &last->line->entry, .is_on = begins(last), .made_ms = INT64_MAX};
-    if (is_technical(t->entry)) {
-        take_technical(list, now_ms, t);
+    if (is_technical(t->entry) || t->entry->kind == JOURNAL_ESCALATED) {
+        take_group(list, now_ms, t);
         return true;
     }
     struct telling_item **end = &t->items;
-    bool more = true;
-    for (struct telling_item **link = list; *link && more;) {
+    for (struct telling_item **link = list; *link;) {
         struct telling_item *i = *link;
         const struct journal_entry *e = &i->line->entry;
-        more = i != last;
-        if (i != last && !(is_alarm(t->entry) && is_alarm(e) && same_session(i, last))) {
+        if (i != last && !(is_alarm(t->entry) && is_alarm(e) && ready(i, now_ms, rejoin_ms))) {
             link = &i->next;
             continue;
         }
@@ -137,6 +141,8 @@ bool telling_take(struct telling_item **list, int64_t now_ms, int64_t rejoin_ms,
         end = &i->next;
         t->alarms += is_on(e);
         t->on = is_on(e) && !t->on ? e : t->on;
+        t->answered |= i->answered && (!t->is_on || same_alarm(e, t->entry));
+        t->instead |= i->instead;
         t->made_ms = i->line->made_ms < t->made_ms ? i->line->made_ms : t->made_ms;
     }
     if (t->is_on) /* people wait for this one */
@@ -179,21 +185,23 @@ static int64_t began_ms(const struct journal_entry *off) {
 
 static void off_text(const struct telling *t, const char *bed, char ret[TELLING_TEXT]) {
     const struct journal_entry *e = t->entry;
+    const bool untold = t->on || t->instead;
+    const char *answered = t->answered ? "acknowledged" : "not answered";
     char from[16] = "", to[16];
     const int64_t began = t->on ? t->on->received_ms : began_ms(e);
     if (began > 0)
         clock_text(began, from);
     clock_text(e->received_ms, to);
     if (t->on && t->alarms > 1)
-        str_format(ret, TELLING_TEXT, "%s: %d alarms were on %s-%s, not answered", bed, t->alarms, from, to);
-    else if (t->on)
-        str_format(ret, TELLING_TEXT, "%s: the alarm was on %s-%s, not answered", bed, from, to);
+        str_format(ret, TELLING_TEXT, "%s: %d alarms were on %s-%s, %s", bed, t->alarms, from, to, answered);
+    else if (untold)
+        str_format(ret, TELLING_TEXT, "%s: the alarm was on %s-%s, %s", bed, from, to, answered);
     else if (has_ended(e))
         str_format(ret, TELLING_TEXT, "%s: the alarm is over, on %s-%s", bed, from, to);
     if (!has_ended(e)) {
-        const size_t n = t->on ? strlen(ret) : 0;
-        str_format(ret + n, TELLING_TEXT - n, "%s%smonitoring stopped at %s while the alarm was on (%s)", t->on ? "; " : bed,
-                   t->on ? "" : ": ", to, e->detail);
+        const size_t n = untold ? strlen(ret) : 0;
+        str_format(ret + n, TELLING_TEXT - n, "%s%smonitoring stopped at %s while the alarm was on (%s)", untold ? "; " : bed,
+                   untold ? "" : ": ", to, e->detail);
     }
 }
 
@@ -224,6 +232,17 @@ static void technical_text(const struct telling *t, char ret[TELLING_TEXT]) {
         str_format(ret, TELLING_TEXT, "%s%s%s%s%s%.200s", beds, *beds ? ": " : "", words, over, *cause.why ? ", " : "", cause.why);
 }
 
+static void escalation_text(const struct telling *t, const char *bed, char ret[TELLING_TEXT]) {
+    const struct journal_entry *e = t->entry;
+    char beds[TELLING_TEXT / 2];
+    name_beds(t, beds);
+    if (t->alarms > 1)
+        str_format(ret, TELLING_TEXT, "ALARM: nobody has answered %d alarms (step %d): %s", t->alarms, (int)e->step, beds);
+    else
+        str_format(ret, TELLING_TEXT, "ALARM %s: nobody has answered it (step %d%s%.200s)", bed, (int)e->step,
+                   *e->detail ? ", " : "", e->detail);
+}
+
 void telling_text(const struct telling *t, char ret[TELLING_TEXT]) {
     const struct journal_entry *e = t->entry;
     char bed[JOURNAL_CLIENT + 220], since[16];
@@ -237,13 +256,12 @@ void telling_text(const struct telling *t, char ret[TELLING_TEXT]) {
         str_format(ret, TELLING_TEXT, "%s: an alarm began at %s; the daemon stopped, and when it ended is unknown", bed,
                    clock_text(e->received_ms, since));
     else if (is_on(e))
-        str_format(ret, TELLING_TEXT, "ALARM%s %s: seizure probability %.2f since %s", e->live ? "" : " of a replay", bed, e->value,
-                   clock_text(e->received_ms, since));
+        str_format(ret, TELLING_TEXT, "ALARM%s %s: seizure probability %.2f since %s%s", e->live ? "" : " of a replay", bed,
+                   e->value, clock_text(e->received_ms, since), t->answered ? ", acknowledged" : "");
     else if (is_off(e))
         off_text(t, bed, ret);
     else if (e->kind == JOURNAL_ESCALATED)
-        str_format(ret, TELLING_TEXT, "ALARM %s: nobody has answered it (step %d%s%.200s)", bed, (int)e->step,
-                   *e->detail ? ", " : "", e->detail);
+        escalation_text(t, bed, ret);
     else
         str_format(ret, TELLING_TEXT, "%s: %s%s%.200s", bed, journal_kind_name(e->kind), *e->detail ? ", " : "", e->detail);
 }

@@ -1,7 +1,7 @@
 /* telling: what a hook is told next about one bed: its state now, not each edge. An alarm that is on comes first, whatever its age;
- * an alarm that is over before anybody was told is one line ("was on 10:01-10:03"); other entries follow one by one. Technical
- * alarms of one kind are one bed, whatever their beds, and what waits of them is one line ("12 beds: connection lost"). Plain
- * data; one thread at a time. */
+ * an alarm that is over before anybody was told is one line ("was on 10:01-10:03"); other entries follow one by one. An alarm is
+ * known by its id, whichever stream of the bed it is in. Technical alarms of one kind are one bed, and so are escalations of a
+ * step: what waits of them is one line ("12 beds: connection lost"). Plain data; one thread at a time. */
 #pragma once
 #include "daemon/hooks/hook.h"
 #include "daemon/journal/journal_line.h"
@@ -12,7 +12,10 @@ enum { TELLING_TEXT = 640, TELLING_COVERS = 64, TELLING_GROUP_MS = 3000 /* for w
 struct telling_item {
     struct telling_item *next;
     struct journal_line *line;
-    bool stale; /* of an earlier process, and long ago: if it is on, nobody knows whether it still is */
+    bool stale;          /* of an earlier process, and long ago: if it is on, nobody knows whether it still is */
+    bool answered;       /* somebody has acknowledged the alarm */
+    bool instead;        /* it is told instead of an escalation, which the hook was owed */
+    const char *outcome; /* an attempt that covers it is on its way, after which it is settled with this; NULL: it is not */
 };
 
 enum telling_wait { TELLING_NOW, TELLING_LATER, TELLING_NEVER };
@@ -28,6 +31,7 @@ struct telling {
     const struct journal_entry *on; /* of an alarm that is over: the entry with which it began, if nobody was told of that */
     int alarms;                     /* how many began; of technical ones: how many began, or are over */
     bool is_on;                     /* an alarm is on now */
+    bool answered, instead;         /* of an item: as there */
     int64_t made_ms;                /* monotonic; is_on: of the newest entry that it covers; else of the oldest */
 };
 /* Takes it off *list; false: nothing may be told yet. Entries that are TELLING_NEVER must have been removed. */

@@ -11,6 +11,7 @@ struct outlet {
     void *ctx;
     int n;
     const char *(*name)(void *ctx, int i);
+    void (*see)(void *ctx, const struct journal_entry *e); /* every entry that is made, before wants; NULL: of no interest */
     bool (*wants)(void *ctx, int i, const struct journal_entry *e);
     void (*offer)(void *ctx, int i, struct journal_line *line); /* never waits; the receiver takes a hold of its own */
     void (*written)(void *ctx);                                 /* states of lines have changed */

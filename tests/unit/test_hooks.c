@@ -18,7 +18,7 @@
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "daemon/hooks/telling.h"
+#include "daemon/hooks/owed.h"
 #include "daemon/journal/journal.h"
 #include "unit/temp_dir.h"
 
@@ -146,14 +146,17 @@ static void stop(struct hooks *all) {
     hooks_free(all);
 }
 
+/* The end of an alarm is that of the one that began last. */
 static struct journal_entry entry(enum journal_kind kind, const char *bed, int64_t sample) {
+    static int64_t began;
+    began = kind == JOURNAL_ALARM_OFF ? began : sample;
     struct journal_entry e = {
         .kind = kind, .number = sample, .start_s = (double)sample / 256, .end_s = NAN, .value = 0.93, .live = true};
     e.received_ms = clock_wall_ms();
     str_copy(e.session, sizeof e.session, bed);
     str_copy(e.client, sizeof e.client, bed);
     str_copy(e.principal, sizeof e.principal, "token:icu");
-    journal_alarm_id(bed, sample, e.alarm);
+    journal_alarm_id(bed, began, e.alarm);
     str_copy(e.detail, sizeof e.detail, kind == JOURNAL_ALARM_OFF ? "ended" : "");
     return e;
 }
@@ -272,9 +275,9 @@ static void after_an_outage_it_hears_the_state_of_each_bed(void **state) {
     struct hooks_state failing;
     hooks_describe(all, 0, &failing);
     assert_true(failing.failing && strstr(failing.error, "503"));
+    offer(all, JOURNAL_ALARM_ON, "gone", 512);
     struct journal_entry gone = entry(JOURNAL_ALARM_OFF, "gone", 1024), late = entry(JOURNAL_ALARM_ON, "on", 256);
     str_copy(gone.detail, sizeof gone.detail, "electrodes");
-    offer(all, JOURNAL_ALARM_ON, "gone", 512);
     journal_line_drop(offer_entry(all, &gone, LINE_WRITTEN));
     for (int i = 0; i < 2; i++)
         offer(all, i ? JOURNAL_ALARM_OFF : JOURNAL_ALARM_ON, "on", 64 * (i + 1));
@@ -370,8 +373,8 @@ static struct journal_entry technical(enum journal_kind kind, int bed) {
 
 /* After an outage of a day: what is on is told, with what began lately; what is over counts from its oldest entry. */
 static void a_technical_alarm_that_is_on_is_never_too_old(void **state) {
-    enum { NOW_MS = 2 * HOOKS_GIVE_UP_MS };
-    const int64_t made_ms[] = {0, NOW_MS - 60000, NOW_MS - 50000, NOW_MS - 40000};
+    enum { LATER_MS = 2 * HOOKS_GIVE_UP_MS };
+    const int64_t made_ms[] = {0, LATER_MS - 60000, LATER_MS - 50000, LATER_MS - 40000};
     struct journal_line lines[4] = {{.made_ms = 0}};
     struct telling_item items[4] = {{.next = NULL}}, *list = items;
     struct telling t;
@@ -382,9 +385,9 @@ static void a_technical_alarm_that_is_on_is_never_too_old(void **state) {
         atomic_store(&lines[i].state, LINE_WRITTEN);
         items[i] = (struct telling_item){.next = i < 3 ? &items[i + 1] : NULL, .line = &lines[i]};
     }
-    assert_true(telling_take(&list, NOW_MS, 0, &t));
+    assert_true(telling_take(&list, LATER_MS, 0, &t));
     assert_true(t.is_on && t.made_ms == made_ms[1] && t.alarms == 2); /* the third one is over */
-    assert_true(telling_take(&list, NOW_MS, 0, &t));
+    assert_true(telling_take(&list, LATER_MS, 0, &t));
     assert_true(!t.is_on && t.made_ms == made_ms[2] && t.alarms == 1 && !list);
 }
 
@@ -415,6 +418,220 @@ static void technical_alarms_of_one_kind_are_told_at_once(void **state) {
     assert_int_equal(receiver.n, 2);
     assert_true(body_has(1, "\"text\":\"2 beds: connection lost, over (bed-7, bed-13)\"") && body_has(1, "technical_off"));
     stop(all);
+}
+
+/* ---- what is owed, without a receiver ---- */
+
+enum { NOW_MS = 1000000 };
+static int n_settled, n_dropped;
+static void keep_settled(void *ctx, const struct journal_entry *e, const char *outcome) {
+    (void)ctx, (void)e;
+    n_settled++;
+    n_dropped += str_starts(outcome, "dropped");
+}
+
+static struct owed owed_new(void) {
+    struct owed o;
+    assert_true(owed_init(&o));
+    o.settled = keep_settled;
+    o.stale_ms = 720 * 1000;
+    n_settled = n_dropped = 0;
+    return o;
+}
+
+/* An entry that is on the disk, made at that time. */
+static bool owe_entry(struct owed *o, const struct journal_entry *e, int64_t made_ms) {
+    struct journal_line *l = journal_line_new(e);
+    l->made_ms = made_ms;
+    atomic_store(&l->state, LINE_WRITTEN);
+    const bool kept = owed_add(o, l, made_ms) != NULL;
+    journal_line_drop(l);
+    return kept;
+}
+
+static bool owe(struct owed *o, enum journal_kind kind, const char *principal, const char *bed, int64_t made_ms) {
+    struct journal_entry e = entry(kind, bed, 512);
+    str_copy(e.principal, sizeof e.principal, principal);
+    if (kind == JOURNAL_TECHNICAL_ON)
+        str_copy(e.detail, sizeof e.detail, "lost");
+    e.live = kind != JOURNAL_EVENT; /* here: of a replay */
+    return owe_entry(o, &e, made_ms);
+}
+
+static void taken(struct telling *t) {
+    for (struct telling_item *i = t->items, *after; i; i = after) {
+        after = i->next;
+        journal_line_drop(i->line);
+        free(i);
+    }
+    t->items = NULL;
+}
+
+/* Delivers what is next at once; the name of its bed. */
+static const char *next_told(struct owed *o, int64_t now_ms, char text[TELLING_TEXT]) {
+    static char bed[JOURNAL_CLIENT];
+    struct telling t;
+    int64_t when;
+    struct owed_bed *b = owed_next(o, now_ms, HOOKS_AT_ONCE, &when);
+    if (!b)
+        return "";
+    assert_true(owed_begin(o, b, now_ms, &t));
+    str_copy(bed, sizeof bed, t.entry->client);
+    telling_text(&t, text);
+    taken(&t);
+    owed_end(o, b, &t, false);
+    owed_forget_if_done(o, b, now_ms);
+    return bed;
+}
+
+static void alarms_come_first_callers_take_turns_and_the_longest_wait_is_next(void **state) {
+    static const char *const want[] = {"a-0", "b-0", "a-1", "b-1", "a-2", "ended", "a-lost", "replay"};
+    struct owed o = owed_new();
+    char text[TELLING_TEXT];
+    (void)state;
+    owe(&o, JOURNAL_EVENT, "token:c", "replay", NOW_MS);
+    owe(&o, JOURNAL_TECHNICAL_ON, "token:a", "a-lost", NOW_MS + 1);
+    owe(&o, JOURNAL_ALARM_OFF, "token:d", "ended", NOW_MS + 2);
+    for (int i = 0; i < 3; i++) {
+        char bed[16];
+        str_format(bed, sizeof bed, "a-%d", i);
+        owe(&o, JOURNAL_ALARM_ON, "token:a", bed, NOW_MS + 3 + i);
+    }
+    owe(&o, JOURNAL_ALARM_ON, "token:b", "b-0", NOW_MS + 100);
+    owe(&o, JOURNAL_ALARM_ON, "token:b", "b-1", NOW_MS + 101);
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+        assert_string_equal(next_told(&o, NOW_MS + 60000, text), want[i]);
+    assert_string_equal(next_told(&o, NOW_MS + 60000, text), "");
+    owed_done(&o);
+}
+
+static void one_caller_has_half_of_the_attempts_while_others_wait(void **state) {
+    struct owed o = owed_new();
+    struct telling t[HOOKS_AT_ONCE];
+    struct owed_bed *busy[HOOKS_AT_ONCE], *next;
+    int64_t when;
+    int n = 0;
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        char bed[16];
+        str_format(bed, sizeof bed, "a-%d", i);
+        owe(&o, JOURNAL_ALARM_ON, "token:a", bed, NOW_MS);
+    }
+    owe(&o, JOURNAL_ALARM_ON, "token:b", "b", NOW_MS + 5);
+    for (; n < HOOKS_AT_ONCE && (next = owed_next(&o, NOW_MS + 10, HOOKS_AT_ONCE, &when)); n++)
+        assert_true(owed_begin(&o, busy[n] = next, NOW_MS + 10, &t[n]));
+    assert_int_equal(n, 3); /* two of a, and b; the fourth waits for another caller */
+    for (int i = 0; i < n; i++) {
+        taken(&t[i]);
+        owed_end(&o, busy[i], &t[i], false);
+    }
+    owed_done(&o);
+}
+
+/* The receiver is down: a caller that alarms under ever new names loses its own, never the alarms of others. */
+static void a_flood_of_names_drops_no_alarm_of_another(void **state) {
+    struct owed o = owed_new();
+    char text[TELLING_TEXT], bed[16];
+    (void)state;
+    assert_true(owe(&o, JOURNAL_ALARM_ON, "token:icu", "bed-1", NOW_MS));
+    for (int i = 0; i < 2 * OWED_BEDS; i++) {
+        str_format(bed, sizeof bed, "x-%d", i);
+        owe(&o, JOURNAL_ALARM_ON, "token:flood", bed, NOW_MS + 1);
+    }
+    assert_int_equal(n_dropped, 2 * OWED_BEDS - (OWED_BEDS - OWED_BEDS / 10));
+    assert_true(owe(&o, JOURNAL_ALARM_ON, "token:icu", "bed-2", NOW_MS + 2));
+    assert_string_equal(next_told(&o, NOW_MS + 10, text), "bed-1");
+    assert_string_equal(next_told(&o, NOW_MS + 10, text), "x-0");
+    assert_string_equal(next_told(&o, NOW_MS + 10, text), "bed-2");
+    owed_done(&o);
+}
+
+/* The alarm ended in a session that was closed, and goes on in the next one of the bed. */
+static void an_alarm_that_goes_on_in_another_session_is_not_over(void **state) {
+    struct owed o = owed_new();
+    char text[TELLING_TEXT];
+    (void)state;
+    struct journal_entry on = entry(JOURNAL_ALARM_ON, "bed-7", 512), off = entry(JOURNAL_ALARM_OFF, "bed-7", 1024), again = on;
+    str_copy(again.session, sizeof again.session, "next");
+    o.rejoin_ms = 60000;
+    assert_true(owe_entry(&o, &on, NOW_MS));
+    assert_string_equal(next_told(&o, NOW_MS, text), "bed-7");
+    assert_true(owe_entry(&o, &off, NOW_MS + 1000));
+    assert_false(owe_entry(&o, &again, NOW_MS + 2000));
+    assert_int_equal(n_settled, 2);
+    assert_string_equal(next_told(&o, NOW_MS + 100000, text), "");
+    str_copy(off.detail, sizeof off.detail, "closed"); /* the attempt failed, and waits when the alarm is on again */
+    assert_true(owe_entry(&o, &on, NOW_MS) && owe_entry(&o, &off, NOW_MS + 1));
+    str_copy(again.alarm, sizeof again.alarm, "next-1");
+    assert_true(owe_entry(&o, &again, NOW_MS + 2));
+    assert_string_equal(next_told(&o, NOW_MS + 10, text), "bed-7");
+    assert_true(str_starts(text, "ALARM bed-7")); /* one message, with the newest state */
+    assert_string_equal(next_told(&o, NOW_MS + 10, text), "");
+    owed_done(&o);
+}
+
+static void escalations_are_grouped_and_settled_by_an_answer_or_an_end(void **state) {
+    struct owed o = owed_new();
+    char text[TELLING_TEXT], bed[16];
+    struct journal_entry e[6];
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        str_format(bed, sizeof bed, "bed-%d", i);
+        e[i] = entry(JOURNAL_ESCALATED, bed, 512);
+        e[i].step = 1;
+        assert_true(owe_entry(&o, &e[i], NOW_MS + i));
+        if (!i) {
+            assert_string_equal(next_told(&o, NOW_MS, text), "bed-0"); /* at once */
+            assert_non_null(strstr(text, "bed-0 (token:icu): nobody has answered it (step 1)"));
+        }
+    }
+    assert_string_equal(next_told(&o, NOW_MS + OWED_GROUP_MS - 1, text), "");
+    owed_answered(&o, &e[1]);
+    assert_int_equal(n_settled, 1);
+    e[2].kind = JOURNAL_ALARM_OFF;
+    assert_true(owed_escalates(&o, &e[2]));
+    owed_settle_escalations(&o, &e[2], "not told: the alarm is over");
+    assert_false(owed_escalates(&o, &e[2]));
+    next_told(&o, NOW_MS + OWED_GROUP_MS, text);
+    assert_string_equal(text, "ALARM: nobody has answered 3 alarms (step 1): bed-3, bed-4, bed-5");
+    assert_int_equal(n_settled, 2);
+    owed_done(&o);
+}
+
+/* The attempt that tells it fails after somebody has answered: it is not tried again. */
+static void an_answer_ends_the_attempts_of_an_escalation(void **state) {
+    struct owed o = owed_new();
+    struct journal_entry e = entry(JOURNAL_ESCALATED, "bed-7", 512);
+    struct telling t;
+    int64_t when;
+    (void)state;
+    e.step = 2;
+    assert_true(owe_entry(&o, &e, NOW_MS));
+    struct owed_bed *b = owed_next(&o, NOW_MS, HOOKS_AT_ONCE, &when);
+    assert_true(owed_begin(&o, b, NOW_MS, &t));
+    owed_answered(&o, &e);
+    assert_int_equal(n_settled, 0);
+    owed_end(&o, b, &t, true);
+    assert_true(n_settled == 1 && !o.waiting);
+    owed_done(&o);
+}
+
+/* A pager of the second step, which hears no ends: the alarm is over before it was told that nobody answers. */
+static void what_replaces_a_message_goes_to_who_was_owed_it(void **state) {
+    struct hooks *all = start(state, 0);
+    hook.kinds = 0;
+    hook.steps = 1u << 1;
+    atomic_store(&receiver.status, 503);
+    struct journal_entry e = entry(JOURNAL_ESCALATED, "bed-7", 512);
+    e.step = 1;
+    journal_line_drop(offer_entry(all, &e, LINE_WRITTEN));
+    wait_for(&receiver.n, 1);
+    offer(all, JOURNAL_ALARM_OFF, "bed-7", 2560);
+    atomic_store(&receiver.status, 200);
+    wait_told("alarm_off 2560 delivered", 1);
+    stop(all);
+    assert_true(body_has(receiver.n - 1, "bed-7 (token:icu): the alarm was on ") && body_has(receiver.n - 1, ", not answered"));
+    hook.steps = 0;
 }
 
 static void replays_and_old_alarms_are_not_told(void **state) {
@@ -506,6 +723,13 @@ int main(void) {
         in_temp_dir(a_receiver_that_refuses_has_failed_at_once),
         in_temp_dir(a_test_that_arrives_ends_the_pauses),
         in_temp_dir(technical_alarms_of_one_kind_are_told_at_once),
+        cmocka_unit_test(alarms_come_first_callers_take_turns_and_the_longest_wait_is_next),
+        cmocka_unit_test(one_caller_has_half_of_the_attempts_while_others_wait),
+        cmocka_unit_test(a_flood_of_names_drops_no_alarm_of_another),
+        cmocka_unit_test(an_alarm_that_goes_on_in_another_session_is_not_over),
+        cmocka_unit_test(escalations_are_grouped_and_settled_by_an_answer_or_an_end),
+        cmocka_unit_test(an_answer_ends_the_attempts_of_an_escalation),
+        in_temp_dir(what_replaces_a_message_goes_to_who_was_owed_it),
         cmocka_unit_test(a_technical_alarm_that_is_on_is_never_too_old),
         in_temp_dir(replays_and_old_alarms_are_not_told),
         in_temp_dir(a_hook_without_its_secret_stops_nothing),

@@ -1,3 +1,6 @@
+#include <math.h>
+
+#include "base/clock.h"
 #include "daemon/live/session_parts.h"
 #include "unit/session_fixture.h"
 

@@ -1,0 +1,319 @@
+#include "daemon/hooks/owed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/queue.h"
+#include "base/str.h"
+#include "daemon/alarms/alarm_entry.h"
+
+enum { RANK_ON, RANK_OVER, RANK_TECHNICAL, RANK_REPLAY };
+#define TECHNICAL  "\x1e"
+#define ESCALATION "\x1d"
+
+bool owed_init(struct owed *o) {
+    *o = (struct owed){.beds = map_new(OWED_BEDS + 1)};
+    return fair_init(&o->fair, OWED_BEDS) && o->beds;
+}
+
+static void item_free(struct telling_item *i) {
+    journal_line_drop(i->line);
+    free(i);
+}
+
+static void bed_free(void *bed) {
+    struct owed_bed *b = bed;
+    while (b->items) {
+        struct telling_item *i = b->items;
+        b->items = i->next;
+        item_free(i);
+    }
+    free(b);
+}
+
+void owed_done(struct owed *o) {
+    map_free(o->beds, bed_free);
+    fair_done(&o->fair);
+}
+
+/* ---- keys ---- */
+
+static bool is_technical(const struct journal_entry *e) {
+    return e->kind == JOURNAL_TECHNICAL_ON || e->kind == JOURNAL_TECHNICAL_OFF;
+}
+
+/* Without tokens the bed is its own owner; technical alarms and heartbeats are the daemon's. */
+static const char *owner_of(const struct journal_entry *e, const char *key) {
+    if (is_technical(e) || e->kind == JOURNAL_HEARTBEAT)
+        return "";
+    return str_starts(e->principal, "uid:") ? key : e->principal;
+}
+
+/* Streams without a name are beds of their own. */
+static void key_of(const struct journal_entry *e, char ret[OWED_KEY]) {
+    struct alarms_cause cause;
+    if (is_technical(e))
+        str_format(ret, OWED_KEY, TECHNICAL "%s", alarm_entry_cause(e, &cause) ? alarm_kind_name(cause.kind) : "");
+    else if (e->kind == JOURNAL_ESCALATED)
+        str_format(ret, OWED_KEY, ESCALATION "%lld\x1f%s", (long long)e->step, e->principal);
+    else
+        str_format(ret, OWED_KEY, "%s\x1f%s", e->principal, *e->client ? e->client : e->session);
+}
+
+static bool is_group(const struct owed_bed *b) { return *b->key == *ESCALATION; }
+
+/* ---- entries ---- */
+
+static int rank_of(const struct journal_entry *e) {
+    if (!e->live)
+        return RANK_REPLAY;
+    if (e->kind == JOURNAL_ALARM_ON || e->kind == JOURNAL_ESCALATED)
+        return RANK_ON;
+    return is_technical(e) || e->kind == JOURNAL_HEARTBEAT ? RANK_TECHNICAL : RANK_OVER;
+}
+
+static void take_item(struct owed *o, struct owed_bed *b, struct telling_item *i) {
+    LIST_REMOVE(b->items, i, next);
+    b->n--;
+    o->waiting--;
+}
+
+static void settle_item(struct owed *o, struct owed_bed *b, struct telling_item *i, const char *outcome) {
+    take_item(o, b, i);
+    o->settled(o->ctx, &i->line->entry, outcome);
+    item_free(i);
+}
+
+static void forget(struct owed *o, struct owed_bed *b) {
+    fair_remove(&o->fair, &b->place);
+    bed_free(map_remove(o->beds, b->key));
+}
+
+void owed_forget_if_done(struct owed *o, struct owed_bed *b, int64_t now_ms) {
+    const bool told_lately = is_group(b) && b->begun_ms && now_ms - b->begun_ms < OWED_GROUP_MS;
+    if (!b->items && !b->place.busy && !told_lately)
+        forget(o, b);
+}
+
+/* The newest bed of the worst class of this owner that may go; NULL: all are worse to lose than one of this rank. */
+static struct owed_bed *victim(const struct owed *o, const struct fair_owner *of, int rank) {
+    struct owed_bed *worst = NULL;
+    const char *key;
+    void *value;
+    for (size_t at = 0; map_next(o->beds, &at, &key, &value);) {
+        struct owed_bed *b = value;
+        if (b->place.owner != of || b->place.busy || !b->items || b->place.rank == RANK_ON || b->place.rank <= rank)
+            continue;
+        if (!worst || b->place.rank > worst->place.rank ||
+            (b->place.rank == worst->place.rank && b->place.since_ms > worst->place.since_ms))
+            worst = b;
+    }
+    return worst;
+}
+
+static bool make_room(struct owed *o, const char *owner, int rank) {
+    while (!fair_has_room(&o->fair, owner)) {
+        const struct fair_owner *of = fair_largest(&o->fair, owner);
+        struct owed_bed *b = of ? victim(o, of, rank) : NULL;
+        if (!b)
+            return false;
+        while (b->items)
+            settle_item(o, b, b->items, "dropped: too much waits");
+        forget(o, b);
+    }
+    return true;
+}
+
+static struct owed_bed *bed_of(struct owed *o, const struct journal_entry *e, int64_t now_ms) {
+    char key[OWED_KEY];
+    key_of(e, key);
+    struct owed_bed *b = map_get(o->beds, key);
+    const char *owner = owner_of(e, key);
+    if (b || !make_room(o, owner, rank_of(e)) || !(b = calloc(1, sizeof *b)))
+        return b;
+    str_copy(b->key, sizeof b->key, key);
+    if (map_put(o->beds, key, b, NULL) || !fair_add(&o->fair, &b->place, owner)) {
+        map_remove(o->beds, key);
+        free(b);
+        return NULL;
+    }
+    b->place.rank = rank_of(e);
+    b->place.since_ms = now_ms;
+    return b;
+}
+
+/* An alarm that ended and has begun again within alarms.rejoin: the hook hears of neither. */
+static bool rejoins(struct owed *o, struct owed_bed *b, const struct journal_entry *on) {
+    for (struct telling_item *i = b->items; on->kind == JOURNAL_ALARM_ON && *on->alarm && i; i = i->next)
+        if (i->line->entry.kind == JOURNAL_ALARM_OFF && !strcmp(i->line->entry.alarm, on->alarm)) {
+            settle_item(o, b, i, "not told: the alarm went on");
+            return true;
+        }
+    return false;
+}
+
+struct owed_bed *owed_add(struct owed *o, struct journal_line *line, int64_t now_ms) {
+    const struct journal_entry *e = &line->entry;
+    struct telling_item *i = calloc(1, sizeof *i);
+    struct owed_bed *b = i ? bed_of(o, e, now_ms) : NULL;
+    if (!b || rejoins(o, b, e)) {
+        o->settled(o->ctx, e, b ? "not told: the alarm went on" : "dropped: too much waits");
+        free(i);
+        if (b)
+            owed_forget_if_done(o, b, now_ms);
+        return NULL;
+    }
+    if (b->n >= (is_technical(e) || is_group(b) ? OWED_TECHNICAL : OWED_ITEMS))
+        settle_item(o, b, b->items, "superseded: too much waits");
+    if (!b->items)
+        b->place.since_ms = now_ms;
+    *i = (struct telling_item){.line = journal_line_hold(line), .stale = now_ms - line->made_ms >= o->stale_ms};
+    LIST_ADD_LAST(b->items, i, next);
+    b->n++;
+    o->waiting++;
+    return b;
+}
+
+struct telling_item *owed_newest(const struct owed_bed *b) {
+    struct telling_item *i = b->items;
+    while (i && i->next)
+        i = i->next;
+    return i;
+}
+
+/* ---- escalations that nobody needs to hear any more ---- */
+
+static bool is_of(const struct telling_item *i, const struct journal_entry *e) { return !strcmp(i->line->entry.alarm, e->alarm); }
+
+/* The groups of the caller of e, one after the other; *at is 0 before. */
+static struct owed_bed *next_group(const struct owed *o, const struct journal_entry *e, size_t *at) {
+    const char *key;
+    void *value;
+    while (map_next(o->beds, at, &key, &value))
+        if (*key == *ESCALATION && !strcmp(strchr(key, '\x1f') + 1, e->principal))
+            return value;
+    return NULL;
+}
+
+static bool has(const struct telling_item *i, const struct journal_entry *e) {
+    while (i && !is_of(i, e))
+        i = i->next;
+    return i != NULL;
+}
+
+bool owed_escalates(const struct owed *o, const struct journal_entry *e) {
+    const struct owed_bed *b;
+    for (size_t at = 0; (b = next_group(o, e, &at));)
+        if (has(b->items, e) || has(b->flying, e))
+            return true;
+    return false;
+}
+
+void owed_settle_escalations(struct owed *o, const struct journal_entry *e, const char *outcome) {
+    struct owed_bed *b;
+    for (size_t at = 0; (b = next_group(o, e, &at));) {
+        for (struct telling_item *i = b->items, *after; i; i = after) {
+            after = i->next;
+            if (is_of(i, e))
+                settle_item(o, b, i, outcome);
+        }
+        for (struct telling_item *i = b->flying; i; i = i->next)
+            i->outcome = is_of(i, e) ? outcome : i->outcome;
+    }
+}
+
+void owed_answered(struct owed *o, const struct journal_entry *e) {
+    char key[OWED_KEY];
+    str_format(key, OWED_KEY, "%s\x1f%s", e->principal, *e->client ? e->client : e->session);
+    struct owed_bed *b = map_get(o->beds, key);
+    for (struct telling_item *i = b ? b->items : NULL; i; i = i->next)
+        i->answered |= is_of(i, e);
+    owed_settle_escalations(o, e, "answered");
+}
+
+/* ---- who is next ---- */
+
+bool owed_is_urgent(const struct owed_bed *b) { return b->items && b->place.rank == RANK_ON; }
+
+/* Drops what was told by an earlier line. Returns when the next entry of the bed may be told. */
+static int64_t look_at_items(struct owed *o, struct owed_bed *b, int64_t now_ms) {
+    int64_t next_ms = INT64_MAX;
+    int rank = RANK_REPLAY;
+    for (struct telling_item *i = b->items, *after; i; i = after) {
+        int64_t when_ms;
+        after = i->next;
+        if (telling_wait(i->line, now_ms, o->rejoin_ms, &when_ms) == TELLING_NEVER) {
+            take_item(o, b, i);
+            item_free(i);
+            continue;
+        }
+        next_ms = when_ms < next_ms ? when_ms : next_ms;
+        rank = rank_of(&i->line->entry) < rank ? rank_of(&i->line->entry) : rank;
+    }
+    b->place.rank = rank;
+    if (is_group(b) && b->begun_ms && next_ms < b->begun_ms + OWED_GROUP_MS)
+        next_ms = b->begun_ms + OWED_GROUP_MS;
+    return next_ms > b->due_ms ? next_ms : b->due_ms;
+}
+
+struct owed_bed *owed_next(struct owed *o, int64_t now_ms, int at_once, int64_t *ret_ms) {
+    struct owed_bed *best = NULL;
+    const char *key;
+    void *value;
+    *ret_ms = INT64_MAX;
+    for (size_t at = 0; map_next(o->beds, &at, &key, &value);) {
+        struct owed_bed *b = value;
+        if (b->place.busy)
+            continue;
+        const int64_t when_ms = look_at_items(o, b, now_ms);
+        if (!b->items)
+            owed_forget_if_done(o, b, now_ms);
+        else if (when_ms > now_ms)
+            *ret_ms = when_ms < *ret_ms ? when_ms : *ret_ms;
+        else if (fair_may_begin(&o->fair, &b->place, at_once) && fair_before(&b->place, best ? &best->place : NULL))
+            best = b;
+    }
+    return best;
+}
+
+bool owed_begin(struct owed *o, struct owed_bed *b, int64_t now_ms, struct telling *t) {
+    if (!telling_take(&b->items, now_ms, o->rejoin_ms, t))
+        return false;
+    for (const struct telling_item *i = t->items; i; i = i->next) {
+        b->n--;
+        o->waiting--;
+    }
+    fair_begin(&o->fair, &b->place);
+    b->flying = t->items;
+    b->begun_ms = now_ms;
+    b->newest = *t->entry;
+    b->first_try_ms = b->first_try_ms ? b->first_try_ms : now_ms;
+    return true;
+}
+
+static void settle_flying(struct owed *o, struct telling *t) {
+    for (struct telling_item **link = &t->items, *i; (i = *link);) {
+        if (!i->outcome) {
+            link = &i->next;
+            continue;
+        }
+        *link = i->next;
+        o->settled(o->ctx, &i->line->entry, i->outcome);
+        item_free(i);
+    }
+}
+
+void owed_end(struct owed *o, struct owed_bed *b, struct telling *t, bool again) {
+    b->flying = NULL;
+    fair_end(&b->place);
+    if (!again)
+        return;
+    settle_flying(o, t);
+    for (const struct telling_item *i = t->items; i; i = i->next) {
+        b->n++;
+        o->waiting++;
+    }
+    telling_return(t, &b->items);
+    b->begun_ms = 0; /* what failed is tried again by its pause */
+    b->place.since_ms = b->items ? b->items->line->made_ms : b->place.since_ms;
+}
