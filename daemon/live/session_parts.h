@@ -68,8 +68,8 @@ struct session {
     int64_t waiting_since[2 * SESSION_MAX_ORDERS]; /* when each order that waits was posted, from `oldest` on; a ring */
     int oldest;
     /* a live stream's own clock */
-    struct pace pace, soon; /* its rate over measure_ms, and over a part of it, for large differences */
-    double measured_rate_hz;        /* 0: it is what Open says */
+    struct pace pace, soon;  /* its rate over measure_ms, and over a part of it, for large differences */
+    double measured_rate_hz; /* 0: it is what Open says */
     /* its snapshot */
     bool on_disk;                 /* there may be one */
     bool ended;                   /* restored after its Summary was sent, and its client has not come back */
