@@ -28,6 +28,7 @@ enum {
     DOUBT_MS = 120000,     /* after an sbatch without an answer: Slurm may still take the job */
     TASKS_BYTES = 8 << 10, /* "0,1,2…" */
     PATH_SIZE = 4096,
+    TEXT_BYTES = 256 << 20, /* of the events, and of a job's log; more than that is reported again */
     WORDS = 24
 };
 
@@ -61,9 +62,10 @@ static int path_of(const struct remote *r, const char *name, char path[PATH_SIZE
     return fsio_join(path, PATH_SIZE, r->job->directory, name, err);
 }
 
-static int64_t size_of(const char *path) {
+static int64_t size_of_events(const struct remote *r) {
+    char path[PATH_SIZE];
     int64_t bytes = 0, time_ns;
-    return fsio_size(path, &bytes, &time_ns, NULL) ? 0 : bytes;
+    return path_of(r, "events.jsonl", path, NULL) || fsio_size(path, &bytes, &time_ns, NULL) ? 0 : bytes;
 }
 
 /* The attempt's record. */
@@ -383,6 +385,46 @@ static void read_events(struct remote *r) {
         on_bytes(r, block, n);
 }
 
+/* The byte after the text in the log, where it ends a line; NULL: it is not there. Control characters are blanks in the log. */
+static const char *find_logged(const char *log, const char *text) {
+    OWNED_MEMORY char *shown = strdup(text);
+    if (!shown)
+        return NULL;
+    for (char *p = shown; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = ' ';
+    const size_t len = strlen(shown);
+    for (const char *at = log; (at = strstr(at, shown)); at++)
+        if (at > log && at[-1] == ' ' && at[len] == '\n')
+            return at + len + 1;
+    return NULL;
+}
+
+/* How many bytes of the events an earlier daemon has reported: up to the last line whose text it has written to the job's log. What
+ * came while no daemon ran is none of it. */
+static int64_t reported_bytes(const struct remote *r) {
+    char events_path[PATH_SIZE], log_path[PATH_SIZE];
+    OWNED_MEMORY char *events = NULL, *log = NULL;
+    size_t n = 0, n_log = 0;
+    int64_t reported = 0;
+    if (path_of(r, "events.jsonl", events_path, NULL) || path_of(r, "log.txt", log_path, NULL) ||
+        fsio_read(events_path, TEXT_BYTES, &events, &n, NULL) || fsio_read(log_path, TEXT_BYTES, &log, &n_log, NULL))
+        return 0;
+    const char *logged = log;
+    for (const char *at = events, *end; (end = memchr(at, '\n', n - (size_t)(at - events))); at = end + 1) {
+        struct report_line line;
+        if (report_read(at, (size_t)(end - at), &line, NULL))
+            continue;
+        const char *after = line.report.text && *line.report.text ? find_logged(logged, line.report.text) : NULL;
+        if (after) {
+            logged = after;
+            reported = end + 1 - events;
+        }
+        report_line_done(&line);
+    }
+    return reported;
+}
+
 /* ---- the end ---- */
 
 static int conclude(struct remote *r, struct err *err) {
@@ -459,8 +501,10 @@ static int run_alone(struct remote *r, struct err *err) {
     }
     if (!begun && (rc = begin_attempt(r, err)))
         return rc;
-    if (!begun)
-        r->read_bytes = r->silent_bytes; /* what earlier attempts said */
+    if (begun)
+        r->silent_bytes = reported_bytes(r);
+    else
+        r->read_bytes = r->silent_bytes = size_of_events(r); /* what earlier attempts said */
     str_format(r->name, sizeof r->name, "brrd-%s-%lld", r->job->id, (long long)r->record.attempt);
     r->directory = r->job->directory;
     if ((rc = find_or_submit(r, err))) {
@@ -496,8 +540,8 @@ static int run_in_array(struct remote *r, struct err *err) {
         str_format(record->array, sizeof record->array, "brrd-%s-1", array->name);
         str_copy(record->directory, sizeof record->directory, array->directory);
     }
-    if (record->state != SLURM_JOINED)
-        r->silent_bytes = 0; /* nobody was notified of it */
+    if (record->state == SLURM_JOINED)
+        r->silent_bytes = reported_bytes(r);
     str_copy(r->name, sizeof r->name, record->array);
     r->task = record->task;
     if (!(r->directory = arena_strdup(&r->arena, record->directory)) ||
@@ -515,14 +559,11 @@ static int run_in_array(struct remote *r, struct err *err) {
 }
 
 static int run(struct remote *r, struct err *err) {
-    char events[PATH_SIZE];
     int rc;
     if ((rc = job_parse(r->job->yaml, r->job->file, r->job->overrides, &r->arena, &r->file, err)) ||
-        (rc = job_override_items(r->job->overrides, &r->arena, &r->sets, &r->n_sets, err)) ||
-        (rc = path_of(r, "events.jsonl", events, err)))
+        (rc = job_override_items(r->job->overrides, &r->arena, &r->sets, &r->n_sets, err)))
         return rc;
     r->end.limits = r->file.limits;
-    r->silent_bytes = size_of(events);
     slurm_record_read(r->job->directory, &r->record);
     const enum slurm_state state = r->record.state;
     if (state == SLURM_LISTED || state == SLURM_JOINED || (state == SLURM_NONE && r->job->array))

@@ -9,6 +9,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "daemon/jobs/command.h"
+#include "daemon/jobs/slurm_record.h"
 #include "unit/temp_dir.h"
 
 enum { TICK_MS = 2000, FIRST_MS = 1000000 };
@@ -49,8 +50,15 @@ int __wrap_command_run(const char *const *words, const char *const *environment,
     return 0;
 }
 
+static char reported[400]; /* texts, each with a ';', and steps */
+
 static int report(void *ctx, const struct task_report *r) {
     struct task_end *end = ctx;
+    const size_t len = strlen(reported);
+    if (r->kind == TASK_PROGRESS)
+        snprintf(reported + len, sizeof reported - len, "%d;", (int)r->progress->step);
+    else if (r->text)
+        snprintf(reported + len, sizeof reported - len, "%s;", r->text);
     if (r->kind == TASK_END)
         *end = *r->end;
     return 0;
@@ -63,6 +71,7 @@ static struct task_end run_job(void **state) {
     const char *directory = in_dir(state, "job");
     assert_int_equal(fsio_mkdirs(directory, NULL), 0);
     now_ms = FIRST_MS;
+    *reported = '\0';
     cluster.submits = cluster.looks = 0;
     cluster.directory = directory;
     runner_wish_init(&cluster.wish);
@@ -104,9 +113,32 @@ static void a_state_that_nobody_knows_waits(void **state) {
     assert_true(cluster.submits == 0 && cluster.looks > 6);
 }
 
+/* The daemon before has logged two of the lines when it died; the first one again is another one. */
+static void what_came_while_no_daemon_ran_is_reported_and_nothing_twice(void **state) {
+    static const char
+        events[] = "{\"event\":\"info\",\"text\":\"begins\"}\n{\"event\":\"progress\",\"step\":1}\n"
+                   "{\"event\":\"warn\",\"text\":\"a\\tb\"}\n{\"event\":\"progress\",\"step\":2}\n"
+                   "{\"event\":\"info\",\"text\":\"begins\"}\n{\"event\":\"progress\",\"step\":3}\n",
+        log[] = "2026-11-29T00:00:00Z info of the daemon\n2026-11-29T00:00:00Z info begins\n2026-11-29T00:00:01Z warn a b\n";
+    char directory[512], path[600];
+    str_copy(directory, sizeof directory, in_dir(state, "job"));
+    assert_int_equal(fsio_mkdirs(directory, NULL), 0);
+    assert_int_equal(slurm_record_write(directory, &(struct slurm_record){.attempt = 1, .state = SLURM_BEGUN}, NULL), 0);
+    snprintf(path, sizeof path, "%s/events.jsonl", directory);
+    put_file(path, events, sizeof events - 1);
+    snprintf(path, sizeof path, "%s/log.txt", directory);
+    put_file(path, log, sizeof log - 1);
+    cluster.listed_ms = 0;
+    cluster.state = "RUNNING";
+    cluster.end_ms = FIRST_MS + 40 * 1000;
+    assert_int_equal(run_job(state).stopped, STOP_SHUTDOWN);
+    assert_string_equal(reported, "2;begins;3;");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {in_temp_dir(an_sbatch_without_an_answer_is_repeated_after_two_minutes),
                                        in_temp_dir(what_it_has_submitted_all_the_same_is_not_submitted_again),
-                                       in_temp_dir(a_state_that_nobody_knows_waits)};
+                                       in_temp_dir(a_state_that_nobody_knows_waits),
+                                       in_temp_dir(what_came_while_no_daemon_ran_is_reported_and_nothing_twice)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
