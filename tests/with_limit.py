@@ -170,6 +170,7 @@ def end(child, family):
 
 def run(command, limit, files):
     """Exit status of the test, negative for a signal, and None when its time was up."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # for the test: a shell's background jobs ignore it
     child = subprocess.Popen(command, env={**os.environ, "BRR_TEST_LIMIT": f"{limit:.0f}", "BRR_TEST_FILES": files, MARK: str(os.getpid())})
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the test too
     signal.signal(signal.SIGTERM, lambda number, _: child.send_signal(number))
@@ -209,6 +210,7 @@ def main():
     if command[0].endswith(".py"):
         command[:0] = [sys.executable, "-X", "faulthandler"]
     files = tempfile.mkdtemp(prefix="brr-test-")
+    os.chmod(files, 0o711)  # programs of other users may be given a folder in it
     code = run(command, limit, files)
     if code in (0, 77):
         shutil.rmtree(files, ignore_errors=True)

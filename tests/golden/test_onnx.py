@@ -78,7 +78,7 @@ def in_onnxruntime(modules, path, graph, rows):
         json.dump({"samples": rows.shape[1], "columns": rows.shape[2], "state": state}, f)
     rows.tofile(f"{path}.rows")
     r = subprocess.run(["node", f"{SOURCE}/tests/golden/onnx/run.js", path, f"{path}.rows", str(len(rows)), f"{path}.out"],
-                       env={**os.environ, "NODE_PATH": modules}, capture_output=True, text=True, timeout=120)
+                       env={**os.environ, "NODE_PATH": modules}, capture_output=True, text=True, timeout=3600)
     assert r.returncode == 0, r.stderr
     return np.fromfile(f"{path}.out", np.float32), float(r.stdout)
 

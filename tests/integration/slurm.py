@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from daemon import BIN, make_corpus, temporary
+from daemon import make_corpus, temporary, until
 
 os.environ["PATH"] = "/usr/sbin:/sbin:" + os.environ["PATH"]  # Debian keeps daemons there
 
@@ -81,16 +81,6 @@ def unavailable():
     return None
 
 
-def wait_for(condition, seconds, what):
-    end = time.monotonic() + seconds
-    while True:
-        found = condition()
-        if found:
-            return found
-        assert time.monotonic() < end, f"{what() if callable(what) else what}: not within {seconds} s"
-        time.sleep(0.2)
-
-
 def write_program(path, text):
     with open(path, "w", encoding="ascii") as f:
         f.write(text)
@@ -148,11 +138,11 @@ class Cluster:
         self._launch("munged", ["munged", "-F", f"--key-file={self.dir}/key", f"--socket={self.dir}/munge/socket",
                                 f"--pid-file={self.dir}/munge/pid", f"--log-file={self.dir}/log/munged.log",
                                 f"--seed-file={self.dir}/munge/seed"])
-        wait_for(lambda: os.path.exists(f"{self.dir}/munge/socket"), 30, "munged")
+        until(lambda: os.path.exists(f"{self.dir}/munge/socket"), "munged")
         self.start_controller(fresh=True)
         for number in range(1, self.nodes + 1):
             self.start(number)
-        wait_for(self._all_idle, 90, f"idle nodes, see {self.dir}/log")
+        until(self._all_idle, f"idle nodes, see {self.dir}/log")
 
     def __exit__(self, *_):
         for name in [n for n in self.running if n.startswith("n")] + ["ctl", "munged"]:
@@ -206,8 +196,8 @@ class Cluster:
         self._launch(name, [*SPACES, "sh", "-c", script])
         link = f"{self.bridge}.{number}"
         subprocess.run(["ip", "link", "del", link], capture_output=True)  # of the node's earlier life
-        wait_for(lambda: subprocess.run(["ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns",
-                                         str(self.running[name].pid)], capture_output=True).returncode == 0, 10, f"a link for {name}")
+        until(lambda: subprocess.run(["ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns",
+                                         str(self.running[name].pid)], capture_output=True).returncode == 0, f"a link for {name}")
         subprocess.run(["ip", "link", "set", link, "master", self.bridge, "up"], check=True)
 
     def kill(self, number):

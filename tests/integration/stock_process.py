@@ -148,8 +148,8 @@ class Call:
 
 
 def prove_alive(endpoint):
-    """Another process gets an answer from the daemon, within a minute: it may be starting."""
-    deadline, error = time.monotonic() + 60, None
+    """Another process gets an answer from the daemon, which may be starting."""
+    deadline, error = time.monotonic() + 600, None
     while time.monotonic() < deadline:
         with Client(endpoint, proves=False) as other:
             try:

@@ -12,7 +12,7 @@ import urllib.request
 
 import numpy as np
 
-from daemon import BIN, SOURCE, Daemon, make_corpus, temporary
+from daemon import BIN, SOURCE, Daemon, make_corpus, temporary, until
 
 sys.path.insert(0, f"{SOURCE}/tests/golden")
 sys.path.insert(0, f"{SOURCE}/tests")
@@ -115,10 +115,7 @@ def check_devices(tmp, whole, sets):
         assert end["result"]["exchange"] == "host memory" and f"{n} devices exchange who fired by way of host memory" in d.ctl("logs", end["job"])[1], end
     code, end, err = d.submit(*sets, "devices=3", watch=False, file=CONFIG)
     assert code == 0, err
-    deadline = time.time() + 60
-    while not (found := glob.glob(f"{d.dir}/results/**/checkpoints/tick-*.safetensors", recursive=True)):
-        assert time.time() < deadline
-        time.sleep(0.05)
+    found = until(lambda: glob.glob(f"{d.dir}/results/**/checkpoints/tick-*.safetensors", recursive=True), "no checkpoint")
     assert d.job(end["job"])["state"] == "running", "the job is too short for this test"
     d.kill()
     directory = os.path.dirname(os.path.dirname(found[0]))

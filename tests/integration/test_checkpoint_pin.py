@@ -6,10 +6,9 @@ import json
 import os
 import sqlite3
 import sys
-import time
 import urllib.request
 
-from daemon import MINI, SOURCE, Daemon, make_corpus, temporary
+from daemon import MINI, SOURCE, Daemon, make_corpus, temporary, until
 
 LEFT = "0" * 64 + "-left.safetensors"
 
@@ -24,12 +23,9 @@ def page(d, path, word):
     """A page, opened with the link that brrctl prints, whose answer is a cookie; once it shows the word."""
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     opener.open(d.ctl("page")[1].strip()).read()
-    end = time.monotonic() + 30
-    while True:
-        text = opener.open(f"http://127.0.0.1:{d.port}{path}").read().decode()
-        if word in text or time.monotonic() > end:
-            return text
-        time.sleep(0.2)
+    read = lambda: opener.open(f"http://127.0.0.1:{d.port}{path}").read().decode()
+    until(lambda: word in read(), read, pause_s=0.2)
+    return read()
 
 
 def check_card(d, job, source):

@@ -12,7 +12,7 @@ import time
 
 import numpy
 
-from daemon import BIN, PATIENCE
+from daemon import BIN, PATIENCE, until
 from page_beds import write_holes
 from stream_fixture import RATE, streaming_daemon, trace
 
@@ -381,10 +381,7 @@ def check_interrupt(d, recording, model):
     client.send_signal(signal.SIGINT)
     _, err = client.communicate(timeout=PATIENCE)
     assert client.returncode == 130 and "interrupted; " in err and 0 < len(found()) < n, (client.returncode, len(found()), err)
-    deadline = time.time() + 20  # well before limits.resume_ttl
-    while (sessions := d.ctl("sessions", "--json")[1]) and time.time() < deadline:
-        time.sleep(0.1)
-    assert not sessions, sessions
+    until(lambda: not d.ctl("sessions", "--json")[1], lambda: d.ctl("sessions", "--json")[1])
     code, text, err = d.ctl("detect", many, "--model", model, "--out", out)
     assert code == 0 and len(found()) == n, err
 

@@ -7,14 +7,14 @@ import sys
 import numpy
 
 
-from daemon import sanitizers
+from daemon import PATIENCE, sanitizers
 from stream_fixture import load_example, streaming_daemon, trace
 
 BUILD = os.environ["BRR_BUILD_DIR"]
 
 
 def run(*command, env=None, stdin=None):
-    r = subprocess.run(command, env=env, stdin=stdin, capture_output=True, text=True, timeout=120)
+    r = subprocess.run(command, env=env, stdin=stdin, capture_output=True, text=True, timeout=PATIENCE)
     assert r.returncode == 0, f"{' '.join(command)}: {r.stderr or r.stdout}"
     return r.stdout
 
@@ -47,7 +47,7 @@ def main():
         with open(frames, "rb") as f:
             c = run(program, model, str(rate), ",".join(labels), env=d.env, stdin=f)
         folder = os.open(d.dir, os.O_RDONLY)  # every read of it fails
-        r = subprocess.run([program, model, str(rate), ",".join(labels)], env=d.env, capture_output=True, text=True, stdin=folder, timeout=120)
+        r = subprocess.run([program, model, str(rate), ",".join(labels)], env=d.env, capture_output=True, text=True, stdin=folder, timeout=PATIENCE)
         os.close(folder)
         assert r.returncode != 0 and "cannot read the samples" in r.stderr, r
         python = run(sys.executable, f"{d.dir}/prefix/share/brrd/examples/stream.py", recording, model, "777", env=d.env)
@@ -56,10 +56,10 @@ def main():
         assert len(got) == len(want) and numpy.allclose(got, want, atol=0.011), (got, want)
         print(f"{len(got)} events: C, Python and brrctl agree")
 
-        r = subprocess.run([program, "nobody", "256", "Fp1"], env=d.env, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=30)
+        r = subprocess.run([program, "nobody", "256", "Fp1"], env=d.env, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
         assert r.returncode == 1 and "NOT_FOUND" in r.stderr and "nobody" in r.stderr, r.stderr
         r = subprocess.run([program, model, "256", "Fp1"], env={**d.env, "BRR_ENDPOINT": f"unix:{d.dir}/none"}, capture_output=True, text=True,
-                           stdin=subprocess.DEVNULL, timeout=30)
+                           stdin=subprocess.DEVNULL, timeout=PATIENCE)
         assert r.returncode == 1 and "no daemon answers" in r.stderr, r.stderr
     return 0
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 
-from daemon import MINI
+from daemon import MINI, PATIENCE
 from stream_fixture import files_of, start, streaming_daemon, trace
 
 RESTARTS = 2
@@ -53,7 +53,7 @@ def stream_lives(d, recording, model, wanted, job):
     time.sleep(10)  # the waits were 2 s and 4 s; the next would be 8 s
     process.stdin.write(data[len(data) // 2:])
     process.stdin.close()
-    assert process.wait(timeout=120) == 0, process.stderr.read()
+    assert process.wait(timeout=PATIENCE) == 0, process.stderr.read()
     assert files_of(d, recording) == (wanted[0], wanted[1].tobytes()), "the stream's results differ"
     assert d.process.poll() is None and d.process.pid == daemon
     now = d.job(job["job"])

@@ -7,13 +7,12 @@ import os
 import re
 import subprocess
 import sys
-import time
 import urllib.parse
 import urllib.request
 
 import yaml
 
-from daemon import MINI, PATIENCE, SOURCE, Daemon, free_port, make_corpus, temporary
+from daemon import MINI, PATIENCE, SOURCE, Daemon, free_port, make_corpus, temporary, until
 from npm import npm_modules
 from test_device_health import EMULATED, Machine
 
@@ -72,7 +71,7 @@ class Prometheus:
     def ask(self, expression):
         query = urllib.parse.urlencode({"query": expression})
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/query?{query}", timeout=20) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/query?{query}", timeout=PATIENCE) as answer:
                 return json.load(answer)["data"]["result"]
         except urllib.error.HTTPError as error:
             if error.code == 503:  # it is still starting
@@ -84,7 +83,7 @@ class Prometheus:
 
     def close(self):
         self.process.terminate()
-        self.process.wait(timeout=60)
+        self.process.wait(timeout=PATIENCE)
 
 
 def work(d, tmp):
@@ -104,17 +103,15 @@ def check_series(text):
         gpu = machine.start()
         prometheus = Prometheus(tmp, (d.port, gpu.port))
         try:
-            deadline = time.time() + 60
-            while len(prometheus.ask("brrd_build_info")) != 2:
-                assert time.time() < deadline
-                time.sleep(0.2)
+            until(lambda: len(prometheus.ask("brrd_build_info")) == 2, "Prometheus does not see both")
             work(d, tmp)
             pairs = list(expressions(text))
             assert len(pairs) > 40
-            while pairs:
-                assert time.time() < deadline + 120, pairs
-                time.sleep(0.5)
-                pairs = [(title, e) for title, e in pairs if not prometheus.ask(e)]
+
+            def all_have_data():
+                pairs[:] = [(title, e) for title, e in pairs if not prometheus.ask(e)]
+                return not pairs
+            until(all_have_data, lambda: pairs, pause_s=0.5)
         finally:
             prometheus.close()
             gpu.stop()

@@ -169,7 +169,7 @@ def cache_volume_of_a_bucket(tmp):
 
 def readyz(d):
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/readyz", timeout=10) as r:
+        with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/readyz", timeout=PATIENCE) as r:
             return r.status, r.read().decode()
     except urllib.error.HTTPError as e:
         return e.code, e.read().decode()

@@ -123,7 +123,7 @@ class Live:
 
 def http(d, path):
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{d.port}{path}", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{d.port}{path}", timeout=PATIENCE) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -243,7 +243,7 @@ def main():
             assert w.is_alive(), f"{w.name} did not need the volume: {w.error or w.answer}"
         d.release()
         for w in waiting:
-            w.join(timeout=120)
+            w.join(timeout=PATIENCE)
             assert not w.is_alive() and not w.error, f"{w.name}: {w.error or 'still waits'}"
         deadline = time.time() + PATIENCE
         while (ready := http(d, "/readyz"))[0] != 200:

@@ -7,13 +7,12 @@ import queue
 import socket
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 
 import grpc
 
-from daemon import MINI, make_corpus, temporary
+from daemon import MINI, PATIENCE, make_corpus, temporary, until
 from stream_fixture import train
 from test_held_volume import HeldDaemon
 
@@ -22,7 +21,7 @@ SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
 
 def readyz(d):
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/readyz", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/readyz", timeout=PATIENCE) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -44,7 +43,7 @@ class Watch:
             self.heard.put(None)
 
     def next(self):
-        return self.heard.get(timeout=120)
+        return self.heard.get(timeout=PATIENCE)
 
 
 class Notified:
@@ -62,13 +61,6 @@ class Notified:
                 self.lines += self.socket.recv(4096).decode().splitlines()
         except TimeoutError:
             return line in self.lines
-
-
-def until(condition, what):
-    deadline = time.time() + 120
-    while not condition():
-        assert time.time() < deadline, what
-        time.sleep(0.1)
 
 
 def main():
@@ -95,7 +87,7 @@ def main():
         assert watch.next() == SERVING and watch.check(b"") == SERVING
         until(lambda: readyz(d) == (200, "ready\n"), "the page is not ready where gRPC is")
         until(lambda: notified.said("READY=1"), "READY=1 was not sent")
-        with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/metrics", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/metrics", timeout=PATIENCE) as answer:
             metrics = answer.read().decode()
         counted = {line.split(" ")[0]: float(line.split(" ")[1]) for line in metrics.splitlines() if line.startswith("brrd_log_messages_total")}
         assert counted['brrd_log_messages_total{level="info"}'] >= 3 and 'brrd_log_messages_total{level="error"}' in counted, counted
@@ -105,7 +97,7 @@ def main():
         d.wait(end["job"], lambda job: job["state"] == "running")
         d.process.terminate()
         assert watch.next() == NOT_SERVING, "a Watch does not hear that the daemon stops"
-        assert d.process.wait(timeout=120) == 0 and notified.said("STOPPING=1")
+        assert d.process.wait(timeout=PATIENCE) == 0 and notified.said("STOPPING=1")
 
         os.remove(served)
         d.start()

@@ -9,7 +9,7 @@ import sys
 import time
 
 import slurm
-from daemon import BIN, MINI, PATIENCE, SOURCE, tensors
+from daemon import BIN, MINI, SOURCE, tensors, until
 
 LONG = bool(os.environ.get("BRR_TEST_LONG"))
 KEYS = [key for key in MINI if not key.startswith("training.")] + [*slurm.KEYS, "training.max_steps=24"]
@@ -36,8 +36,7 @@ class Jobs:
 
     def trains(self, out, after=0):
         """Its steps have begun, in an attempt whose events come after so many."""
-        slurm.wait_for(lambda: any("first step after" in e.get("text", "") for e in self.events(out)[after:]), PATIENCE,
-                       lambda: f"the first step in {out}: {self.told(out)}")
+        until(lambda: any("first step after" in e.get("text", "") for e in self.events(out)[after:]), lambda: f"the first step in {out}: {self.told(out)}")
 
     def told(self, out):
         text = ""
@@ -48,7 +47,7 @@ class Jobs:
         return text
 
     def exit_code(self, out):
-        slurm.wait_for(lambda: os.path.exists(f"{out}/exit"), PATIENCE, lambda: f"the end of {out}: {self.told(out)}")
+        until(lambda: os.path.exists(f"{out}/exit"), lambda: f"the end of {out}: {self.told(out)}")
         with open(f"{out}/exit", encoding="ascii") as f:
             return int(f.read())
 
@@ -90,7 +89,7 @@ def node_lost(jobs):
     jobs.trains(out)
     seen, lost = len(jobs.events(out)), time.monotonic()
     jobs.cluster.kill(2)
-    slurm.wait_for(lambda: "down" in jobs.cluster.call("sinfo", "-h", "-N", "-n", "n2", "-o", "%T"), 90, "Slurm sees the loss")
+    until(lambda: "down" in jobs.cluster.call("sinfo", "-h", "-N", "-n", "n2", "-o", "%T"), "Slurm sees the loss")
     jobs.cluster.start(2)
     jobs.trains(out, after=seen)
     print(f"trains again {time.monotonic() - lost:.0f} s after the loss of its node")
@@ -116,7 +115,7 @@ def node_cut(jobs):
     _, out = jobs.submit("cut")
     jobs.trains(out)
     jobs.cluster.cut(1)
-    slurm.wait_for(lambda: "down" in jobs.cluster.call("sinfo", "-h", "-N", "-n", "n1", "-o", "%T"), 90, "Slurm sees the loss")
+    until(lambda: "down" in jobs.cluster.call("sinfo", "-h", "-N", "-n", "n1", "-o", "%T"), "Slurm sees the loss")
     jobs.cluster.join(1)
     jobs.check(out)
 
@@ -125,7 +124,7 @@ def cancelled(jobs):
     number, out = jobs.submit("cancelled")
     jobs.trains(out)
     jobs.cluster.call("scancel", number)
-    slurm.wait_for(lambda: not jobs.cluster.state(number), 60, "the end of a cancelled job")
+    until(lambda: not jobs.cluster.state(number), "the end of a cancelled job")
     assert not os.path.exists(f"{out}/exit"), "a cancelled job has ended by itself"
     _, out = jobs.submit("cancelled")  # the same directory: it goes on
     jobs.check(out)
@@ -134,7 +133,7 @@ def cancelled(jobs):
 def wrong_job(jobs):
     number, out = jobs.submit("wrong", keys=["training.batch_size=48"])
     assert jobs.exit_code(out) == 1, jobs.told(out)
-    slurm.wait_for(lambda: not jobs.cluster.state(number), 60, "the end of a job that is wrong")
+    until(lambda: not jobs.cluster.state(number), "the end of a job that is wrong")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import sys
 import time
 
 import slurm
-from daemon import BIN, MINI, SOURCE, Daemon, tensors
+from daemon import BIN, MINI, PATIENCE, SOURCE, Daemon, tensors, until
 
 LONG = bool(os.environ.get("BRR_TEST_LONG"))
 STEPS = 24 if LONG else 12
@@ -79,7 +79,7 @@ def submitted_once(side):
     with open(f"{side.tmp}/trap", "w", encoding="ascii"):
         pass
     job = side.remote(STEPS)
-    side.d.process.wait(timeout=120)
+    side.d.process.wait(timeout=PATIENCE)
     side.d.start()
     job = job or json.loads(side.d.ctl("jobs", "--json")[1].splitlines()[0])["job"]
     side.d.wait(job, lambda j: j["state"] == "running" and (j.get("step") or 0) > 0)
@@ -103,10 +103,10 @@ def array(side):
     first = side.submit(STEPS, "executor=cluster", "name=member-0", "array.size=3")
     for i, steps in ((1, STEPS), (2, 100000)):
         side.submit(steps, "executor=cluster", f"name=member-{i}", "array.size=3", f"array.index={i}", f"array.head={first}")
-    side.d.process.wait(timeout=120)
+    side.d.process.wait(timeout=PATIENCE)
     assert not side.tasks(first), side.tasks(first)
     side.d.spawn()
-    side.d.process.wait(timeout=120)
+    side.d.process.wait(timeout=PATIENCE)
     assert len(side.tasks(first)) == 3, side.tasks(first)
     side.d.start()
     jobs = {job["name"]: job["job"] for job in map(json.loads, side.d.ctl("jobs", "--json")[1].splitlines())}
@@ -131,7 +131,7 @@ def cancelled(side):
     side.kill()  # what was acknowledged holds
     side.d.start()
     side.until(job, "cancelled")
-    slurm.wait_for(lambda: not side.cluster.call("squeue", "-h", "-t", "PD,R,CF"), 60, "the end of a cancelled job")
+    until(lambda: not side.cluster.call("squeue", "-h", "-t", "PD,R,CF"), "the end of a cancelled job")
     code, _, err = side.d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", "--set", "executor=elsewhere")
     assert code and "elsewhere" in err, err
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from daemon import BIN, MINI, PATIENCE, Daemon, free_port, make_corpus, temporary
+from daemon import BIN, MINI, PATIENCE, Daemon, free_port, make_corpus, temporary, until
 from fake_s3 import FakeS3, Fault
 
 SETS = MINI + ["data.source=store://bucket/corpus", "training.max_steps=2", "training.validate_every=2", "checkpoint.upload=store://bucket/models"]
@@ -29,13 +29,6 @@ def served(daemon):
 
 def promote(daemon, url, name):
     return daemon.ctl("checkpoint", "promote", url, name)
-
-
-def until(condition, seconds=30):
-    deadline = time.time() + seconds
-    while not condition():
-        assert time.time() < deadline, "it never came"
-        time.sleep(0.05)
 
 
 def train(tmp, s3, daemon):

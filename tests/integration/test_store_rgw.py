@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from daemon import free_port
+from daemon import PATIENCE, free_port
 
 BRRCTL = os.path.join(os.environ["BRR_BIN"], "brrctl")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -24,7 +24,7 @@ class Gateway:
         self.endpoint = f"http://127.0.0.1:{self.port}"
 
     def __enter__(self):
-        done = subprocess.run(["bash", f"{HERE}/rgw_up.sh", self.folder, str(free_port()), str(self.port)], timeout=180)
+        done = subprocess.run(["bash", f"{HERE}/rgw_up.sh", self.folder, str(free_port()), str(self.port)], timeout=PATIENCE)
         if done.returncode:
             log = os.path.join(self.folder, "up.log")
             self.__exit__()
@@ -52,7 +52,7 @@ def main():
         env = {**clean, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ENDPOINT_URL": rgw.endpoint, "HOME": tmp}
 
         def store(*words, **more):
-            return subprocess.run([BRRCTL, "store", *words], env={**env, **more}, capture_output=True, text=True, timeout=120)
+            return subprocess.run([BRRCTL, "store", *words], env={**env, **more}, capture_output=True, text=True, timeout=PATIENCE)
 
         def good(*words, **more):
             done = store(*words, **more)

@@ -62,7 +62,7 @@ def pipe(d, data, model, *options, sizes=ODD):
     writer = threading.Thread(target=write)
     writer.start()
     out, err = process.stdout.read(), process.stderr.read()
-    process.wait(timeout=120)
+    process.wait(timeout=PATIENCE)
     writer.join()
     return process.returncode, out.decode(), err.decode()
 
@@ -90,7 +90,7 @@ def standard_input(d, recording, model, wanted):
     assert lines[-1]["ended"] == "input" and lines[-1]["unfinished_bytes"] == 0 and whole["ended"] == "file", lines[-1]
     with open(recording, "rb") as f:
         process = start(d, "-", model, "--replay", stdin=f)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0 and b"as it comes" in out and b"ended      input" in out, (out, err)
     same("a redirected file", files(d, recording), wanted)
 
@@ -125,14 +125,14 @@ def followed(d, recording, model, wanted, end):
     edf, target = Edf(recording), f"{d.dir}/{os.path.basename(recording)}"
     with open(target, "wb") as f:
         f.write(edf.counted(-1)[:300])
-    process = start(d, target, model, "--follow", "--idle-timeout", "2" if end == "idle" else "600", "--json" if end == "idle" else "--alarms")
+    process = start(d, target, model, "--follow", "--idle-timeout", "5" if end == "idle" else "600", "--json" if end == "idle" else "--alarms")
     time.sleep(0.3)
     append(target, edf, 5)
     if end == "interrupted":
         line = process.stdout.readline()
         assert b"as it comes" in line, line
         process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err.decode()
     assert end.encode() in out, out
     same(f"a growing file, {end}", files(d, recording), wanted)
@@ -166,7 +166,7 @@ def shortened(d, recording, model):
     assert b"as it comes" in process.stdout.readline()
     time.sleep(0.3)
     os.truncate(target, len(edf.header) + edf.record)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1 and b"became shorter" in err, err
 
 

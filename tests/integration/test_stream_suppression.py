@@ -8,7 +8,7 @@ import subprocess
 import sys
 import urllib.request
 
-from daemon import BIN
+from daemon import BIN, PATIENCE
 from stream_fixture import streaming_daemon
 
 RATIO, HOURS = 0.85, 0.12
@@ -80,7 +80,7 @@ def check_job(d, folder, model, found):
 
 
 def check_metrics(d, found, streams):
-    with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/metrics", timeout=PATIENCE) as answer:
         lines = answer.read().decode().splitlines()
     values = {line.split("{")[0]: float(line.split()[-1]) for line in lines if line.startswith(("brrd_stream_suppressed", "brrd_stream_bursts"))}
     assert abs(values["brrd_stream_suppressed_seconds_total"] - streams * found["suppressed_s"]) < 1, (values, found)

@@ -309,10 +309,10 @@ def check_start(tmp, sets, words):
     os.makedirs(f"{tmp}/bad", exist_ok=True)
     d = Secured(tmp, sets, roles=())
     d.dir, d.socket = f"{tmp}/bad", f"{tmp}/bad/s.sock"
-    r = subprocess.run(d.command(), capture_output=True, text=True, timeout=60, check=False)
+    r = subprocess.run(d.command(), capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert r.returncode == 1 and all(word in r.stderr for word in words), (sets, r.returncode, r.stderr)
     before = sorted(os.listdir(d.dir))
-    checked = subprocess.run([*d.command(), "--check-config"], capture_output=True, text=True, timeout=60, check=False)
+    checked = subprocess.run([*d.command(), "--check-config"], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert checked.returncode == 1 and not checked.stdout and all(word in checked.stderr for word in words), (sets, checked)
     assert sorted(os.listdir(d.dir)) == before
 

@@ -12,7 +12,7 @@ import urllib.request
 import grpc
 import numpy
 
-from daemon import BIN, SOURCE, free_port, temporary
+from daemon import BIN, PATIENCE, SOURCE, free_port, temporary, until
 from secured import secret_file, tls
 from stock import Stock
 from stream_fixture import load_example, streaming_daemon, trace
@@ -50,12 +50,12 @@ def streams(d, lab, recording, model):
     d.env = inside
     env = {**os.environ, **lab.env, "BRR_PROTO": f"{SOURCE}/proto"}
     python = subprocess.run([sys.executable, f"{SOURCE}/client/examples/stream.py", recording, model], env=env, capture_output=True, text=True,
-                            timeout=120, check=False)
+                            timeout=PATIENCE, check=False)
     assert python.returncode == 0 and len(python.stdout.splitlines()) == len(events.splitlines()) - 1 > 0, (python.stdout, python.stderr)
     labels, rate, rows = load_example().read_edf(recording)
     frames = numpy.array([numpy.frombuffer(r, dtype=numpy.float32) for r in rows]).T.tobytes()
     program = os.path.join(os.path.dirname(BIN), "examples", "example_stream")
-    c = subprocess.run([program, model, str(rate), ",".join(labels)], env=env, input=frames, capture_output=True, timeout=120, check=False)
+    c = subprocess.run([program, model, str(rate), ",".join(labels)], env=env, input=frames, capture_output=True, timeout=PATIENCE, check=False)
     assert c.returncode == 0 and c.stdout.decode() == python.stdout, (c.stdout, c.stderr)
 
 
@@ -64,7 +64,7 @@ def stock(d, lab, recording, model):
     assert c.Admin.Version(c.admin.VersionRequest()).version
     assert c.refused(c.Jobs.Cancel, c.jobs.CancelJobRequest(id="x"))[1] == "PERMISSION_DENIED"
     check = lab.channel("read").unary_unary("/grpc.health.v1.Health/Check")
-    assert check(b"", timeout=20) == b"\x08\x01", "SERVING"
+    assert check(b"", timeout=PATIENCE) == b"\x08\x01", "SERVING"
     reflection = Reflection(lab.channel("read"), "v1", d.dir)
     (answer,) = reflection.ask({"list_services": "*"})
     assert "brr.v1.Stream" in [s.name for s in answer.list_services_response.service]
@@ -88,11 +88,9 @@ def ended_while_live(c, lab, recording, model):
     """A token that is revoked, or has a smaller role from now on, ends the stream that it opened."""
     assert end_while_live(c, recording, model, lambda: change_role(lab, "stream", "read")) == ("PERMISSION_DENIED", "ROLE_TOO_SMALL")
     change_role(lab, "read", "stream")
-    s, deadline = c.stream, time.time() + 60
+    s = c.stream
     open_none = s.ClientMessage(open=s.Open(model="none", channels=["C3"], rate_hz=256, format=s.SAMPLE_FORMAT_F32_UV))
-    while c.refused(c.Stream.Run, iter([open_none]))[0].reason == "ROLE_TOO_SMALL":
-        assert time.time() < deadline
-        time.sleep(0.1)
+    until(lambda: c.refused(c.Stream.Run, iter([open_none]))[0].reason != "ROLE_TOO_SMALL", "the role stays small")
     assert end_while_live(c, recording, model, lambda: tls("revoke", lab.dir, "--name", "stream")) == ("UNAUTHENTICATED", "TOKEN_REVOKED")
 
 
@@ -104,8 +102,7 @@ def end_while_live(c, recording, model, change):
     def messages():
         s, at = c.stream, 0
         yield s.ClientMessage(open=s.Open(model=model, channels=labels, rate_hz=rate, format=s.SAMPLE_FORMAT_F32_UV))
-        deadline = time.time() + 60
-        while time.time() < deadline:
+        while True:  # until the stream is ended
             part = x[:, at % 2560:at % 2560 + 256]
             yield s.ClientMessage(chunk=s.Chunk(first_sample=at, samples=256, data=part.tobytes()))
             at += 256
@@ -130,20 +127,17 @@ def prometheus(d, lab, tmp):
 
     def ask(query):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?query={query}", timeout=20) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?query={query}", timeout=PATIENCE) as answer:
                 return {r["metric"]["job"]: float(r["value"][1]) for r in json.load(answer)["data"]["result"]}
         except OSError:
             return {}
 
     try:
-        deadline = time.time() + 60
-        while ask("up") != {"good": 1, "bad": 0}:
-            assert time.time() < deadline and process.poll() is None, open(f"{tmp}/prometheus.log", encoding="utf-8").read()
-            time.sleep(0.2)
+        until(lambda: ask("up") == {"good": 1, "bad": 0}, lambda: open(f"{tmp}/prometheus.log", encoding="utf-8").read(), pause_s=0.2)
         assert ask("brrd_stream_seizure_events_total")["good"] >= 1 and "bad" not in ask("brrd_build_info")
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=PATIENCE)
 
 
 def main():

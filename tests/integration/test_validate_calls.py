@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from daemon import MINI, SOURCE, make_corpus, temporary
+from daemon import MINI, PATIENCE, SOURCE, make_corpus, temporary
 from stock import Stock, grpc
 from test_held_volume import HeldDaemon, Waiting
 
@@ -55,7 +55,7 @@ def main():
         except grpc.RpcError as error:
             assert "8 job files of yours" in error.details(), error
         listing = Waiting("List", lambda: c.Checkpoints.List(c.checkpoints.ListCheckpointsRequest()))
-        listing.join(timeout=120)
+        listing.join(timeout=PATIENCE)
         assert not listing.is_alive() and not listing.error, "abandoned Validate calls hold the pool"
         for call in calls:
             call.cancel()

@@ -16,7 +16,7 @@ import urllib.request
 
 sys.path.insert(0, os.path.join(os.environ["BRR_SOURCE_DIR"], "tests", "integration"))
 import debian  # noqa: E402
-from daemon import MINI, PATIENCE, free_port, make_corpus, temporary, tensors  # noqa: E402
+from daemon import MINI, PATIENCE, free_port, make_corpus, temporary, tensors, until  # noqa: E402
 from debian import NAMES, Root, run  # noqa: E402
 
 
@@ -107,13 +107,13 @@ def check_installed(root):
 def browser(root):
     """Signed in by the link that `brrctl page` prints."""
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    opener.open(root("brrctl", "page").strip(), timeout=60).close()
+    opener.open(root("brrctl", "page").strip(), timeout=PATIENCE).close()
     return opener
 
 
 def page(opener, service, path):
     """What a browser gets; programs get lines of text."""
-    with opener.open(urllib.request.Request(f"http://127.0.0.1:{service.port}{path}", headers={"Accept": "text/html"}), timeout=60) as answer:
+    with opener.open(urllib.request.Request(f"http://127.0.0.1:{service.port}{path}", headers={"Accept": "text/html"}), timeout=PATIENCE) as answer:
         assert answer.headers["Content-Type"].startswith("text/html"), answer.headers
         return answer.read().decode()
 
@@ -153,19 +153,17 @@ def scraped(port, directory):
         process = subprocess.Popen(["prometheus", f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/tsdb",
                                     f"--web.listen-address=127.0.0.1:{own}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        deadline = time.time() + 120
-        while time.time() < deadline and process.poll() is None:
+        def scraped():
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{own}/api/v1/query?query=brrd_build_info", timeout=20) as answer:
-                    if json.load(answer)["data"]["result"]:
-                        return True
+                with urllib.request.urlopen(f"http://127.0.0.1:{own}/api/v1/query?query=brrd_build_info", timeout=PATIENCE) as answer:
+                    return json.load(answer)["data"]["result"]
             except OSError:
-                pass
-            time.sleep(0.2)
-        return False
+                assert process.poll() is None, "Prometheus has ended"
+                return None
+        return bool(until(scraped, "Prometheus does not scrape the daemon", pause_s=0.2))
     finally:
         process.terminate()
-        process.wait(timeout=60)
+        process.wait(timeout=PATIENCE)
 
 
 def stream(root, recording, out, *words):

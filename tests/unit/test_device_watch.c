@@ -151,9 +151,8 @@ static struct device_watch *watch(struct answers *a, struct metrics *m) {
 
 static void wait_for_answers(struct answers *a, int n) {
     static const struct timespec turn = {.tv_nsec = 2 * 1000 * 1000};
-    for (int i = 0; i < 5000 && atomic_load(&a->asked) < n; i++)
+    while (atomic_load(&a->asked) < n)
         nanosleep(&turn, NULL);
-    assert_true(atomic_load(&a->asked) >= n);
 }
 
 static bool shows(struct metrics *m, const char *line) {

@@ -112,7 +112,7 @@ static void advance(struct link *l) {
 }
 
 static void wait_until_back(struct link *l) {
-    for (int i = 0; i < 500 && l->state == LINK_AWAY; i++) {
+    while (l->state == LINK_AWAY) {
         nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL);
         link_advance(l);
     }
