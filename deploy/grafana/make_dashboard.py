@@ -95,6 +95,13 @@ ROWS = [
         ("Ticks per second", "none", "line", [(rate("brrd_burst_ticks_total", "instance"), "{{instance}}")], "Of jobs and of networks made by calls."),
         ("Networks", "none", "line", [("sum by (instance) (brrd_burst_networks{})", "{{instance}}")], "Networks made by calls."),
     ]),
+    ("Geodesics", [
+        ("Loss", "none", "line", [("brrd_geodesic_loss{}", "{{job_id}}")], "Mean squared error of the last epoch, over all models of a job."),
+        ("Paths per second", "none", "line", [("brrd_geodesic_paths_per_second{}", "{{job_id}}")], "Geodesics that a running job computes."),
+        ("Convergence", "percentunit", "line", [("brrd_geodesic_converged_ratio{}", "{{job_id}}")], "Paths that end where they should; all of them in closed form."),
+        ("Stability", "none", "line", [("brrd_geodesic_gradient_norm{}", "{{job_id}} gradient norm"), ("brrd_geodesic_quadrature_nodes{}", "{{job_id}} nodes in a cell")],
+         "The largest gradient of a model, and how finely the steepest metric is integrated (4 to 8)."),
+    ]),
     ("GPU", [
         ("Utilization", "percentunit", "line", [("brrd_gpu_utilization_ratio{}", "{{instance}} gpu {{gpu}}")], "Share of time in which a kernel ran."),
         ("Memory in use", "percentunit", "line",

@@ -96,7 +96,7 @@ static int allocate(struct geodesic_fit *f, struct err *err) {
         (rc = take(f, all, &f->v, err)) || (rc = take(f, (size_t)f->count, &f->decay, err)) ||
         (rc = take(f, width * sizeof(float), &f->wavelengths, err)) || (rc = allocate_travel(f, err)) ||
         (rc = take(f, (size_t)f->groups * 3 * sizeof(double), &f->loss, err)) ||
-        (rc = device_alloc_host(stream_device(f->stream), (size_t)f->groups * 4 * sizeof *f->host_loss, &host_loss, err)))
+        (rc = device_alloc_host(stream_device(f->stream), (size_t)f->groups * 5 * sizeof *f->host_loss, &host_loss, err)))
         return rc;
     f->host_loss = host_loss;
     f->order = malloc(width * sizeof *f->order);
@@ -104,13 +104,13 @@ static int allocate(struct geodesic_fit *f, struct err *err) {
     if (!f->order || !f->orders)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %d models", f->groups);
     f->squares = f->loss + 2 * f->groups;
-    f->epoch_loss = f->host_loss + 2 * f->groups;
-    f->running = f->host_loss + 3 * f->groups;
+    f->epoch_loss = f->host_loss + 3 * f->groups;
+    f->running = f->host_loss + 4 * f->groups;
     for (int g = 0; g < f->groups; g++) {
         f->orders[g] = 4;
         f->epoch_loss[g] = NAN;
     }
-    return 0;
+    return stream_zero(f->stream, f->loss, (size_t)f->groups * 3 * sizeof(double), err);
 }
 
 static int fill(struct geodesic_fit *f, struct err *err) {
@@ -340,7 +340,7 @@ static int send_values(struct geodesic_fit *f, struct err *err) {
 /* Losses of the step into the epoch's sums; at its end the epoch's means. */
 static int account(struct geodesic_fit *f, struct err *err) {
     int rc;
-    if ((rc = stream_to_host(f->stream, f->host_loss, f->loss, (size_t)f->groups * 2 * sizeof(double), err)) ||
+    if ((rc = stream_to_host(f->stream, f->host_loss, f->loss, (size_t)f->groups * 3 * sizeof(double), err)) ||
         (rc = stream_sync(f->stream, err)))
         return rc;
     for (int r = 0; r < f->n_runs; r++)
@@ -436,6 +436,20 @@ double fit_rate(const struct geodesic_fit *f, double peak) {
     double t = (double)f->step / (double)geodesic_fit_steps(f);
     return FIT_LAST_RATE + (peak - FIT_LAST_RATE) * 0.5 * (1 + cos(M_PI * t));
 }
+double geodesic_fit_gradient_norm(const struct geodesic_fit *f) {
+    double most = 0;
+    for (int g = 0; g < f->groups; g++)
+        most = fmax(most, f->host_loss[2 * f->groups + g]);
+    return sqrt(most);
+}
+
+int geodesic_fit_nodes(const struct geodesic_fit *f) {
+    int most = 0;
+    for (int g = 0; g < f->groups; g++)
+        most = f->orders[g] > most ? f->orders[g] : most;
+    return most;
+}
+
 double geodesic_fit_rate(const struct geodesic_fit *f) { return fit_rate(f, f->config.head_rate); }
 
 /* ---- checkpoints ----------------------------------------------------------------------------------------------- */

@@ -49,6 +49,10 @@ bool geodesic_fit_warning(struct geodesic_fit *f, struct err *ret);
 /* Mean squared error of the epoch that ended last, of a group or (−1) of all, normalised units; NaN before. */
 double geodesic_fit_loss(const struct geodesic_fit *f, int group);
 double geodesic_fit_rate(const struct geodesic_fit *f); /* of the head, at the next step */
+/* How calm the training is: the largest norm of a model's gradient in the newest step, and the most nodes that a model takes in a
+ * cell; steep metrics need more. */
+double geodesic_fit_gradient_norm(const struct geodesic_fit *f);
+int geodesic_fit_nodes(const struct geodesic_fit *f);
 
 /* How the shooting of GEODESIC_ODE went in all steps since geodesic_fit_new: paths whose end lies within the tolerance of where it
  * should be, 1e-5 of normalised concentration, and the largest distance of one; infinite when a path left the numbers. */

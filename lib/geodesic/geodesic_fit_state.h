@@ -49,9 +49,9 @@ struct geodesic_fit {
     struct fit_travel host, there;               /* pinned; device */
     struct fit_form form[GEODESIC_MAX_GROUPS];   /* of the recordings */
     struct replay replay;
-    double *loss, *squares;                   /* device: two of each group; one of each group */
+    double *loss, *squares;                   /* device: two of each group; behind them one of each group */
     uint32_t *order;                          /* host: wavelengths in this epoch's order */
-    double *host_loss, *epoch_loss, *running; /* host: two of each group; one of each group, neighbours */
+    double *host_loss, *epoch_loss, *running; /* host: what is at loss; one of each group, neighbours */
     int32_t *orders;                          /* host: nodes in a cell, of each group */
     struct fit_ode *ode;                      /* with that solver */
 };

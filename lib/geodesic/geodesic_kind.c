@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 #include "work/jobfile.h"
+#include "work/report.h"
 
 #define C(field) offsetof(struct geodesic_config, field)
 
@@ -83,6 +84,22 @@ static void summarise(const struct json *result, char *buf, size_t size) {
                    better, n);
 }
 
+#define FIGURE(i) offsetof(struct task_progress, figures[i].value)
+static const struct kind_metric metrics[] = {
+    {KIND_METRIC_STEPS, 0, COUNTER("brrd_geodesic_steps_total", "Optimizer steps of geodesic jobs.", "device")},
+    {KIND_METRIC_VALUE, offsetof(struct task_progress, loss),
+     GAUGE("brrd_geodesic_loss", "Mean squared error of the last epoch over all models of a job, normalised units.", "job_id")},
+    {KIND_METRIC_VALUE, FIGURE(GEODESIC_PATHS_PER_S),
+     GAUGE("brrd_geodesic_paths_per_second", "Paths that a job computes in a second.", "job_id")},
+    {KIND_METRIC_VALUE, FIGURE(GEODESIC_CONVERGED),
+     GAUGE("brrd_geodesic_converged_ratio", "Share of a job's paths that end where they should; 1 in closed form.", "job_id")},
+    {KIND_METRIC_VALUE, offsetof(struct task_progress, gradient_norm),
+     GAUGE("brrd_geodesic_gradient_norm", "Largest norm of a model's gradient in the newest step of a job.", "job_id")},
+    {KIND_METRIC_VALUE, FIGURE(GEODESIC_NODES),
+     GAUGE("brrd_geodesic_quadrature_nodes", "Most nodes in a cell of a job's models, 4 to 8: steep metrics need more.", "job_id")},
+    {0, 0, {0}},
+};
+
 const struct task_kind kind_geodesic = {
     .name = "geodesic",
     .help = "learns how absorbance spectra change with concentration, and validates it by leaving each spectrum out",
@@ -92,5 +109,6 @@ const struct task_kind kind_geodesic = {
     .fixed = "data is a table of spectra (data.csv)",
     .config_bytes = sizeof(struct geodesic_config),
     .config = read_config,
+    .metrics = metrics,
     .summary = summarise,
 };

@@ -6,6 +6,8 @@
 #include "base/options.h"
 
 enum geodesic_prior_kind { GEODESIC_NO_PRIOR, GEODESIC_GAUSSIAN_PROCESS };
+/* Places of task_progress.figures. */
+enum geodesic_figure { GEODESIC_PATHS_PER_S, GEODESIC_CONVERGED, GEODESIC_NODES, GEODESIC_FIGURES };
 enum geodesic_selection { GEODESIC_SELECTION_FIXED, GEODESIC_SELECTION_NESTED };
 
 struct geodesic_config {

@@ -207,6 +207,8 @@ static int score_fold(struct geodesic_task *t, int k, struct err *err) {
 /* ---- the work -------------------------------------------------------------------------------------------------- */
 
 static void report_progress(struct geodesic_task *t, double step_s) {
+    static const char *const names[] = {"geodesics_per_s", "converged", "quadrature_nodes"};
+    const struct geodesic_convergence *shot = geodesic_fit_convergence(t->fit);
     struct task_progress *p = &t->progress;
     int64_t steps = geodesic_fit_steps(t->fit), at = geodesic_fit_at(t->fit), epoch_steps = geodesic_fit_epoch_steps(t->fit);
     str_copy(p->phase, sizeof p->phase, geodesic_task_is_last(t) ? "train" : "select");
@@ -217,8 +219,14 @@ static void report_progress(struct geodesic_task *t, double step_s) {
     p->loss = geodesic_fit_loss(t->fit, -1);
     p->learning_rate = geodesic_fit_rate(t->fit);
     p->step_s = step_s;
-    str_copy(p->figures[0].name, sizeof p->figures[0].name, "geodesics_per_s");
-    p->figures[0].value = (double)geodesic_fit_paths(t->fit) / (double)epoch_steps / fmax(step_s, 1e-9);
+    p->gradient_norm = geodesic_fit_gradient_norm(t->fit);
+    const double values[] = {[GEODESIC_PATHS_PER_S] = (double)geodesic_fit_paths(t->fit) / (double)epoch_steps / fmax(step_s, 1e-9),
+                             [GEODESIC_CONVERGED] = shot && shot->paths ? (double)shot->converged / (double)shot->paths : 1,
+                             [GEODESIC_NODES] = geodesic_fit_nodes(t->fit)};
+    for (int i = 0; i < GEODESIC_FIGURES; i++) {
+        str_copy(p->figures[i].name, sizeof p->figures[i].name, names[i]);
+        p->figures[i].value = values[i];
+    }
     p->eta_s = (double)(p->steps - p->step) * step_s;
     task_progressed(&t->env, p);
 }

@@ -87,8 +87,10 @@ class Prometheus:
 
 
 def work(d, tmp):
-    """A stream in real time and a training without end."""
-    code, last, err = d.submit(*MINI, f"data.source=file://{tmp}/data", "training.max_steps=1000000", "training.epochs=100000", watch=False)
+    """A stream in real time, and a training and a geodesic job without end, each on a device."""
+    code, _, err = d.ctl("submit", f"{SOURCE}/configs/geodesic.yaml", "--set", "training.epochs=1000000", "--set", "device=cpu:1")
+    assert code == 0, err
+    code, last, err = d.submit(*MINI, f"data.source=file://{tmp}/data", "training.max_steps=1000000", "training.epochs=100000", "device=cpu:0", watch=False)
     assert code == 0, (last, err)
     recordings = subprocess.run(["find", f"{tmp}/data", "-name", "*.edf"], capture_output=True, text=True, check=True).stdout.split()
     code, _, err = d.ctl("stream", recordings[0], "--model", "line_length", "--realtime", "60", "--output", f"{tmp}/x.tsv")
@@ -98,7 +100,7 @@ def work(d, tmp):
 def check_series(text):
     with temporary() as tmp, temporary() as other:
         make_corpus(f"{tmp}/data", 5, patients=2, hours=0.1)
-        d, machine = Daemon(tmp).start(), Machine(other)
+        d, machine = Daemon(tmp, ["devices=[cpu:0, cpu:1]"]).start(), Machine(other)
         machine.say()
         gpu = machine.start()
         prometheus = Prometheus(tmp, (d.port, gpu.port))
