@@ -297,9 +297,14 @@ static int write_model(const struct geodesic_task *t, struct err *err) {
 }
 
 static void log_table(const struct geodesic_task *t, const struct spectrum_score *baselines) {
-    for (int k = 0; k < t->folds; k++)
-        task_log(&t->env, TASK_INFO, "%g held out: all R² %.3f RMSE %.5f, near R² %.3f RMSE %.5f", t->spectra.concentrations[k],
-                 t->fold[k].all.r2, t->fold[k].all.rmse, t->fold[k].near.r2, t->fold[k].near.rmse);
+    for (int k = 0; k < t->folds; k++) {
+        const struct geodesic_fold *f = &t->fold[k];
+        char network[80] = "";
+        if (t->prior_weight)
+            str_format(network, sizeof network, ", networks alone R² %.3f RMSE %.5f", f->network.r2, f->network.rmse);
+        task_log(&t->env, TASK_INFO, "%g held out: all R² %.3f RMSE %.5f, near R² %.3f RMSE %.5f%s", t->spectra.concentrations[k],
+                 f->all.r2, f->all.rmse, f->near.r2, f->near.rmse, network);
+    }
     task_log(&t->env, TASK_INFO, "mean RMSE %.5f (all), %.5f (near)", MEAN_RMSE(t, all), MEAN_RMSE(t, near));
     if (t->prior_weight)
         task_log(&t->env, TASK_INFO, "the networks alone: mean RMSE %.5f", MEAN_RMSE(t, network));
@@ -339,6 +344,17 @@ int geodesic_task_report(struct geodesic_task *t, struct err *err) {
     return rc ? rc : write_files(t, err);
 }
 
+/* R² by concentration, as people are shown it. */
+static void put_r2(const struct geodesic_task *t, struct json_writer *w, const char *key, bool with_prior) {
+    char concentration[32];
+    json_begin_object(w, key);
+    for (int k = 0; k < t->folds; k++) {
+        str_format(concentration, sizeof concentration, "%g", t->spectra.concentrations[k]);
+        json_put_f64(w, concentration, with_prior ? t->fold[k].all.r2 : t->fold[k].network.r2);
+    }
+    json_end(w, '}');
+}
+
 void geodesic_task_result(void *task, struct json_writer *w, const char *key) {
     const struct geodesic_task *t = task;
     OWNED_MEMORY struct spectrum_score *baselines = calloc((size_t)INTERPOLATE_RULES * (size_t)t->folds, sizeof *baselines);
@@ -358,6 +374,10 @@ void geodesic_task_result(void *task, struct json_writer *w, const char *key) {
         json_end(w, '}');
     }
     json_end(w, ']');
+    if (t->prior_weight) {
+        put_r2(t, w, "r2_with_prior", true);
+        put_r2(t, w, "r2_networks_alone", false);
+    }
     json_begin_object(w, "baselines");
     for (int rule = 0; scored && rule < INTERPOLATE_RULES; rule++)
         json_put_f64(w, interpolate_name((enum interpolate_rule)rule), mean_baseline(t, baselines + rule * t->folds));

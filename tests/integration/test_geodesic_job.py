@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 import xml.dom.minidom
 
 from daemon import BIN, SOURCE, Daemon, temporary
@@ -197,7 +198,17 @@ def check_daemon(tmp, csv):
     assert code == 0 and f"; {best}, the best rule without learning, has {rmse:.5f} (" in out and "rules are better)" in out, out
     prior, network = result["baselines"]["gp_evidence"], result["mean_rmse_network"]
     assert f" (its prior alone {prior:.5f}, its networks alone {network:.5f}); {best}" in out, out
+    both = [result[key] for key in ("r2_with_prior", "r2_networks_alone")]
+    assert list(both[0].values()) == [f["r2"] for f in result["per_fold"]] and list(both[0]) == list(both[1]) and len(both[0]) == 4, result
+    log = d.ctl("logs", end["job"])[1]
+    assert all(f"networks alone R² {r2:.3f}" in log for r2 in both[1].values()), log
+    with open(f"{d.job(end['job'])['directory']}/report.json", encoding="utf-8") as f:
+        assert [x["network"]["r2"] for x in json.load(f)["per_fold"]] == list(both[1].values())
+    with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/jobs/{end['job']}") as page:
+        assert "r2_networks_alone" in page.read().decode()
+    assert "\n  r2_with_prior\n" in out and "\n  r2_networks_alone\n" in out, out
     code, out, err = d.ctl("job", end["job"])
+    assert "\n  r2_with_prior\n" in out and "\n  r2_networks_alone\n" in out, out
     assert "\n  baselines\n    linear_clamped " in out, out
     check_job_model(d, tmp, end["job"], end["checkpoint"])
     write_table(f"{tmp}/bad.csv", bad=3)
