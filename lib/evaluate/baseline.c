@@ -118,6 +118,7 @@ void baseline_json(const struct baseline *b, struct json_writer *w) {
     json_begin_object(w, NULL);
     json_put_str(w, "name", seizure_type_name(b->model.model.type));
     json_put_f64(w, "auroc", auroc_value(&b->samples.auroc));
+    json_put_f64(w, "auroc_error_most", auroc_error_most(&b->samples.auroc));
     JSON_MEMBERS(w, b->model.events, on, off);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         struct score s;

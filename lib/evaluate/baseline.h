@@ -11,5 +11,5 @@ void baseline_free(struct baseline *b); /* takes NULL */
 /* Adds an entry, one of `entries` of a manifest, whose samples are loaded. Several threads at a time, each entry once; the results
  * do not depend on the order. */
 int baseline_add(struct baseline *b, int64_t i, const struct manifest_entry *entry, struct err *err);
-/* An object: name, auroc, on, off, and the scores of its events. */
+/* An object: name, auroc, auroc_error_most, on, off, and the scores of its events. */
 void baseline_json(const struct baseline *b, struct json_writer *w);

@@ -244,7 +244,7 @@ static void put_head(struct json_writer *w, const struct evaluate *e) {
         json_put_str(w, "selected_on", "evaluation"); /* the thresholds, and so the scores, are of the same recordings */
     json_put_str(w, "evaluated", e->config->unseen ? "unseen" : "all");
     seen_patients_json(&e->seen, e->manifest, w, "patients");
-    JSON_MEMBERS(w, e->found, auroc, loss);
+    JSON_MEMBERS(w, e->found, auroc, auroc_error_most, loss);
     evaluate_report_baselines(e, w);
     score_sweep_json(evaluation_sweep(e->evaluation), w, "sweep");
     if (e->config->rejecter == EVALUATE_REJECTER_AUTO)

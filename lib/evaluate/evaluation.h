@@ -55,6 +55,7 @@ struct evaluation_result {
     double subject_f1;           /* mean of the event F1 of each patient, those without one left out */
     double temperature;          /* for the logits as the detector gives them; 1 unless it was to be fitted */
     double auroc, loss;          /* over labelled samples that were measured; loss: mean cross entropy of the record trace */
+    double auroc_error_most;     /* of auroc_error_most (score.h) */
     double sensitivity_at[SCORE_LIMITS];
     struct alarm_sets sets;           /* none without alarm_sets */
     struct score_alarm_report alarms; /* all zero without alarm_hop; its delays are the evaluation's */

@@ -124,6 +124,7 @@ static int conclude(struct evaluation *e, struct evaluation_result *r, struct er
     *r = (struct evaluation_result){.events = e->config.events,
                                     .temperature = e->config.temperature ? temperature_fit(&e->seconds) : 1,
                                     .auroc = auroc_value(&e->samples.auroc),
+                                    .auroc_error_most = auroc_error_most(&e->samples.auroc),
                                     .loss = e->samples.count ? e->samples.loss / (double)e->samples.count : NAN};
     if (best >= 0) {
         r->events.on = e->sweep.points[best].on;

@@ -452,22 +452,48 @@ void score_report_json(const struct score_report *r, struct json_writer *w) {
     json_end(w, '}');
 }
 
+static uint32_t bits_of(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+/* The bits of a positive float are ordered as the float is, and so fine near 0 as log-odds are there; those of 1 − p do the same
+ * near 1, down to the 2^-25 below which p rounds to 1. */
+static size_t auroc_bin(float p) {
+    const uint32_t half = bits_of(0.5F);
+    if (!(p > 0))
+        return 0;
+    return (p < 0.5F ? bits_of(p) : 2 * half - bits_of(fmaxf(1 - p, 0x1p-25F))) >> 12;
+}
+
 void auroc_add(struct auroc *a, const float *p, const uint8_t *labels, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        if (isnan(p[i]) || labels[i] > 1)
-            continue;
-        float clipped = p[i] > 0 ? p[i] < 1 ? p[i] : 1 : 0;
-        uint64_t *bins = labels[i] ? a->positive : a->negative;
-        bins[(size_t)(clipped * 65535)]++;
+    for (int64_t i = 0; i < n; i++)
+        if (!isnan(p[i]) && labels[i] <= 1)
+            (labels[i] ? a->positive : a->negative)[auroc_bin(p[i])]++;
+}
+
+struct auroc_sums {
+    double positives, negatives, wins, ties; /* pairs: the positive above the negative; both in one bin */
+};
+
+static struct auroc_sums auroc_sums(const struct auroc *a) {
+    struct auroc_sums s = {0};
+    for (int i = 0; i < AUROC_BINS; i++) {
+        s.wins += (double)a->positive[i] * s.negatives;
+        s.ties += (double)a->positive[i] * (double)a->negative[i];
+        s.positives += (double)a->positive[i];
+        s.negatives += (double)a->negative[i];
     }
+    return s;
 }
 
 double auroc_value(const struct auroc *a) {
-    double positives = 0, negatives = 0, wins = 0;
-    for (int i = 0; i < 65536; i++) {
-        wins += (double)a->positive[i] * (negatives + 0.5 * (double)a->negative[i]);
-        positives += (double)a->positive[i];
-        negatives += (double)a->negative[i];
-    }
-    return positives > 0 && negatives > 0 ? wins / (positives * negatives) : NAN;
+    const struct auroc_sums s = auroc_sums(a);
+    return s.positives > 0 && s.negatives > 0 ? (s.wins + 0.5 * s.ties) / (s.positives * s.negatives) : NAN;
+}
+
+double auroc_error_most(const struct auroc *a) {
+    const struct auroc_sums s = auroc_sums(a);
+    return s.positives > 0 && s.negatives > 0 ? 0.5 * s.ties / (s.positives * s.negatives) : NAN;
 }

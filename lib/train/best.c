@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/str.h"
+
 /* Ranks closer than this are equal: one recording more or less moves them further. */
 static const double resolution = 1e-5;
 
@@ -44,3 +46,5 @@ bool best_offer(struct best *b, int64_t step, const struct best_value *v, bool *
     b->highest = first ? v->rank : fmax(b->highest, v->rank);
     return true;
 }
+
+bool best_by_auroc(const char *metric) { return strcmp(metric, "loss") != 0 && !str_starts(metric, "sensitivity_at"); }

@@ -32,3 +32,5 @@ bool best_offer(struct best *b, int64_t step, const struct best_value *v, bool *
 void best_score(struct best *b, int64_t step, double rank);
 /* True if the weights of `step` are the best, or among the keep - 1 others of the highest ranks. */
 bool best_keeps(const struct best *b, int64_t step, int64_t keep);
+/* True if ranks by this training.early_stopping.metric depend on AUROC, which breaks the ties of an F1. */
+bool best_by_auroc(const char *metric);

@@ -71,6 +71,7 @@ static void counters_to_json(const struct train *t, struct str *out) {
 #undef PUT
     json_put_f64(&w, "best_metric", t->at.best.metric);
     json_put_f64(&w, "highest_rank", t->at.best.highest);
+    json_put_i64(&w, "auroc_bins", AUROC_BINS);
     json_begin_array(&w, "scored");
     for (int i = 0; i < t->at.best.n_scored; i++) {
         json_put_i64(&w, NULL, t->at.best.scored[i].step);
@@ -96,6 +97,16 @@ static int64_t step_from(const struct json *j) {
     return step > 0 ? step : STEP_NONE;
 }
 
+/* Ranks that an earlier version counted in other bins cannot be compared: the best stays until the next validation. */
+static void forget_ranks(struct train *t) {
+    if (t->at.best.n_scored)
+        task_log(&t->env, TASK_INFO,
+                 "AUROC is counted more finely than when step %lld was saved: the next validation selects the best anew",
+                 (long long)t->at.step);
+    t->at.best.highest = NAN;
+    t->at.best.n_scored = 0;
+}
+
 static void counters_from_json(struct train *t, const struct json *j) {
 #define GET(field) t->at.field = json_i64(json_get(j, #field), 0);
     COUNTERS(GET)
@@ -109,6 +120,8 @@ static void counters_from_json(struct train *t, const struct json *j) {
     t->at.best.n_scored = 0;
     for (size_t n = json_count(scored) / 2; n > 0; n--) /* the last first, so that equal ranks keep their order */
         best_score(&t->at.best, json_i64(json_at(scored, 2 * n - 2), 0), json_f64(json_at(scored, 2 * n - 1), NAN));
+    if (best_by_auroc(t->job->training.stop_metric) && json_i64(json_get(j, "auroc_bins"), 0) != AUROC_BINS)
+        forget_ranks(t);
     t->at.loss_average = json_f64(json_get(j, "loss_average"), NAN);
     t->newest.value.metric = json_f64(json_get(j, "metric"), NAN);
     t->newest.event_f1 = json_f64(json_get(j, "event_f1"), NAN);

@@ -13,6 +13,7 @@
 #include "score/score.h"
 #include "score/score_alarms.h"
 #include "score/score_sweep.h"
+#include "seed.h"
 
 enum { MAX = 8 };
 struct pair {
@@ -205,6 +206,61 @@ static void auroc_equals_counting_pairs(void **state) {
     const float missing = NAN;
     auroc_add(&a, &missing, label, 1);
     assert_true(fabs(auroc_value(&a) - wins / pairs) < 1e-12);
+}
+
+struct ranked {
+    float p;
+    uint8_t label;
+};
+
+static int by_p(const void *a, const void *b) {
+    const float x = ((const struct ranked *)a)->p, y = ((const struct ranked *)b)->p;
+    return (x > y) - (x < y);
+}
+
+/* By ranks: ties count half. */
+static double auroc_of_ranks(struct ranked *s, int n) {
+    double positives = 0, negatives = 0, wins = 0;
+    qsort(s, (size_t)n, sizeof *s, by_p);
+    for (int i = 0, end; i < n; i = end) {
+        double tied[2] = {0};
+        for (end = i; end < n && s[end].p == s[i].p; end++)
+            tied[s[end].label]++;
+        wins += tied[1] * (negatives + tied[0] / 2);
+        positives += tied[1];
+        negatives += tied[0];
+    }
+    return wins / (positives * negatives);
+}
+
+static void auroc_is_that_of_ranks_wherever_the_probabilities_lie(void **state) {
+    (void)state;
+    enum { N = 200000, CASES = 4 };
+    static struct auroc a[CASES];
+    struct ranked *s = malloc(N * sizeof *s);
+    struct rng rng;
+    assert_non_null(s);
+    rng_init(&rng, test_seed(), RNG_SYNTH, 0);
+    for (int c = 0; c < CASES; c++) {
+        for (int i = 0; i < N; i++) {
+            const uint8_t label = rng_uniform(&rng) < 0.02;
+            const double u = rng_uniform(&rng) + 0.3 * label;
+            const float p[CASES] = {(float)(1 / (1 + exp(6 - 9 * u))), /* a network: most of it near 0 */
+                                    (float)(1e-6 * pow(u / 1.3, 4)),   /* all below 1e-6 */
+                                    1 - (float)(1e-3 * (1 - u / 1.3)), /* all above .999 */
+                                    i % 7   ? (float)u / 1.3F
+                                    : i % 2 ? 0.0F
+                                            : 1.0F}; /* the ends too */
+            s[i] = (struct ranked){p[c], label};
+            auroc_add(&a[c], &s[i].p, &s[i].label, 1);
+        }
+        const double want = auroc_of_ranks(s, N), most = auroc_error_most(&a[c]);
+        assert_true(fabs(auroc_value(&a[c]) - want) <= (c < 3 ? 1e-5 : most));
+        assert_true(fabs(auroc_value(&a[c]) - want) <= most + 1e-12);
+        if (c < 3)
+            assert_true(most <= 3e-4);
+    }
+    free(s);
 }
 
 /* An hour with seizures at 600 and 2400 s, each a plateau of its own height, and false plateaus. */
@@ -625,6 +681,7 @@ int main(void) {
         cmocka_unit_test(unsure_time_is_masked),
         cmocka_unit_test(subjects_are_averaged_and_recordings_pooled),
         cmocka_unit_test(auroc_equals_counting_pairs),
+        cmocka_unit_test(auroc_is_that_of_ranks_wherever_the_probabilities_lie),
         cmocka_unit_test(sweep_applies_every_threshold),
         cmocka_unit_test(gaps_take_no_samples),
         cmocka_unit_test(the_best_point_is_found_even_from_compressed_probabilities),
