@@ -15,9 +15,11 @@
 
 enum { MAX_BYTES = 256 << 20, PATH_SIZE = 4096 };
 
+/* A last line that a kill cut off gets its end, so that it does not swallow this one. */
 static int append_line(const char *path, const struct str *line, struct err *err) {
-    FILE *f = fopen(path, "ae");
-    bool good = f && fputs(str_cstr(line), f) >= 0;
+    FILE *f = fopen(path, "a+e");
+    bool torn = f && !fseek(f, -1, SEEK_END) && fgetc(f) != '\n';
+    bool good = f && !fseek(f, 0, SEEK_END) && (!torn || fputs("\n", f) >= 0) && fputs(str_cstr(line), f) >= 0;
     if (f && fclose(f))
         good = false;
     return good ? 0 : err_errno(err, errno, "cannot write %s", path);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """kill -9 in mid-training, a time limit with resume, and SIGTERM all end with weights bit-identical to an uninterrupted run."""
 import hashlib
+import json
 import sys
 
 from daemon import MINI, Daemon, make_corpus, temporary
@@ -10,6 +11,19 @@ STEPS = 120
 
 def weights(path):
     return hashlib.sha256(open(path, "rb").read()).hexdigest()
+
+
+def check_course(d, job, plain, course, before):
+    """A line that was cut off swallows no other, and curves are read around it."""
+    with open(course, encoding="utf-8") as f:
+        lines = f.read().splitlines()
+    assert lines[before - 1] == '{"kind":"step","step":' and all(json.loads(line) for line in lines[before:]) and len(lines) > before, lines
+    code, out, err = d.ctl("job", job, "--csv")
+    whole = d.ctl("job", plain, "--csv")[1]
+    steps = [[line.split(",")[1] for line in text.splitlines()[1:]] for text in (out, whole)]
+    assert code == 0 and steps[0] == steps[1], (err, steps)
+    code, out, err = d.ctl("compare", job, plain)
+    assert code == 0, err
 
 
 def main():
@@ -43,11 +57,16 @@ def main():
         print("SIGTERM and restart: bit-identical")
 
         code, job, err = d.submit(*sets, "limits.wall_clock=1s")
-        assert job["state"] == "interrupted" and job["reason"] == "time_limit" and code == 0, (job, err)
+        assert job["state"] == "interrupted" and job["reason"] == "time_limit" and code == 75, (job, err)
+        course = f"{d.dir}/results/jobs/{job['job']}/metrics.jsonl"
+        with open(course, "ab") as f:  # as a kill in the middle of a line leaves it
+            f.write(b'{"kind":"step","step":')
+        before = sum(1 for _ in open(course, "rb"))
         code, out, err = d.ctl("resume", job["job"], "--set", "limits.wall_clock=none")
         assert code == 0, err
         end = d.wait(job["job"], lambda j: j["state"] in ("succeeded", "failed"))
         assert end["state"] == "succeeded" and weights(end["checkpoint"]) == want, end
+        check_course(d, job["job"], plain["job"], course, before)
         print("wall_clock and resume: bit-identical")
         assert d.stop() == 0
     return 0
