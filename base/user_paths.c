@@ -1,12 +1,15 @@
 #include "base/user_paths.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 
 static const struct {
@@ -51,4 +54,18 @@ bool user_path_answers(const char *socket_path) {
     const bool answers = !connect(fd, (const struct sockaddr *)&address, sizeof address);
     close(fd);
     return answers;
+}
+
+/* By /proc/locks, whose lines are "1: FLOCK  ADVISORY  WRITE PID MAJOR:MINOR:INODE 0 EOF". */
+bool user_path_locked(void) {
+    char lock[USER_PATH_SIZE], line[256], inode[32];
+    struct stat st;
+    bool held = false;
+    if (user_path(USER_STATE, ".results.lock", lock, NULL) || stat(lock, &st))
+        return false;
+    OWNED_FILE FILE *f = fopen("/proc/locks", "re");
+    str_format(inode, sizeof inode, ":%llu ", (unsigned long long)st.st_ino);
+    while (f && !held && fgets(line, sizeof line, f))
+        held = strstr(line, "FLOCK") && strstr(line, inode);
+    return held;
 }

@@ -13,7 +13,7 @@
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 
-enum { AWAIT_TURNS = 60, AWAIT_TURN_NS = 50 * 1000 * 1000 }; /* 3 s in all */
+enum { AWAIT_MS = 30000, AWAIT_LOCK_MS = 1000, AWAIT_TURN_MS = 50 };
 
 static int exit_of(int code) {
     if (code == ERR_NOT_FOUND)
@@ -44,17 +44,24 @@ int brrctl_fail_call(const struct brr_error *error) {
     return exit_of(err->code);
 }
 
-/* Waits a moment for a daemon that was started on the line before and has no socket yet. With a named endpoint nobody waits. */
+/* Waits for this user's daemon while it starts: it holds the lock of its state folder, which it takes first, and has no socket yet.
+ * A daemon that was started on the line before gets a moment to take the lock. With a named endpoint nobody waits. */
 static void await_daemon(const struct arguments *o) {
     char own[USER_PATH_SIZE];
     const char *named = getenv("BRR_ENDPOINT"), *service = BRR_DEFAULT_ENDPOINT + strlen("unix:");
+    bool starts = false;
     struct err err;
     if (o->endpoint || (named && *named) || user_path_socket(own, &err))
         return;
-    if (!user_path_answers(own) && !fsio_exists(service))
-        fprintf(stderr, "brrctl: no daemon yet at %s or %s; looking for 3 s\n", own, service);
-    for (int i = 0; i < AWAIT_TURNS && !user_path_answers(own) && !fsio_exists(service); i++)
-        nanosleep(&(struct timespec){.tv_nsec = AWAIT_TURN_NS}, NULL);
+    for (int ms = 0; ms < AWAIT_MS && !user_path_answers(own) && !fsio_exists(service); ms += AWAIT_TURN_MS) {
+        const bool held = user_path_locked();
+        if (!held && (starts || ms >= AWAIT_LOCK_MS))
+            return;
+        if (held && !starts)
+            fprintf(stderr, "brrctl: the daemon is starting; waiting for its socket %s, 30 s at most\n", own);
+        starts |= held;
+        nanosleep(&(struct timespec){.tv_nsec = AWAIT_TURN_MS * 1000000}, NULL);
+    }
 }
 
 int brrctl_open(const struct arguments *o, brr_client **ret, struct brr_error *err) {

@@ -91,10 +91,10 @@ def main():
         first = user.start("--set", "http.listen=none")
         os.rename(f"{user.home}/run/brrd", f"{user.home}/run/away")  # a daemon that has no socket yet
         early = subprocess.Popen([f"{BIN}/brrctl", "version"], env=user.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        time.sleep(0.2)
+        time.sleep(4)  # as long as it lives, the client waits
         os.rename(f"{user.home}/run/away", f"{user.home}/run/brrd")
         out, err = early.communicate(timeout=PATIENCE)
-        assert early.returncode == 0 and out.startswith("brrd "), err
+        assert early.returncode == 0 and out.startswith("brrd ") and "the daemon is starting" in err, err
         check_private(user.home)
         path, port = check_configuration(user)
         code, out, err = user.ctl("submit", f"{SOURCE}/configs/burst.yaml", "--set", "ticks=100", "--watch", "--json")
@@ -106,6 +106,7 @@ def main():
         first.wait()
         code, _, err = user.ctl("version")
         assert code and "/run/brrd/brrd.sock" in err, err  # a socket that nobody listens on is not taken for a daemon
+        assert "starting" not in err, "the lock of a daemon that was killed is free: " + err
         again = user.start()
         code, out, err = user.ctl("jobs", "--json")
         assert code == 0 and job in out, out + err
