@@ -160,6 +160,27 @@ static const struct command *find_command(const char *name) {
     return NULL;
 }
 
+struct asked {
+    const char *name;
+    bool there;
+};
+
+static void ask_name(void *ctx, const struct argument *option) {
+    struct asked *asked = ctx;
+    asked->there |= !strcmp(option->name, asked->name);
+}
+
+/* Names the command that a word such as --validate may have meant, where the command has no such option. */
+static void tell_command(const struct command *c, int argc, char **argv) {
+    for (int i = 2; i < argc; i++) {
+        const struct command *meant = str_starts(argv[i], "--") ? find_command(argv[i] + 2) : NULL;
+        struct asked asked = {argv[i], !meant};
+        arguments_each(c->options, ask_name, &asked);
+        if (!asked.there)
+            fprintf(stderr, "brrctl: `brrctl %s %s` is a command of its own: %s\n", meant->name, meant->words, meant->summary);
+    }
+}
+
 static int wrong_verb_words(const struct command *c, const struct command_verb *v, const struct arguments *o) {
     if (o->n_args < v->n_args)
         fprintf(stderr, "brrctl: %s %s needs %s; see `brrctl %s %s --help`\n", c->name, v->name, v->words, c->name, v->name);
@@ -247,6 +268,7 @@ static int run(const struct command *c, int argc, char **argv) {
         return run_verb(c, argc, argv);
     count_words(c, &least, &most);
     if (!arguments_parse(argc, argv, c->options, &o)) {
+        tell_command(c, argc, argv);
         arguments_done(&o);
         return code;
     }

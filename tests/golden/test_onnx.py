@@ -143,7 +143,8 @@ def check_demo(folder, uv, rate, labels):
 def check_export(folder, other):
     """brrctl finds the model and runs the package; in INT8 with the ranges of a recording."""
     brrctl = f"{os.environ['BRR_BUILD_DIR']}/bin/brrctl"
-    subprocess.run([brrctl, "export", "ward", "--onnx", f"{folder}/a.onnx"], check=True, stdout=subprocess.DEVNULL)
+    os.makedirs(f"{folder}/ward")  # as `detect --model ward --out ward` leaves it: no model
+    subprocess.run([brrctl, "export", "ward", "--onnx", f"{folder}/a.onnx"], check=True, stdout=subprocess.DEVNULL, cwd=folder)
     onnx.export(WARD, f"{folder}/b.onnx")
     assert pathlib.Path(f"{folder}/a.onnx").read_bytes() == pathlib.Path(f"{folder}/b.onnx").read_bytes()
     recording = f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf"

@@ -38,6 +38,10 @@ def check_usage(d):
     for args, hint in ((["strem"], "stream"), (["stream", "x", "--modle", "y"], "--model"), (["checkpoint", "verfy", "x"], "verify")):
         code, out, err = d.ctl(*args)
         assert code == 2 and "did you mean " + hint in err, (args, err)
+    code, out, err = d.ctl("submit", "x.yaml", "--validate")
+    assert code == 2 and "`brrctl validate FILE` is a command of its own" in err, err
+    code, out, err = d.ctl("benchmark", "x", "--labels")  # an option of its own that has no value here, and also a command
+    assert code == 2 and "of its own" not in err, err
     for args in (["store", "lss", "file:///tmp"], ["store", "put", "x"], ["checkpoint", "get", "a", "b"], ["dataset", "x", "--unlabeled", "nothing"],
                  ["stream", "x", "--model", "m", "--plot", "x.gif"], ["stream", "x", "--model", "m", "--probs", "x.csv"],
                  ["stream", "x", "--model", "m", "--output", "x.json"], ["stream", "x", "--model", "m", "--output", "x.tsv", "--format", "json"],
