@@ -18,6 +18,6 @@ int user_path(enum user_path kind, const char *name, char buf[USER_PATH_SIZE], s
 int user_path_socket(char buf[USER_PATH_SIZE], struct err *err);
 /* True if a process listens on that socket now. Never waits. */
 bool user_path_answers(const char *socket_path);
-/* True if a living daemon of this machine holds its lock in the state folder, which it takes before it listens. Takes no lock itself,
- * not even for a moment. */
+/* True if a living daemon of this machine holds its lock in the state folder, which it takes before it listens. Takes no lock
+ * itself, not even for a moment. */
 bool user_path_locked(void);

@@ -16,7 +16,7 @@ OWNABLE(brr_rpc, brr_rpc_close)
 #define OWNED_ANSWER OWNED(brrctl_answer_done) /* a message that a call returned, or NULL */
 
 /* Exit codes that scripts can use. */
-enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOT_FOUND = 3, EXIT_UNAVAILABLE = 4 };
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOT_FOUND = 3, EXIT_UNAVAILABLE = 4, EXIT_AGAIN = 75 };
 
 /* A word after a command that has its own words and options. */
 struct command_verb {

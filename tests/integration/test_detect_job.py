@@ -274,7 +274,7 @@ def check_limit(d, model, want):
     shutil.rmtree(f"{d.dir}/cache/windows")
     code, end, err = d.submit(file=f"{d.dir}/limited.yaml")
     if end["state"] != "succeeded":
-        assert code == 1 and end["state"] == "interrupted" and end["reason"] == "time_limit", end
+        assert code == 75 and end["state"] == "interrupted" and end["reason"] == "time_limit", end
         assert d.ctl("resume", end["job"], "--set", "limits.wall_clock=none")[0] == 0
     code, _, err = detect(d, f"job:{end['job']}", "--out", f"{d.dir}/limited")
     assert code == 0 and files(f"{d.dir}/limited") == want, err

@@ -99,7 +99,7 @@ def cut_and_resumed(d, steps):
     code, job, err = d.submit(*long, "limits.wall_clock=1s")
     if job["state"] == "succeeded":
         return False
-    assert job["state"] == "interrupted" and job["reason"] == "time_limit" and code == 0, (job, err)
+    assert job["state"] == "interrupted" and job["reason"] == "time_limit" and code == 75, (job, err)
     code, _, err = d.ctl("resume", job["job"], "--set", "limits.wall_clock=none")
     assert code == 0, err
     end = d.wait(job["job"], lambda j: j["state"] in ("succeeded", "failed", "interrupted"))

@@ -36,7 +36,11 @@ def check_validate(d, base):
 
 def check_pace(d, base):
     code, end, err = d.submit(*base, "training.max_steps=10000000", "limits.wall_clock=6s", "training.validate_every=100000")
-    assert code == 0 and end["state"] == "interrupted" and end["reason"] == "time_limit" and end["checkpoint"], (end, err)
+    assert code == 75 and end["state"] == "interrupted" and end["reason"] == "time_limit" and end["checkpoint"], (end, err)
+    last = err.splitlines()[-1]
+    assert re.fullmatch(rf"interrupted at step [1-9]\d* of 10000000; go on with brrctl resume {end['job']}", last) and "next:" not in err, err
+    code, out, text = d.ctl("watch", end["job"])  # as text, afterwards
+    assert code == 75 and text.splitlines()[-1] == last and "next:" not in out, (code, out, text)
     notes = [line for line in err.splitlines() if WORDS in line]
     assert len(notes) == 1 and re.search(r"needs about \d+h\d\dm and limits.wall_clock is 6s", notes[0]), err
     code, log, _ = d.ctl("logs", end["job"])
@@ -50,7 +54,7 @@ def check_pace(d, base):
 def check_budget(d, base):
     """A second costs 1 CHF."""
     code, end, err = d.submit(*base, "training.max_steps=10000000", "limits.cost=3", "limits.auto_resume=true", "training.validate_every=100000", "checkpoint.every=1s")
-    assert code == 0 and end["state"] == "interrupted" and end["reason"] == "cost_limit" and end["checkpoint"], (end, err)
+    assert code == 75 and end["state"] == "interrupted" and end["reason"] == "cost_limit" and end["checkpoint"], (end, err)
     assert re.search(BUDGET + r"limits.cost 3 stops it near step \d+ of 10000000", err), err  # before it was queued, and by its pace
     assert d.ctl("resume", end["job"])[0] == 0  # what it has cost counts on
     job = d.wait(end["job"], lambda j: j["state"] == "interrupted" and j["attempts"] == 2)

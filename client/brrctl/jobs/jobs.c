@@ -308,9 +308,24 @@ static void print_next(const Brr__V1__Job *job) {
         printf("next: brrctl geodesic predict job:%s --at C --csv FILE\n", job->id);
 }
 
-static void print_end(struct watching *w, const Brr__V1__Job *job) {
-    bool kept = job->state == BRR__V1__JOB_STATE__JOB_STATE_INTERRUPTED && *job->checkpoint;
-    w->exit = job->state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED || kept ? 0 : EXIT_FAILED;
+/* The last line of an interrupted job. */
+static void print_way_on(const Brr__V1__Job *job) {
+    const Brr__V1__Progress *p = job->progress;
+    fflush(stdout);
+    if (p && p->steps)
+        fprintf(stderr, "interrupted at step %lld of %lld; go on with brrctl resume %s\n", (long long)p->step, (long long)p->steps,
+                job->id);
+    else
+        fprintf(stderr, "interrupted; go on with brrctl resume %s\n", job->id);
+}
+
+static int exit_of_state(Brr__V1__JobState state) {
+    if (state == BRR__V1__JOB_STATE__JOB_STATE_INTERRUPTED)
+        return EXIT_AGAIN;
+    return state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED ? 0 : EXIT_FAILED;
+}
+
+static void print_outcome(struct watching *w, const Brr__V1__Job *job) {
     if (w->json) {
         struct json_writer *json = output_begin();
         message_json(json, &job->base, "job=id kind");
@@ -327,8 +342,15 @@ static void print_end(struct watching *w, const Brr__V1__Job *job) {
     print_result(job->result_json);
     print_text("folder", job->directory);
     print_text("checkpoint", job->checkpoint);
-    if (!w->exit)
+    if (job->state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED)
         print_next(job);
+}
+
+static void print_end(struct watching *w, const Brr__V1__Job *job) {
+    w->exit = exit_of_state(job->state);
+    print_outcome(w, job);
+    if (w->exit == EXIT_AGAIN)
+        print_way_on(job);
 }
 
 /* Prints the warnings of the daemon about a running job, once. */
@@ -667,7 +689,8 @@ const struct command command_watch = {
     .options = &arguments_none,
     .summary = "follow a job to its end; Ctrl-C detaches",
     .run = cmd_watch,
-    .details = "Exit 0 when it succeeded, or was interrupted with a checkpoint, else 1.\nexample: brrctl watch train-260131-1",
+    .details =
+        "Exit 0 when it succeeded, 75 when it was interrupted and can be resumed, else 1.\nexample: brrctl watch train-260131-1",
 };
 
 const struct command command_logs = {
