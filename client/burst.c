@@ -1,13 +1,6 @@
 /* Networks of spiking neurons as plain values over brr.v1.Burst. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "brr/v1/burst.pb-c.h"
 #include "client/message.h"
 

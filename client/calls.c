@@ -1,7 +1,6 @@
 /* Calls as bytes: one request and one answer, or many messages either way. */
-#include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/base.h"
 #include "client/conn.h"
 
 enum { CALL_TIMEOUT_MS = 30000 };

@@ -1,6 +1,5 @@
 #include "client/conn.h"
 
-#include <errno.h>
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/grpc.h>
@@ -8,14 +7,7 @@
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/err.h"
-#include "base/str.h"
 #include "base/user_paths.h"
 #include "brr/v1/common.pb-c.h"
 #include "client/credentials.h"

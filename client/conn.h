@@ -1,10 +1,8 @@
 /* conn: a connection to brrd and one call on it as bytes, driven by one thread at a time; the only file of the client that includes
  * gRPC. At most one message is being sent and one waits to be taken; the owner (calls.c, stream.c) queues the others. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "client/brr.h"
 
 enum { CONN_MAX_MESSAGE = 64 << 20, CONN_MAX_ENDPOINTS = 8 };

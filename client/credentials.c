@@ -1,12 +1,5 @@
 #include "client/credentials.h"
 
-#include <ctype.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
 #include "trust/certificate.h"
 
 enum { PEM_MAX = 1 << 20, TOKEN_MAX = 4096, SECRET_FORBIDDEN = 0077 };

@@ -1,6 +1,6 @@
 /* credentials: what a client shows of itself and trusts: files named by options or the environment, read once per connection. */
 #pragma once
-#include "base/err.h"
+#include "base/base.h"
 #include "client/brr.h"
 
 /* Malloc'd texts, or NULL. */

@@ -1,9 +1,5 @@
 #include "client/inbox.h"
 
-#include <limits.h>
-#include <stdlib.h>
-
-#include "base/members.h"
 #include "client/conn.h"
 
 static bool float_bytes(const ProtobufCBinaryData *b, int64_t samples) {

@@ -1,10 +1,8 @@
 /* inbox: the daemon's messages that wait to be taken, at most BRR_STREAM_IN_MESSAGES, and the numbers of the newest results and
  * alarms: what a resumed session sends again is dropped here. One thread at a time. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "brr/v1/stream.pb-c.h"
 #include "client/brr.h"
 

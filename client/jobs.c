@@ -1,8 +1,6 @@
 /* Jobs as plain values over calls. */
-#include <math.h>
 
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/message.h"
 

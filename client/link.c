@@ -1,11 +1,8 @@
 #include "client/link.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 
-#include "base/clock.h"
-#include "base/str.h"
+#include "base/base.h"
 
 enum {
     FIRST_PAUSE_MS = 100,

@@ -1,8 +1,7 @@
 /* Many streams on one thread: the calls of all of them share one queue of events; an event, or a timer, lets its stream go on and
  * its handler hear what came. */
-#include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/base.h"
 #include "client/stream.h"
 
 struct brr_loop {

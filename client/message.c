@@ -1,7 +1,5 @@
 #include "client/message.h"
 
-#include <stdlib.h>
-
 char *message_text(const char *text) { return (char *)(uintptr_t)(text ? text : ""); }
 
 int message_garbled(const char *method, struct brr_error *err) {

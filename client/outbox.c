@@ -1,7 +1,5 @@
 #include "client/outbox.h"
 
-#include <stdlib.h>
-
 #include "base/queue.h"
 
 bool outbox_add(struct outbox *o, const ProtobufCMessage *message, int64_t end) {

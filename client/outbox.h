@@ -2,10 +2,8 @@
  * the session can be resumed, until the daemon has it durably: after a cut outbox_rewind sends again from where the daemon asks.
  * One thread at a time. */
 #pragma once
+#include "base/base.h"
 #include <protobuf-c/protobuf-c.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 struct packet {
     struct packet *next;

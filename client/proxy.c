@@ -1,11 +1,6 @@
 #include "client/proxy.h"
 
 #include <arpa/inet.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-
-#include "base/str.h"
 
 enum { HOST_SIZE = 256 };
 

@@ -1,9 +1,6 @@
 #include "daemon/access.h"
 
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/log.h"
 #include "daemon/http/http.h"
 #include "daemon/rpc/listeners.h"

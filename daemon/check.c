@@ -1,10 +1,6 @@
 #include "daemon/check.h"
 
-#include <errno.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/access.h"
 #include "daemon/lost_database.h"
 #include "daemon/models/model_fetch.h"

@@ -1,13 +1,6 @@
 #include "daemon/config.h"
 
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
 #include "base/options.h"
-#include "base/str.h"
 #include "daemon/config_alarms.h"
 #include "daemon/config_executors.h"
 #include "daemon/config_hooks.h"

@@ -1,11 +1,8 @@
 /* config: daemon.yaml as plain data. The table in config.c is the only list of keys. Nothing reads YAML after the start. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
 
 #include "base/arena.h"
-#include "base/err.h"
+#include "base/base.h"
 #include "daemon/alarms/alarms.h"
 #include "daemon/hooks/hook.h"
 #include "daemon/jobs/slurm.h"

@@ -1,7 +1,6 @@
 #include "daemon/config_alarms.h"
 
-#include <string.h>
-
+#include "base/base.h"
 #include "daemon/journal/journal_entry.h"
 
 struct step_raw {

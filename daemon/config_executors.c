@@ -1,7 +1,6 @@
 #include "daemon/config_executors.h"
 
-#include <string.h>
-
+#include "base/base.h"
 #include "base/options.h"
 
 enum { EXECUTOR_SLURM, EXECUTOR_PROCESS };

@@ -1,10 +1,7 @@
 #include "daemon/config_hooks.h"
 
-#include <string.h>
-
-#include "base/members.h"
+#include "base/base.h"
 #include "base/options.h"
-#include "base/str.h"
 #include "daemon/hooks/hook_format.h"
 #include "store/mail.h"
 

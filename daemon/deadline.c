@@ -1,11 +1,7 @@
 #include "daemon/deadline.h"
 
-#include <errno.h>
 #include <signal.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/log.h"
 
 static void *deadline_main(void *arg) {

@@ -1,9 +1,7 @@
 /* deadline: ends the process at a certain time, on a thread of its own, whatever the loop thread waits for. A volume that does not
  * answer can hold up any step of the daemon's end; none of these steps is needed for the data. */
 #pragma once
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 struct deadline {
     pthread_t thread;

@@ -1,9 +1,6 @@
 #include "daemon/devices.h"
 
-#include <string.h>
-
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/versions.h"
 
 enum { WATCH_MS = 10 * 1000 };

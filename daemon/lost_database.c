@@ -1,9 +1,6 @@
 #include "daemon/lost_database.h"
 
-#include <dirent.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "daemon/db/db.h"
 #include "daemon/models/model_file.h"
 

@@ -1,12 +1,8 @@
 /* brrd: the daemon's command line. */
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/log.h"
 #include "daemon/check.h"
 #include "daemon/config.h"

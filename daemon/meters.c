@@ -1,15 +1,9 @@
 #include "daemon/meters.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "daemon/rpc/accept.h"
 #include "daemon/server.h"
 #include "daemon/versions.h"

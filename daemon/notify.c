@@ -1,12 +1,5 @@
 #include "daemon/notify.h"
 
-#include <errno.h>
-#include <stddef.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/str.h"
-
 int notify_open(struct notify *n, const char *address, struct err *err) {
     *n = (struct notify){.fd = -1, .to.sun_family = AF_UNIX};
     if (!address)

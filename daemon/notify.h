@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 struct notify {
     int fd; /* -1: there is no service manager */

@@ -1,15 +1,7 @@
 #include "daemon/paths.h"
 
-#include <ctype.h>
-#include <dirent.h>
-#include <errno.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "detect/builtin.h"
 
 /* "-12" at the end of n characters: returns where it begins, 0 if there is none. */

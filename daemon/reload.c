@@ -1,15 +1,5 @@
 #include "daemon/reload.h"
 
-#include <errno.h>
-#include <pthread.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/fsio.h"
-
 struct reload {
     struct reload_file files[RELOAD_MAX_FILES]; /* with texts of its own */
     int n;

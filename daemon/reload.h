@@ -3,11 +3,8 @@
  * must not wait for one another's volumes are groups of their own. Owned by the loop thread, which calls all functions; the wake
  * callback runs on the thread of the group. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
 
-#include "base/cleanup.h"
-#include "base/err.h"
+#include "base/base.h"
 #include "base/mailbox.h"
 
 /* The thread looks for changes once in RELOAD_LOOK_MS; reload_stop waits RELOAD_STOP_MS for a thread that reads. */

@@ -1,16 +1,9 @@
 #include "daemon/restore.h"
 
-#include <errno.h>
 #include <pwd.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "daemon/backup/backup.h"
 #include "daemon/db/db.h"
 #include "daemon/live/snapshot.h"

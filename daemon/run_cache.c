@@ -1,13 +1,6 @@
 #include "daemon/run_cache.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <signal.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/str.h"
 
 static const char prefix[] = "run-";
 

@@ -1,9 +1,8 @@
 /* run_cache: the folder of the cache that a process of `brrd run` works in: the configured one, or, while another process holds
  * that one's lock, a folder in it that is removed at the end. One thread. */
 #pragma once
-#include <stdbool.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 struct run_cache {
     char path[4096]; /* "": not open */

@@ -1,10 +1,8 @@
 #include "daemon/server.h"
 
 #include <signal.h>
-#include <stdlib.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/log.h"
 #include "daemon/deadline.h"
 #include "daemon/devices.h"

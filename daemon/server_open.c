@@ -1,14 +1,7 @@
 #include "daemon/server_open.h"
 
-#include <errno.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/log.h"
-#include "base/members.h"
-#include "base/str.h"
 #include "daemon/deadline.h"
 #include "daemon/devices.h"
 #include "daemon/jobs/jobref.h"

@@ -1,9 +1,9 @@
 /* The daemon's state, shared by the files of the server: server.c (its loop), server_open.c (its parts), server_watch.c (what may
  * go wrong with them), server_stop.c (its end). Services reach their half of it as struct services. Loop thread. */
 #pragma once
-#include <stddef.h>
 #include <uv.h>
 
+#include "base/base.h"
 #include "base/volume.h"
 #include "daemon/access.h"
 #include "daemon/config.h"

@@ -1,8 +1,6 @@
 #include "daemon/server_stop.h"
 
-#include <unistd.h>
-
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/log.h"
 #include "daemon/server.h"
 

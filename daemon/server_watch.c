@@ -1,7 +1,7 @@
 #include "daemon/server_watch.h"
 
+#include "base/base.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "daemon/devices.h"
 #include "daemon/server.h"
 #include "daemon/server_stop.h"

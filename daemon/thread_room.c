@@ -1,12 +1,5 @@
 #include "daemon/thread_room.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
-
 enum { FIXED = 63, EACH_CPU = 5, STACK_BYTES = 64 << 10 };
 
 int thread_room_needed(void) {

@@ -1,7 +1,7 @@
 /* thread_room: whether the process may start as many threads as a daemon has. Without this check a library ends the process without
  * a word when it cannot start one of its own. */
 #pragma once
-#include "base/err.h"
+#include "base/base.h"
 
 /* Starts `n` threads at once and ends them. EXHAUSTED: names how many there were, and the limits. Main thread. */
 int thread_room_check(int n, struct err *err);

@@ -1,14 +1,8 @@
 #include "daemon/user_daemon.h"
 
 #include <arpa/inet.h>
-#include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/str.h"
 #include "base/user_paths.h"
 
 enum { CONFIG_BYTES = 16 << 10, PRIVATE = 0077, FIRST_PORT = 9465, LAST_PORT = 9564 };

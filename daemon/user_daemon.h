@@ -2,7 +2,7 @@
  * their brrctl finds it without a word. */
 #pragma once
 #include "base/arena.h"
-#include "base/err.h"
+#include "base/base.h"
 
 /* Makes what such a daemon needs before it reads its configuration: a umask of 0077, the directories of base/user_paths, and a
  * daemon.yaml unless there is one, with the first port from 9465 on that is free. *ret_config: its path; *ret_override:

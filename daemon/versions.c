@@ -3,11 +3,10 @@
 #include <dnnl.h>
 #include <microhttpd.h>
 #include <protobuf-c/protobuf-c.h>
-#include <string.h>
 #include <uv.h>
 
+#include "base/base.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "daemon/db/db.h"
 #include "daemon/rpc/rpc.h"
 #include "kernels/device.h"

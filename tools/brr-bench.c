@@ -1,14 +1,8 @@
 /* brr-bench: medians of kernels against the floor of this very machine. Floors come from rates measured in the same run, and
  * --compare goes by the ratio to them, so that a busier or slower machine is no regression. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/utsname.h>
-#include <time.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/json.h"
 #include "base/order.h"
 #include "brr-bench/bench.h"

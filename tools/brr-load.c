@@ -1,19 +1,12 @@
 /* brr-load: many live sessions of synthetic EEG against a daemon, in real time, from a few threads; what they measured as one
  * object.
  */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/json.h"
 #include "base/needed.h"
 #include "base/rng.h"
-#include "base/str.h"
 #include "brr-load/load.h"
 
 enum { EXIT_USAGE = 2, LOOK_MS = 100, ASK_EVERY = 10 };

@@ -1,18 +1,11 @@
 /* edfgen: seeded synthetic EEG corpora as EDF+ files with event labels: sub-NN/sub-NN_run-MM_eeg.edf and _events.tsv. The same
  * arguments give the same bytes. */
 #include <getopt.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/counted.h"
 #include "base/crew.h"
-#include "base/fsio.h"
 #include "base/needed.h"
-#include "base/str.h"
 #include "eeg/bids.h"
 #include "eeg/events.h"
 #include "tools/edfgen/plan.h"

@@ -1,13 +1,6 @@
 #include "client/brrctl/arguments.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/fsio.h"
 #include "base/needed.h"
-#include "base/str.h"
 #include "store/outputs.h"
 
 #define AT(field) offsetof(struct arguments, field)

@@ -1,11 +1,8 @@
 /* arguments: the command line after the command, read by a table of options for each command into the command's own struct. Help,
  * completion and errors come from the same tables. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 enum { ARGUMENTS_MAX_LIST = 64 };
 

@@ -2,11 +2,8 @@
  * the end, and a line of commands.def. */
 #pragma once
 #include <protobuf-c/protobuf-c.h>
-#include <stdbool.h>
-#include <stddef.h>
 
-#include "base/cleanup.h"
-#include "base/err.h"
+#include "base/base.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brr.h"
 #include "client/brrctl/arguments.h"

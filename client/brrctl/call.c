@@ -1,14 +1,7 @@
 /* Calls of the commands, and how their errors look. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-#include <time.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/needed.h"
-#include "base/str.h"
 #include "base/user_paths.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"

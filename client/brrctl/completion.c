@@ -1,9 +1,6 @@
 /* completion bash|zsh|fish: shell completions, written from the tables of commands and options. */
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "client/brrctl/brrctl.h"
 #include "work/jobfile.h"
 

@@ -1,9 +1,6 @@
 #include "client/brrctl/interrupt.h"
 
 #include <signal.h>
-#include <stddef.h>
-#include <string.h>
-#include <unistd.h>
 
 static volatile sig_atomic_t seen;
 

@@ -1,7 +1,7 @@
 /* interrupt: lets a command clean up after Ctrl-C (SIGINT) or SIGTERM. The first signal sets a flag, the second one kills the
  * process. One use per process. */
 #pragma once
-#include <stdbool.h>
+#include "base/base.h"
 
 void interrupt_catch(void);
 bool interrupt_seen(void);

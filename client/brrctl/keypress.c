@@ -2,9 +2,7 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <termios.h>
-#include <unistd.h>
 
 static struct termios before;
 static volatile sig_atomic_t changed;

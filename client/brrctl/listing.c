@@ -1,9 +1,5 @@
 #include "client/brrctl/listing.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
 enum { MOST_BYTES = 64 << 20, GAP = 2 };
 static const char between[] = "\x1f"; /* cells, in the text; rows end with a line feed */
 

@@ -1,6 +1,6 @@
 /* listing: a list for people, whose columns are as wide as their widest cell: no name is cut, and no row is shifted. */
 #pragma once
-#include "base/str.h"
+#include "base/base.h"
 
 enum { LISTING_COLUMNS = 16 };
 

@@ -1,10 +1,7 @@
 /* brrctl: the command line of brrd. */
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "revision.h"

@@ -1,10 +1,6 @@
 #include "client/brrctl/message_json.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/str.h"
+#include "base/base.h"
 
 /* A word of the list of fields. */
 struct word {

@@ -1,16 +1,8 @@
 #include "client/brrctl/output.h"
 
-#include <errno.h>
-#include <math.h>
 #include <protobuf-c/protobuf-c.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/needed.h"
 #include "client/brrctl/message_json.h"
 

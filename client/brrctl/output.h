@@ -1,9 +1,7 @@
 /* output: JSON lines, the progress line on a terminal, and numbers for people. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
 
+#include "base/base.h"
 #include "base/json.h"
 
 typedef struct ProtobufCMessage ProtobufCMessage;

@@ -1,8 +1,6 @@
 /* A stream of brr_detector.h: a timeline, and the results that nobody has taken yet. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "client/detector/open_detector.h"
 #include "detect/timeline.h"
 

@@ -1,12 +1,8 @@
 #include "client/detector/open_detector.h"
 
 #include <dlfcn.h>
-#include <limits.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "detect/builtin.h"
 
 const char *brr_detector_library_version(void) { return BRR_LIBRARY_VERSION; }

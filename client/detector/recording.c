@@ -1,10 +1,7 @@
 /* A recording of brr_detector.h: an eegfile, its facts as the library's structures have them, and its labels. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/arena.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "client/detector/open_detector.h"
 #include "eeg/labels.h"
 #include "formats/eegfile.h"

@@ -1,11 +1,5 @@
 #include "client/detector/work_thread.h"
 
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdlib.h>
-
-#include "base/cleanup.h"
-
 struct work_thread {
     pthread_t thread;
     pthread_mutex_t lock;

@@ -1,7 +1,7 @@
 /* work_thread: a thread that computes for callers who wait, one after the other. A stream of the CPU belongs to the thread that
  * opened it, and a program's own threads are not to be changed by it. Internal to client/detector. */
 #pragma once
-#include "base/err.h"
+#include "base/base.h"
 
 struct work_thread;
 int work_thread_start(struct work_thread **ret, struct err *err);

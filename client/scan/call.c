@@ -1,8 +1,6 @@
 #include "client/scan/call.h"
 
-#include <string.h>
-
-#include "base/str.h"
+#include "base/base.h"
 #include "client/scan/scan.h"
 
 enum { WORKSPACE_ALIGNMENT = 256 };

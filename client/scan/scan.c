@@ -1,9 +1,6 @@
 #include "client/scan/scan.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-
-#include "base/str.h"
+#include "base/base.h"
 
 const char *brr_scan_library_version(void) { return BRR_LIBRARY_VERSION; }
 

@@ -1,5 +1,5 @@
 /* The selective scans of brr_scan.h. */
-#include "base/members.h"
+#include "base/base.h"
 #include "client/scan/call.h"
 
 static struct scan1_args selective_of(struct scan_call *c, const struct brr_scan_selective *a) {

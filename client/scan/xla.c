@@ -1,11 +1,6 @@
 /* The selective scan as a foreign function of XLA: a call frame of buffers and attributes becomes a call of brr_scan_selective. */
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "client/scan/scan.h"
 #include "client/scan/xla_ffi.h"
 

@@ -2,8 +2,7 @@
  * scans need them. The layouts are XLA's (xla/ffi/api/c_api.h of OpenXLA): members are in its order, later ones are left out, and
  * every structure begins with its size and a list of extensions. Plain data. Internal to client/scan. */
 #pragma once
-#include <stddef.h>
-#include <stdint.h>
+#include "base/base.h"
 
 enum xla_extension_type { XLA_METADATA = 1 };
 struct xla_extension {

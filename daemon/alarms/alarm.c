@@ -1,7 +1,5 @@
 #include "daemon/alarms/alarm.h"
 
-#include <string.h>
-
 static const struct {
     const char *name, *words;
 } kinds[ALARM_KINDS] = {[ALARM_SEIZURE] = {"alarm", "alarm"},

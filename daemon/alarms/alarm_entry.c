@@ -1,10 +1,6 @@
 #include "daemon/alarms/alarm_entry.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 
 unsigned alarm_entry_kinds(void) {
     return 1u << JOURNAL_ALARM_ON | 1u << JOURNAL_ALARM_OFF | 1u << JOURNAL_MOVED | 1u << JOURNAL_ANSWERED |

@@ -1,12 +1,6 @@
 #include "daemon/alarms/alarms.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/map.h"
-#include "base/members.h"
-#include "base/str.h"
 
 enum { CAUSE_KEY = 16 + JOURNAL_CLIENT + JOURNAL_PRINCIPAL, SAME_SILENCE_MS = 2000 };
 

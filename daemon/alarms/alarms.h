@@ -4,8 +4,8 @@
  * between alarms_restore(true) and alarms_restore(false). Bounded: ALARMS_MAX alarms, of which closed ones go first, those of the
  * principal who has most before others', and ALARMS_STANDBYS beds, a quarter of them for each caller. Loop thread. */
 #pragma once
-#include <stddef.h>
 
+#include "base/base.h"
 #include "daemon/alarms/alarm.h"
 
 enum { ALARMS_MAX = 4096, ALARMS_STANDBYS = 1024, ALARMS_STEPS = 8 };

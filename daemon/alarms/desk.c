@@ -1,14 +1,7 @@
 #include "daemon/alarms/desk.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <time.h>
-
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "daemon/alarms/alarm_entry.h"
 #include "daemon/journal/journaldb.h"
 

@@ -1,10 +1,5 @@
 #include "daemon/backup/backup.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
 #include "formats/eegfile.h"
 
 static const char *const folders[] = {"models", "served", "pinned", "uploads", "sessions", "corrections"};

@@ -3,9 +3,8 @@
  * In it are the job database, the journal and files below paths.results; folders of jobs are left out, because they can be large
  * and copied as they are. */
 #pragma once
-#include <stddef.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 #define BACKUP_DATABASE "jobs.sqlite"
 #define BACKUP_JOURNAL  "journal.sqlite"

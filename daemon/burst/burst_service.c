@@ -1,9 +1,7 @@
 #include "daemon/burst/burst_service.h"
 
-#include <string.h>
-
+#include "base/base.h"
 #include "base/queue.h"
-#include "base/str.h"
 #include "daemon/burst/network_places.h"
 
 int burst_service_open(struct burst_service *b, struct err *err) {

@@ -1,11 +1,6 @@
 #include "daemon/burst/network.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/clock.h"
-#include "base/str.h"
+#include "base/base.h"
 
 enum { MOST_SLICE = 1 << 16 };
 #define SLICE_S   0.005 /* aimed at */

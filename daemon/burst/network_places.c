@@ -1,9 +1,6 @@
 #include "daemon/burst/network_places.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/str.h"
+#include "base/base.h"
 
 struct item {
     char name[NETWORK_NAME_SIZE];

@@ -1,9 +1,6 @@
 #include "daemon/burst/network_team.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/niceness.h"
 
 struct team_rank {

@@ -1,12 +1,7 @@
 #include "daemon/burst/networks.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/log.h"
-#include "base/members.h"
 #include "base/principal.h"
-#include "base/str.h"
 #include "daemon/burst/network.h"
 
 struct networks {

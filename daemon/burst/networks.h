@@ -7,8 +7,8 @@
  * Bounded: networks, memory of each and of all, orders that wait for one network, its observers.
  * Thread: network_order_new and _free any; everything else belongs to the host. */
 #pragma once
-#include <stdatomic.h>
 
+#include "base/base.h"
 #include "base/metrics.h"
 #include "burst/burst.h"
 #include "daemon/burst/network_team.h"

@@ -1,10 +1,5 @@
 #include "daemon/burst/observer.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
 #include "base/queue.h"
 
 struct observer {

@@ -4,8 +4,8 @@
  * threads and freed by whoever releases it last. Any thread, except where noted.
  */
 #pragma once
-#include <stdatomic.h>
 
+#include "base/base.h"
 #include "base/mailbox.h"
 #include "burst/burst_data.h"
 

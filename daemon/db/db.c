@@ -1,17 +1,8 @@
 #include "daemon/db/db.h"
 
-#include <fcntl.h>
-#include <math.h>
 #include <sqlite3.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "base/volume.h"
 
 /* SCHEMA counts changes of the tables that earlier versions could not read; added columns are none. */

@@ -4,11 +4,8 @@
  * Outside a transaction every statement asks first whether the volume of the file answers (base/volume.h), and fails as
  * UNAVAILABLE if it does not. One thread at a time for each database that is open. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 struct db;
 /* Opens or creates the file; on a full volume an existing file is opened all the same, and can only be read. PRECONDITION if

@@ -1,12 +1,6 @@
 #include "daemon/db/db_writer.h"
 
-#include <errno.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/base.h"
 
 /* An order on its way to the thread and back. The copy of `what` lies behind it. */
 struct order {

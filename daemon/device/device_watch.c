@@ -1,14 +1,6 @@
 #include "daemon/device/device_watch.h"
 
-#include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <time.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/str.h"
+#include "base/base.h"
 
 enum { LABELS = 400 };
 

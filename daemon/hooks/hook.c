@@ -1,23 +1,13 @@
 #include "daemon/hooks/hook.h"
 
-#include <errno.h>
 #include <fnmatch.h>
-#include <math.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/fsio.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/spawn.h"
-#include "base/str.h"
 #include "daemon/alarms/alarm.h"
 #include "daemon/hooks/hook_format.h"
 #include "store/mail.h"

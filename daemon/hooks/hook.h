@@ -1,9 +1,8 @@
 /* hook: somebody to tell about alarms: a command, the receiver of a signed POST, or mailboxes. Plain data and one attempt at a
  * delivery; any thread. */
 #pragma once
-#include <stdatomic.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "daemon/journal/journal_entry.h"
 
 enum { HOOKS_MAX = 16, HOOK_NAME = 64, HOOK_SECRET_BYTES = 4096, HOOK_CA_BYTES = 1 << 20 };

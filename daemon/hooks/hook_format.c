@@ -1,7 +1,7 @@
 #include "daemon/hooks/hook_format.h"
 
+#include "base/base.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "daemon/alarms/alarm_entry.h"
 
 enum { BODY_MAX = 16 * 1024 };

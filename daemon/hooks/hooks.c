@@ -1,18 +1,11 @@
 #include "daemon/hooks/hooks.h"
 
-#include <math.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/log.h"
 #include "base/queue.h"
-#include "base/str.h"
 #include "daemon/alarms/alarm_entry.h"
 #include "daemon/hooks/owed.h"
 #include "daemon/journal/journal.h"

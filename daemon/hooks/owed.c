@@ -1,10 +1,7 @@
 #include "daemon/hooks/owed.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/queue.h"
-#include "base/str.h"
 #include "daemon/alarms/alarm_entry.h"
 
 enum { RANK_ON, RANK_OVER, RANK_TECHNICAL, RANK_REPLAY };

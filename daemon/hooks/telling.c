@@ -1,12 +1,7 @@
 #include "daemon/hooks/telling.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
+#include "base/base.h"
 #include "base/map.h"
-#include "base/str.h"
 #include "daemon/alarms/alarm_entry.h"
 #include "daemon/journal/outlet.h"
 

@@ -1,9 +1,6 @@
 #include "daemon/hosts/device_set.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/str.h"
+#include "base/base.h"
 
 struct place {
     struct device_hosts *hosts;

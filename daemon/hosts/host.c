@@ -1,10 +1,5 @@
 #include "daemon/hosts/host.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-
-#include "base/clock.h"
 #include "base/niceness.h"
 
 enum { ORDERS_MAX = 1 << 17 };

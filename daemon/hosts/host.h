@@ -3,10 +3,8 @@
  * travel through mailboxes that the work knows. What it computes is a struct host_work: live windows and replays
  * (live/live_host.h), spiking networks (burst/network_host.h). */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/mailbox.h"
 
 enum { HOST_WAITS_TEXT = 4096 + 64 };

@@ -2,13 +2,10 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
-#include <string.h>
 #include <sys/socket.h>
 
-#include "base/cleanup.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "base/niceness.h"
-#include "base/str.h"
 #include "daemon/hosts/device_set.h"
 #include "daemon/http/http_parts.h"
 #include "daemon/http/origin.h"

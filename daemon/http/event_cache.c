@@ -1,11 +1,5 @@
 #include "daemon/http/event_cache.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-
 /* The text of an event depends on two statuses, known by their numbers, on the page, and on whose streams the reader sees. */
 struct key {
     uint64_t before, after; /* before 0: everything is new */

@@ -1,9 +1,8 @@
 /* event_cache: the texts of server-sent events, each written once for all clients that follow the same page with the same rights.
  * Bounded: EVENT_CACHE_TEXTS texts of at most EVENT_CACHE_BYTES, the newest ones. Any thread. */
 #pragma once
-#include <stdatomic.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/page/page.h"
 
 enum { EVENT_CACHE_TEXTS = 8, EVENT_CACHE_BYTES = 4 << 20, EVENT_CACHE_PATH = 200 };

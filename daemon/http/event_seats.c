@@ -1,11 +1,5 @@
 #include "daemon/http/event_seats.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-
 struct event_seats {
     pthread_mutex_t lock;
     const struct auth_caller *seats[EVENT_SEATS]; /* borrowed; NULL = free */

@@ -1,8 +1,8 @@
 /* event_seats: who has how many of the streams of events that pages hold open. One principal has at most a share of them, and the
  * last ones are kept for callers who see all streams, so that a ward's screen finds a seat whatever others open. Any thread. */
 #pragma once
-#include <stdbool.h>
 
+#include "base/base.h"
 #include "daemon/rpc/auth.h"
 
 /* Of EVENT_SEATS, a principal has at most EVENT_SEATS_OF_ONE (half of all, if it sees all streams), and those who do not see all

@@ -1,10 +1,7 @@
 /* Server-sent events: what has changed since the event before, each second and at each alarm. A client that reads slowly gets
  * fewer of them; the status of its last event is all that is kept for it. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/clock.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/http/event_cache.h"
 #include "daemon/http/http_parts.h"
 

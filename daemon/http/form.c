@@ -1,8 +1,5 @@
 #include "daemon/http/form.h"
 
-#include <ctype.h>
-#include <string.h>
-
 static int hex(char c) { return isdigit((unsigned char)c) ? c - '0' : (tolower((unsigned char)c) - 'a') + 10; }
 
 /* The value of the field, which ends at & or at the end of the body; NULL when there is none. */

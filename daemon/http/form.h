@@ -1,8 +1,7 @@
 /* form: the fields of a form as browsers send it (application/x-www-form-urlencoded), and which of them may be used for what. Any
  * thread. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/base.h"
 
 /* Writes the first field of this name, decoded; "" when it is missing, does not fit into size bytes, or has a zero byte. */
 void form_field(const char *body, const char *name, char *ret, size_t size);

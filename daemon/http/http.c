@@ -1,17 +1,11 @@
 /* Listening and the life of the server; requests are answered in answer.c. */
 #include "daemon/http/http.h"
 
-#include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "daemon/http/answer.h"
 #include "daemon/http/event_cache.h"
 #include "daemon/http/http_parts.h"

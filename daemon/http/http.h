@@ -5,9 +5,8 @@
  * (http/reading.h), the streams of events in all and of one principal (http/event_seats.h). Pages are read under a name of this
  * daemon alone (http/origin.h), by a token, a cookie (http/cookie.h) or, without tokens, after a one-time link (http/link.h). */
 #pragma once
-#include <stdatomic.h>
-#include <stddef.h>
 
+#include "base/base.h"
 #include "base/metrics.h"
 #include "daemon/device/device_watch.h"
 #include "daemon/rpc/auth.h"

@@ -1,10 +1,6 @@
 #include "daemon/http/link.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/random.h>
-
-#include "base/cleanup.h"
 
 void links_init(struct links *l) {
     *l = (struct links){0};

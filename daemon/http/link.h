@@ -1,9 +1,7 @@
 /* link: the keys of one-time links, by which a user of this machine opens the pages of a daemon without tokens: who may use the
  * unix socket asks for one, and the first browser that follows it is signed in. Any thread. */
 #pragma once
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 enum { LINK_KEY_SIZE = 65, LINKS_MAX = 16, LINK_MS = 5 * 60 * 1000 };
 

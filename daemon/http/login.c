@@ -1,10 +1,6 @@
 /* Signing in: a form sends the token, and a cookie keeps it that scripts cannot read and other sites cannot use. */
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
 
-#include "base/clock.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/http/form.h"
 #include "daemon/http/http_parts.h"
 

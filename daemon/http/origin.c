@@ -1,11 +1,6 @@
 #include "daemon/http/origin.h"
 
 #include <arpa/inet.h>
-#include <string.h>
-#include <strings.h>
-#include <unistd.h>
-
-#include "base/str.h"
 
 enum { NAME_SIZE = 256 };
 

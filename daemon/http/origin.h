@@ -1,7 +1,7 @@
 /* origin: whether a browser asks for this daemon under a name of its own, and whether a form comes from one of its pages. A page of
  * another site can make a browser ask any address under the site's name (DNS rebinding), and send forms to it. Any thread. */
 #pragma once
-#include <stdbool.h>
+#include "base/base.h"
 
 /* The header Host is an address, localhost, this machine's name or one of the n names, with or without a port; NULL is not. */
 bool origin_host_fits(const char *host, const char *const *names, int n);

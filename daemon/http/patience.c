@@ -1,11 +1,6 @@
 #include "daemon/http/patience.h"
 
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <sys/socket.h>
-
-#include "base/cleanup.h"
 
 struct patience_place {
     bool used;

@@ -1,7 +1,7 @@
 /* patience: closes the HTTP connections whose requests do not arrive whole, or whose answers are not read, within a time. A client
  * that sends or reads a byte now and then is never silent, so libmicrohttpd's own timeout does not end it. Any thread. */
 #pragma once
-#include <stdint.h>
+#include "base/base.h"
 
 /* A request must have arrived PATIENCE_READ_MS after its connection was opened or the answer before was sent; a whole answer must
  * have been read PATIENCE_ANSWER_MS after the request. */

@@ -1,9 +1,5 @@
 #include "daemon/http/reading.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-
-#include "base/clock.h"
 #include "daemon/page/job_files.h"
 #include "trust/token.h"
 

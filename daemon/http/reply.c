@@ -1,8 +1,6 @@
 /* Answers that are whole, with the headers that all of them have. */
-#include <string.h>
 
-#include "base/clock.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/http/http_parts.h"
 
 static const char text_type[] = "text/plain; charset=utf-8";

@@ -1,8 +1,6 @@
 #include "daemon/jobs/array.h"
 
-#include <string.h>
-
-#include "base/str.h"
+#include "base/base.h"
 
 void array_read(struct job *job, const struct jobfile *file) {
     job->array.size = file->executor ? (int)file->array.size : 0;

@@ -1,14 +1,9 @@
 #include "daemon/jobs/command.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/spawn.h"
 
 enum { LOOK_MS = 20 };

@@ -1,9 +1,7 @@
 /* command: a program that is run to its end, for its exit status and what it prints. Any thread; blocks. */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
-#include "base/str.h"
+#include "base/base.h"
 
 /* words: the program, found in PATH, its arguments, NULL. environment: as of spawn_start_in; NULL: the caller's. Standard output
  * and error are appended to *out, up to its limit. An exit status other than 0 is no error: *ret_status has it. DEADLINE: the

@@ -1,12 +1,5 @@
 #include "daemon/jobs/job.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/members.h"
-#include "base/str.h"
-
 enum { OVERRIDES_BYTES = 1 << 20 };
 
 static const struct {

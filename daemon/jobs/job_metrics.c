@@ -1,11 +1,6 @@
 #include "daemon/jobs/job_metrics.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/clock.h"
-#include "base/str.h"
+#include "base/base.h"
 
 static void show_value(struct job_metrics *m, const struct kind_metric *k, const struct job *job) {
     double value;

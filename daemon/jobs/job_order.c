@@ -1,11 +1,7 @@
 #include "daemon/jobs/job_order.h"
 
-#include <stddef.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/json.h"
-#include "base/str.h"
 
 enum { ORDER_BYTES = 24 << 20, MAX_SETS = 256 };
 

@@ -1,12 +1,6 @@
 #include "daemon/jobs/job_page.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
-#include "base/str.h"
 
 static int map(int fd, struct job_page **ret, struct err *err) {
     void *at = mmap(NULL, sizeof **ret, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

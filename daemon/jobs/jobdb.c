@@ -1,11 +1,6 @@
 #include "daemon/jobs/jobdb.h"
 
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/str.h"
+#include "base/base.h"
 
 /* A column of the table jobs and the member of struct job that it keeps. */
 enum field_kind { FIELD_TEXT, FIELD_HEAP_TEXT, FIELD_I64, FIELD_INT, FIELD_REAL, FIELD_STATE };

@@ -1,17 +1,7 @@
 #include "daemon/jobs/joblog.h"
 
-#include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mailbox.h"
-#include "base/str.h"
 
 enum { STOP_S = 5 };
 

@@ -2,9 +2,8 @@
  * answer delays nobody else. Bounded: JOBLOG_MAX lines wait; further ones are dropped, and the log says how many once it can be
  * written again. joblog_written is for any thread, the rest for the loop thread. */
 #pragma once
-#include <stdbool.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 enum { JOBLOG_MAX = 8192 };
 

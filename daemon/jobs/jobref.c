@@ -1,8 +1,6 @@
 #include "daemon/jobs/jobref.h"
 
-#include <string.h>
-
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/jobs/jobdb.h"
 
 int jobref_find(const struct sched *sched, const char *id, const struct job **ret, struct err *err) {

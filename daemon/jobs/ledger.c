@@ -1,10 +1,7 @@
 #include "daemon/jobs/ledger.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/log.h"
-#include "base/str.h"
 
 struct ledger_checkpoint {
     struct ledger_checkpoint *next;

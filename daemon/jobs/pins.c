@@ -1,10 +1,6 @@
 #include "daemon/jobs/pins.h"
 
-#include <pthread.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/models/model_file.h"
 
 /* The link that one thread records is not the one that another removes. */

@@ -1,20 +1,11 @@
 #include "daemon/jobs/process.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <math.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "base/spawn.h"
-#include "base/str.h"
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/job_order.h"
 #include "work/report_line.h"

@@ -1,10 +1,7 @@
 #include "daemon/jobs/removal.h"
 
-#include <string.h>
-
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/log.h"
-#include "base/str.h"
 
 /* True if the text names a file of the folder. */
 static bool names(const char *text, const char *folder) {

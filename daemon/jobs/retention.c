@@ -1,12 +1,7 @@
 #include "daemon/jobs/retention.h"
 
-#include <stddef.h>
-#include <stdlib.h>
-
-#include "base/clock.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "base/trusted_time.h"
 
 enum { PASS_MS = 60 * 1000, LEAST_PASS_MS = 1000 }; /* between looks that found nothing to do */

@@ -1,16 +1,6 @@
 #include "daemon/jobs/runner.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
 #include "base/arena.h"
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/fsio.h"
-#include "base/members.h"
-#include "base/str.h"
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/upload.h"
 #include "daemon/models/model_file.h"

@@ -3,8 +3,8 @@
  * is to stop. It knows nothing of queues, records or clients; the daemon's thread of jobs (jobs/worker.h) and `brrd run` call it.
  */
 #pragma once
-#include <stdatomic.h>
 
+#include "base/base.h"
 #include "base/metrics.h"
 #include "daemon/models/source.h"
 

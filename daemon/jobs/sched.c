@@ -1,14 +1,9 @@
 #include "daemon/jobs/sched.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/log.h"
 #include "base/map.h"
-#include "base/members.h"
 #include "base/principal.h"
-#include "base/str.h"
 #include "base/volume.h"
 #include "daemon/jobs/array.h"
 #include "daemon/jobs/sched_parts.h"

@@ -1,11 +1,7 @@
 #include "daemon/jobs/sched_parts.h"
 
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "daemon/jobs/array.h"
 
 int64_t sched_wall_ms(const struct sched *s) { return s->config.wall_ms ? s->config.wall_ms() : clock_wall_ms(); }

@@ -1,8 +1,7 @@
 /* Which job runs where: starts on free devices and on places of clusters, preemption, and the end of a device or of the daemon.
  * Declared in sched.h. */
-#include <string.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "base/volume.h"
 #include "daemon/jobs/array.h"
 #include "daemon/jobs/sched_parts.h"

@@ -1,8 +1,6 @@
 #include "daemon/jobs/slots.h"
 
-#include <string.h>
-
-#include "base/str.h"
+#include "base/base.h"
 
 int slots_index(const struct slots *s, const struct slot *slot) { return (int)(slot - s->at); }
 

@@ -1,17 +1,9 @@
 #include "daemon/jobs/slurm.h"
 
-#include <fcntl.h>
-#include <math.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/spawn.h"
-#include "base/str.h"
 #include "daemon/jobs/command.h"
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/slurm_record.h"

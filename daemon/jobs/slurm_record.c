@@ -1,14 +1,5 @@
 #include "daemon/jobs/slurm_record.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/str.h"
 #include "daemon/jobs/job.h"
 
 enum { PATH_SIZE = 4096, RECORD_BYTES = 4096, SETS_BYTES = 16 << 20 };

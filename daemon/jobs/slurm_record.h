@@ -2,10 +2,8 @@
  * newest attempt (slurm) and, for a task of an array, what the batch script reads (job.yaml, sets); the batch script leaves the
  * exit code (exit) and how often it tried in vain (tries). Any thread; blocks. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 enum slurm_state {
     SLURM_NONE,   /* nothing was submitted yet */

@@ -1,12 +1,6 @@
 #include "daemon/jobs/submission.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/clock.h"
-#include "base/fsio.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "daemon/jobs/slurm_record.h"
 #include "daemon/models/model_fetch.h"
 #include "work/estimate.h"

@@ -2,8 +2,8 @@
  * resolved once, on submission; the record keeps the resolved files. What needs the daemon's tables comes first, on the loop; what
  * looks at files may wait for a volume and runs on any thread. */
 #pragma once
-#include <stdatomic.h>
 
+#include "base/base.h"
 #include "daemon/jobs/job.h"
 #include "daemon/models/models.h"
 

@@ -1,13 +1,6 @@
 #include "daemon/jobs/upload.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 
 enum { MAX_WAITING = 16, PATH_BYTES = 4096 };
 

@@ -1,12 +1,7 @@
 #include "daemon/jobs/worker.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/members.h"
+#include "base/base.h"
 #include "base/niceness.h"
-#include "base/str.h"
 #include "base/world.h"
 #include "daemon/hosts/host.h"
 

@@ -1,15 +1,7 @@
 #include "daemon/journal/journal.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <time.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/map.h"
-#include "base/str.h"
 #include "base/trusted_time.h"
 #include "daemon/journal/journaldb.h"
 #include "daemon/journal/outbox.h"

@@ -1,9 +1,5 @@
 #include "daemon/journal/journal_entry.h"
 
-#include <string.h>
-
-#include "base/str.h"
-
 #define NAME(constant, name, words)  name,
 #define WORDS(constant, name, words) words,
 static const char *const names[] = {JOURNAL_KINDS_OF(NAME)}, *const in_words[] = {JOURNAL_KINDS_OF(WORDS)};

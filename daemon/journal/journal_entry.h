@@ -1,7 +1,6 @@
 /* journal_entry: one line of the journal: what happened to a stream, and when. Plain data; any thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 /* Sizes of texts, with the zero byte; longer texts are cut between characters. */
 enum {

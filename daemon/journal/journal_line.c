@@ -1,9 +1,5 @@
 #include "daemon/journal/journal_line.h"
 
-#include <stdlib.h>
-
-#include "base/clock.h"
-
 struct journal_line *journal_line_new(const struct journal_entry *e) {
     struct journal_line *l = malloc(sizeof *l);
     if (!l)

@@ -1,11 +1,6 @@
 #include "daemon/journal/journaldb.h"
 
 #include <fnmatch.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
-#include "base/str.h"
 
 static const struct db_names names = {"journal", "journal.file"};
 static const struct db_column columns[] = {

@@ -1,8 +1,8 @@
 /* journaldb: the table of the journal: entries go in once, come out page by page, and the oldest go first. One thread at a time for
  * each database. */
 #pragma once
-#include <stdatomic.h>
 
+#include "base/base.h"
 #include "daemon/db/db.h"
 #include "daemon/journal/journal_entry.h"
 

@@ -1,11 +1,7 @@
 #include "daemon/journal/outbox.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "base/trusted_time.h"
 #include "daemon/journal/journaldb.h"
 #include "store/digest.h"

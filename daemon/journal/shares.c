@@ -1,10 +1,7 @@
 #include "daemon/journal/shares.h"
 
-#include <stdlib.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/map.h"
-#include "base/str.h"
 
 /* Beds beyond BEDS are counted for their principal alone, and so are principals beyond PRINCIPALS for the principal "". */
 enum { PRINCIPALS = 4096, BEDS = 1024 };

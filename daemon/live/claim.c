@@ -1,11 +1,6 @@
 #include "daemon/live/claim.h"
 
-#include <errno.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/live/session.h"
 
 enum { LOOKS = 2 }; /* a snapshot that moves between two other folders may be missed once */

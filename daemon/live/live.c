@@ -1,13 +1,7 @@
 #include "daemon/live/live.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/clock.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "base/queue.h"
-#include "base/str.h"
 #include "base/subnormals.h"
 #include "daemon/live/live_loads.h"
 #include "daemon/live/live_models.h"

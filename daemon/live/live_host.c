@@ -1,9 +1,8 @@
 #include "daemon/live/live_host.h"
 
 #include <assert.h>
-#include <stdlib.h>
-#include <unistd.h>
 
+#include "base/base.h"
 #include "base/container.h"
 #include "base/niceness.h"
 

@@ -1,11 +1,7 @@
 #include "daemon/live/live_loads.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/queue.h"
-#include "base/str.h"
 #include "daemon/live/live_stream.h"
 
 const char *live_load_path(const struct live_order *o) {

@@ -1,9 +1,6 @@
 #include "daemon/live/live_message.h"
 
-#include "base/members.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "base/base.h"
 
 enum { NO_ANSWER = -1 };
 static const int answers[] = {

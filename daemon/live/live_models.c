@@ -1,10 +1,6 @@
 #include "daemon/live/live_models.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/clock.h"
-#include "base/str.h"
+#include "base/base.h"
 
 static struct metric *series(struct live_models *s, const char *family, const char *name, const char *second) {
     char labels[LIVE_NAME + 96];

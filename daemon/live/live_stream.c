@@ -1,14 +1,7 @@
 #include "daemon/live/live_stream.h"
 
-#include <math.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/queue.h"
-#include "base/str.h"
 #include "daemon/live/live_models.h"
 #include "detect/timeline.h"
 #include "eeg/dsp.h"

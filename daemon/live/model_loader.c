@@ -1,17 +1,8 @@
 #include "daemon/live/model_loader.h"
 
-#include <errno.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/niceness.h"
 #include "base/queue.h"
-#include "base/str.h"
 
 /* A file that is being read. */
 struct reading {

@@ -1,9 +1,5 @@
 #include "daemon/live/model_quota.h"
 
-#include <string.h>
-
-#include "base/str.h"
-
 static void forget_old(struct model_quota *q, int64_t now_ms) {
     int kept = 0;
     for (int i = 0; i < q->n; i++)

@@ -1,8 +1,8 @@
 /* model_quota: how many different models that do not serve a principal opens streams of. Loading such a model costs the device time
  * and may unload the model of others, so a client that goes from model to model must not be faster than this. Loop thread. */
 #pragma once
-#include <stdint.h>
 
+#include "base/base.h"
 #include "daemon/live/resume_token.h"
 #include "store/digest.h"
 

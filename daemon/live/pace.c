@@ -1,7 +1,5 @@
 #include "daemon/live/pace.h"
 
-#include <math.h>
-
 static const double AGREE = 0.02;
 
 void pace_restart(struct pace *p) { *p = (struct pace){0}; }

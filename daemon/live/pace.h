@@ -3,7 +3,7 @@
  * and is left out, with the one behind it, in which what was held back arrives. A rate is wrong when two following periods agree
  * that it is; the next good period clears it. Plain data; one thread at a time. */
 #pragma once
-#include <stdint.h>
+#include "base/base.h"
 
 enum { PACE_PAUSE_MS = 1000 };
 

@@ -1,11 +1,8 @@
 #include "daemon/live/resume_token.h"
 
-#include <errno.h>
-#include <string.h>
 #include <sys/random.h>
 
 #include "base/principal.h"
-#include "base/str.h"
 
 int resume_token_random(char ret[RESUME_TOKEN_SIZE], struct err *err) {
     unsigned char bytes[(RESUME_TOKEN_SIZE - 1) / 2];

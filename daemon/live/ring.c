@@ -1,8 +1,6 @@
 #include "daemon/live/ring.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/queue.h"
 
 /* Values of the channels with one second of burst suppression. */

@@ -1,12 +1,6 @@
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/log.h"
-#include "base/members.h"
 #include "base/principal.h"
-#include "base/str.h"
 #include "daemon/live/session_parts.h"
 
 enum { OF_ONE_TENTHS = 9, MAX_SAMPLE_BITS = 53 };

@@ -1,9 +1,6 @@
 /* The alarm of a session: which alarm it is, why it went off, and its end when the session ends before it. */
-#include <math.h>
-#include <string.h>
 
-#include "base/clock.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/live/session_parts.h"
 
 /* The beds whose alarms ended last; the oldest is replaced. A bed that is replaced begins a new alarm a little earlier than it

@@ -1,12 +1,9 @@
 /* What a session writes into the journal (journal/journal.h), and alarms that wait for it: an alarm goes to the connection when it
  * is on the disk, or after HOLD_MS, or at once while the journal cannot be written. What follows it waits behind it, so that the
  * order stays. Numbers of entries depend on the samples alone, so a stream that goes on from a snapshot writes none twice. */
-#include <math.h>
-#include <string.h>
 
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "daemon/live/session_parts.h"
 
 enum { HOLD_MS = 500, HOLD_BYTES = 1 << 20, GAP_HOUR_S = 3600 };

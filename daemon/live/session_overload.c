@@ -1,7 +1,6 @@
 /* Live sessions that wait too long for the device (limits.lag): which of them are shed, and when they should come back. */
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "base/log.h"
 #include "daemon/live/session_parts.h"
 

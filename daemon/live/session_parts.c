@@ -1,13 +1,7 @@
 #include "daemon/live/session_parts.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/clock.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "base/queue.h"
-#include "base/str.h"
 
 void session_count(struct session *s, const char *family, const char *second, double n) {
     char labels[LIVE_NAME + 64];

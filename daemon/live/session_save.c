@@ -1,14 +1,9 @@
 /* Snapshots of sessions (live/session.h): when they are made, what they hold, and how a session goes on from one. A snapshot is
  * what the worker saves of a stream, and what the loop knew of the session when that was reported. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/log.h"
-#include "base/members.h"
 #include "base/pack.h"
-#include "base/str.h"
 #include "daemon/live/session_parts.h"
 #include "daemon/live/snapshot.h"
 

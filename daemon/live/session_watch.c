@@ -1,10 +1,7 @@
 /* Sessions as those see them who watch over them (live/session.h). */
-#include <string.h>
 
-#include "base/clock.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "base/queue.h"
-#include "base/str.h"
 #include "daemon/live/session_parts.h"
 
 void session_describe(const struct session *s, struct session_state *ret) {

@@ -1,20 +1,7 @@
 #include "daemon/live/snapshot.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/fsio.h"
 #include "base/order.h"
 #include "base/pack.h"
-#include "base/str.h"
 
 static const char magic[] = "brrsnap1";
 enum { MAGIC = sizeof magic - 1, HEAD = MAGIC + 8, TAIL = DIGEST_HEX_SIZE - 1 };

@@ -3,10 +3,8 @@
  * and a SHA-256 over all of these. Writing replaces the file atomically and durably. Any thread; one at a time
  * per id, except for its EEG. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "store/digest.h"
 
 enum {

@@ -1,14 +1,8 @@
 #include "daemon/live/snapshot_store.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/log.h"
-#include "base/members.h"
 #include "base/queue.h"
-#include "base/str.h"
 #include "daemon/live/claim.h"
 #include "daemon/live/snapshot.h"
 #include "daemon/viewer/eegring.h"

@@ -1,10 +1,5 @@
 #include "daemon/models/model_fetch.h"
 
-#include <string.h>
-#include <unistd.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
 #include "daemon/models/model_head.h"
 #include "detect/model_image.h"
 

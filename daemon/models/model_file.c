@@ -1,17 +1,8 @@
 #include "daemon/models/model_file.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <uv.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "daemon/models/model_fetch.h"
 #include "daemon/models/model_head.h"
 #include "store/cached.h"

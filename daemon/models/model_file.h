@@ -3,8 +3,8 @@
  * upload can remove or replace the weights, and one for each owner, so that whoever lets go removes no other's. Earlier versions
  * had their links in served/ and pinned/, where they are used and removed as well. Any thread; blocks. */
 #pragma once
-#include <stdatomic.h>
 
+#include "base/base.h"
 #include "daemon/models/source.h"
 
 typedef struct uv_loop_s uv_loop_t;

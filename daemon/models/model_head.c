@@ -1,12 +1,8 @@
 #include "daemon/models/model_head.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "store/safetensors.h"
 
 enum { SMALL_BYTES = 4 << 20, LENGTH_BYTES = 8 };

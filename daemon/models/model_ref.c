@@ -1,9 +1,6 @@
 #include "daemon/models/model_ref.h"
 
-#include <string.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/models/model_fetch.h"
 #include "daemon/models/upload_owner.h"
 #include "detect/model_image.h"

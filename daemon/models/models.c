@@ -1,12 +1,9 @@
 #include "daemon/models/models.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <uv.h>
 
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "daemon/models/model_fetch.h"
 #include "daemon/models/serveddb.h"
 #include "detect/builtin.h"

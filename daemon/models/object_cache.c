@@ -1,12 +1,8 @@
 #include "daemon/models/object_cache.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/statvfs.h>
 
-#include "base/cleanup.h"
-#include "base/str.h"
+#include "base/base.h"
 
 enum { CLAIMS_MAX = 64, CLAIM_NAME = 320 };
 

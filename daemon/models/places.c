@@ -1,11 +1,7 @@
 #include "daemon/models/places.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/principal.h"
-#include "base/str.h"
 
 /* True if path is the directory or lies in it; both absolute. */
 static bool within(const char *path, const char *dir) {

@@ -1,7 +1,5 @@
 #include "daemon/models/pool_share.h"
 
-#include <stddef.h>
-
 #include "base/queue.h"
 #include "kernels/lanes.h"
 

@@ -2,8 +2,7 @@
  * that a volume that does not answer holds the threads of the classes that use it and no others. Of work that has an owner, one
  * owner has at most half of the share. Loop thread, except `run`. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 #include <uv.h>
 
 struct pool_work {

@@ -1,7 +1,6 @@
 #include "daemon/models/serveddb.h"
 
-#include "base/cleanup.h"
-#include "base/str.h"
+#include "base/base.h"
 
 enum { PATH = 4096 };
 

@@ -1,9 +1,6 @@
 #include "daemon/models/source.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/str.h"
+#include "base/base.h"
 #include "eeg/mirrored.h"
 #include "store/mirror.h"
 

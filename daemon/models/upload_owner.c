@@ -1,11 +1,6 @@
 #include "daemon/models/upload_owner.h"
 
-#include <unistd.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
 #include "base/principal.h"
-#include "base/str.h"
 
 enum { PATH_BYTES = 4096, OWNER_BYTES = 1024 };
 

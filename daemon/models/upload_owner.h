@@ -1,9 +1,8 @@
 /* upload_owner: to whom an uploaded model file belongs: the principal who was the first to give it its name. The name lies in a
  * file beside the upload. They touch files: on the pool. */
 #pragma once
-#include <stdbool.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 /* True if the upload at this path is the principal's, or nobody's: one of an earlier version. */
 bool upload_owner_is(const char *path, const char *principal);

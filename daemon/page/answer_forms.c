@@ -1,6 +1,6 @@
 #include "daemon/page/answer_forms.h"
 
-#include <string.h>
+#include "base/base.h"
 
 static bool may_answer(const struct page_view *v, const struct status_alarm *a) {
     return !v->wall && page_answers(v, a->principal, a->bed);

@@ -1,7 +1,6 @@
 #include "daemon/page/banner.h"
 
-#include <string.h>
-
+#include "base/base.h"
 #include "daemon/page/tile.h"
 
 enum { GROUP = 3 /* so many beds of a kind are named, more are counted */ };

@@ -1,9 +1,6 @@
 #include "daemon/page/chart.h"
 
-#include <math.h>
-#include <string.h>
-#include <strings.h>
-
+#include "base/base.h"
 #include "daemon/page/words.h"
 #include "eeg/quality.h"
 

@@ -1,9 +1,5 @@
 #include "daemon/page/html.h"
 
-#include <ctype.h>
-#include <stdarg.h>
-#include <string.h>
-
 enum { SPEC_SIZE = 16 };
 static const char replacement[] = "\xEF\xBF\xBD"; /* U+FFFD */
 

@@ -1,7 +1,7 @@
 /* html: writes HTML. Every text that is filled in is escaped here and nowhere else, so that no name of a client, a model or a file
  * can become markup. One thread per object. */
 #pragma once
-#include "base/str.h"
+#include "base/base.h"
 
 enum { HTML_MAX_BYTES = 16 << 20 };
 

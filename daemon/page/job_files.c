@@ -1,14 +1,6 @@
 #include "daemon/page/job_files.h"
 
-#include <fcntl.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "daemon/jobs/jobdb.h"
 #include "daemon/page/chart.h"
 

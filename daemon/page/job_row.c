@@ -1,9 +1,6 @@
 #include "daemon/page/job_row.h"
 
-#include <math.h>
-#include <stddef.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/order.h"
 #include "daemon/page/chart.h"
 #include "daemon/page/shell.h"

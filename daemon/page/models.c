@@ -1,9 +1,7 @@
 /* /models: the cards of the models that serve. */
-#include <math.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "daemon/page/shell.h"
 #include "daemon/page/words.h"
 

@@ -1,8 +1,6 @@
 /* /streams/ID: one stream: its last minute and hours, what the journal has of it, the quality of its channels. */
-#include <math.h>
-#include <stdlib.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "daemon/journal/journaldb.h"
 #include "daemon/page/answer_forms.h"
 #include "daemon/page/chart.h"

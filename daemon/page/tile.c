@@ -1,8 +1,6 @@
 #include "daemon/page/tile.h"
 
-#include <math.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "daemon/page/answer_forms.h"
 #include "daemon/page/chart.h"
 #include "daemon/page/words.h"

@@ -1,6 +1,6 @@
 /* What a reader may see. */
-#include <string.h>
 
+#include "base/base.h"
 #include "base/principal.h"
 #include "daemon/page/page.h"
 #include "trust/token.h"

@@ -1,10 +1,5 @@
 #include "daemon/page/words.h"
 
-#include <math.h>
-
-#include "base/clock.h"
-#include "base/str.h"
-
 const char *words_bytes(struct words *w, int64_t bytes) {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
     double value = (double)bytes;

@@ -1,6 +1,6 @@
 /* words: numbers and times as people read them, for the pages. Each function fills the caller's text and returns it. Any thread. */
 #pragma once
-#include <stdint.h>
+#include "base/base.h"
 
 struct words {
     char text[64];

@@ -4,8 +4,7 @@
  * where the machine's administrator calls, has a reserve of its own. Callers who are not known cannot take all connections: see
  * strangers. Any thread, except where noted. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 /* Descriptors kept free, of a limit of at least 1024; a smaller limit keeps a sixteenth and an eighth. */
 enum { ACCEPT_RESERVE_FILES = 64, ACCEPT_RESERVE_UNIX = 128 };

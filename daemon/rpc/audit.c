@@ -1,12 +1,6 @@
 #include "daemon/rpc/audit.h"
 
-#include <math.h>
-#include <pthread.h>
-#include <stdlib.h>
-
-#include "base/cleanup.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "daemon/rpc/auth.h"
 
 enum { SETS = 256, WAYS = 4, METHOD_SIZE = 96 };

@@ -2,8 +2,7 @@
  * back slowly; lines beyond are counted, and their number is logged every AUDIT_SAY_MS. So no caller can fill a disk, or hide what
  * others do, with calls. Any thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 /* Allowances, and what grows back in a second; of the same reading of a patient's data, one line in AUDIT_READING_MS. */
 enum { AUDIT_OF_METHOD = 2000, AUDIT_OF_CALLER = 4000, AUDIT_METHOD_S = 1, AUDIT_CALLER_S = 4 };

@@ -1,17 +1,7 @@
 #include "daemon/rpc/auth.h"
 
-#include <ctype.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/log.h"
-#include "base/members.h"
 #include "base/principal.h"
-#include "base/str.h"
 #include "daemon/rpc/audit.h"
 
 enum { LINES_A_SECOND = 10 };

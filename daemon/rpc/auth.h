@@ -2,11 +2,8 @@
  * counts refused callers by reason, and writes the audit log; it reads no files (daemon/reload.h). Tokens, keys and certificates
  * never appear in logs. Any thread, except where noted: RPC calls it on the loop, HTTP on its own thread. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/metrics.h"
 #include "trust/certificate.h"
 #include "trust/token.h"

@@ -1,9 +1,5 @@
 #include "daemon/rpc/grpc_faults.h"
 
-#include <stdlib.h>
-
-#include "base/str.h"
-
 /* The first version without the fault. Older branches may have it fixed in a patch release; they are named all the same. */
 static const struct {
     const char *name;

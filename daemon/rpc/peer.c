@@ -3,7 +3,6 @@
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
 #include <grpc/support/alloc.h>
-#include <string.h>
 
 /* "ipv6:%5Bfe80::1%5D:4711" of gRPC without its percent signs. */
 void peer_address(grpc_call *call, char *ret, size_t size) {

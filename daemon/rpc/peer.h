@@ -1,8 +1,7 @@
 /* peer: what gRPC knows about the other side of a call. */
 #pragma once
-#include <stddef.h>
 
-#include "base/str.h"
+#include "base/base.h"
 
 struct grpc_call;
 /* The address "10.0.0.7:4711" or "[fe80::1]:4711"; "unix" for a unix socket. */

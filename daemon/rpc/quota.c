@@ -1,8 +1,5 @@
 #include "daemon/rpc/quota.h"
 
-#include <string.h>
-
-#include "base/str.h"
 #include "daemon/live/session.h"
 
 enum { MAX_WATCHES = 16 /* of a kind, of one caller */, MAX_RESERVE = 16, CALLER_TENTHS = 8 };

@@ -1,9 +1,8 @@
 /* quota: how many calls may be open: in all, and of one caller. The role admin has a reserve and no limit of its own, so that Drain
  * and Doctor are answered whatever others do. */
 #pragma once
-#include <stdbool.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "trust/token.h"
 
 struct quota_limits {

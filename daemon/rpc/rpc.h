@@ -5,12 +5,9 @@
  * nothing more is read from its client; per call RPC_SEND_MAX answers or RPC_SEND_BYTES that the client has
  * not read (the producer is told when there is room again), and max_unsent_bytes over all calls. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/arena.h"
-#include "base/err.h"
+#include "base/base.h"
 #include "daemon/rpc/auth.h"
 #include "daemon/rpc/listeners.h"
 

@@ -1,8 +1,7 @@
 /* Which callers may call a method, how many calls they may have open, and when an open call loses its permission. */
 #include <grpc/slice.h>
-#include <string.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/rpc/peer.h"
 #include "daemon/rpc/quota.h"
 #include "daemon/rpc/rpc_state.h"

@@ -1,10 +1,8 @@
 /* What leaves on a call: queued answers, then the status. Bounds the bytes that clients have not read. */
-#include <ctype.h>
 #include <grpc/slice.h>
-#include <stdlib.h>
 
+#include "base/base.h"
 #include "base/queue.h"
-#include "base/str.h"
 #include "brr/v1/common.pb-c.h"
 #include "daemon/rpc/rpc_state.h"
 #include "daemon/rpc/texts.h"

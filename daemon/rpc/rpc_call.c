@@ -2,12 +2,9 @@
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
-#include <math.h>
-#include <stdlib.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/queue.h"
-#include "base/str.h"
 #include "daemon/rpc/rpc_state.h"
 #include "daemon/rpc/texts.h"
 

@@ -1,8 +1,6 @@
 /* The server of rpc.h: requests new calls, hands completed operations to their calls, looks at idle calls once a second. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/clock.h"
+#include "base/base.h"
 #include "daemon/rpc/accept.h"
 #include "daemon/rpc/rpc_state.h"
 

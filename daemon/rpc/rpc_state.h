@@ -5,10 +5,10 @@
 #pragma once
 #include <grpc/byte_buffer.h>
 #include <grpc/grpc.h>
-#include <pthread.h>
 #include <uv.h>
 
 #include "base/arena.h"
+#include "base/base.h"
 #include "daemon/rpc/listeners.h"
 #include "daemon/rpc/rpc.h"
 

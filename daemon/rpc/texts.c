@@ -1,10 +1,5 @@
 #include "daemon/rpc/texts.h"
 
-#include <stdbool.h>
-#include <string.h>
-
-#include "base/str.h"
-
 static bool valid_utf8(const char *text) {
     int step;
     while ((step = str_utf8_step(text)) > 0)

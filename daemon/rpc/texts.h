@@ -2,10 +2,9 @@
  * files in another encoding, are repaired, because most clients refuse a whole message for one such text. Any thread. */
 #pragma once
 #include <protobuf-c/protobuf-c.h>
-#include <stdint.h>
 
 #include "base/arena.h"
-#include "base/err.h"
+#include "base/base.h"
 
 /* Elements that a repeated field of a caller's message may have, but for the fields of numbers in Burst, which have theirs. */
 enum { TEXTS_MAX_REPEATED = 1024 };

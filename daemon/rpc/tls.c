@@ -1,14 +1,8 @@
 #include "daemon/rpc/tls.h"
 
 #include <grpc/grpc_security.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/log.h"
-#include "base/str.h"
 
 static const int64_t warn_before_ms = INT64_C(14) * 24 * 3600 * 1000;
 

@@ -1,9 +1,8 @@
 /* tls: the daemon's certificate and private key, which may be replaced while it runs. New connections use the new pair; open
  * connections continue. Used by gRPC and HTTP. It reads no files (daemon/reload.h). Any thread. */
 #pragma once
-#include <stdbool.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/metrics.h"
 #include "trust/certificate.h"
 

@@ -1,15 +1,9 @@
 #include "daemon/rpc/unix_listener.h"
 
-#include <errno.h>
 #include <grp.h>
-#include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 #include <uv.h>
-
-#include "base/str.h"
 
 enum { GROUP_BUFFER = 64 * 1024, BACKLOG = 1024 };
 static const gid_t no_group = (gid_t)-1;

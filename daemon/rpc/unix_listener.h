@@ -2,10 +2,8 @@
  * kernel for the peer's identity: the daemon's own uid and root have the role admin, members of the group the role submit, others
  * none. Loop thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "trust/token.h"
 
 typedef struct uv_loop_s uv_loop_t;

@@ -1,7 +1,6 @@
 #include "daemon/services/burst_ask.h"
 
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/services/convert.h"
 
 enum { RETRY_MS = 1000 };

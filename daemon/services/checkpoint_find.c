@@ -1,11 +1,6 @@
 #include "daemon/services/checkpoint_find.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "base/fsio.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 
 /* ---- messages ---- */
 

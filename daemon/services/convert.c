@@ -1,9 +1,6 @@
 #include "daemon/services/convert.h"
 
-#include <math.h>
-#include <stdlib.h>
-
-#include "base/members.h"
+#include "base/base.h"
 #include "daemon/rpc/texts.h"
 
 bool convert_send(struct rpc_call *call, const ProtobufCMessage *message) {

@@ -1,6 +1,6 @@
 #include "daemon/services/convert_stream.h"
 
-#include <stdlib.h>
+#include "base/base.h"
 
 bool stream_events(const struct event *events, int n, struct stream_events *ret) {
     struct stream_events out = {.items = calloc((size_t)n + 1, sizeof *out.items), .list = calloc((size_t)n + 1, sizeof *out.list)};

@@ -1,9 +1,5 @@
 #include "daemon/services/offload.h"
 
-#include <pthread.h>
-#include <stddef.h>
-#include <stdlib.h>
-
 #include "base/niceness.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/services.h"

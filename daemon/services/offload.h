@@ -3,8 +3,8 @@
  * a time. Loop thread, except for `run`. */
 #pragma once
 #include <protobuf-c/protobuf-c.h>
-#include <stdatomic.h>
 
+#include "base/base.h"
 #include "daemon/jobs/sched.h"
 #include "daemon/models/pool_share.h"
 #include "daemon/rpc/rpc.h"

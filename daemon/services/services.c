@@ -1,6 +1,5 @@
 #include "daemon/services/services.h"
 
-#include "base/str.h"
 #include "daemon/jobs/jobref.h"
 
 size_t services_methods(const struct rpc_method **ret, size_t max) {

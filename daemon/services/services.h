@@ -1,8 +1,8 @@
 /* services: the method tables of svc_*.c and health.c, one row per RPC, and the parts of the daemon that methods use. Methods
  * that are in no table are answered UNIMPLEMENTED. Loop thread, except for the atomics. */
 #pragma once
-#include <stdatomic.h>
 
+#include "base/base.h"
 #include "base/metrics.h"
 #include "daemon/alarms/desk.h"
 #include "daemon/burst/burst_service.h"

@@ -1,7 +1,6 @@
 /* Translates the callbacks of a session into messages to its client. */
-#include <string.h>
 
-#include "base/members.h"
+#include "base/base.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/convert_stream.h"
 #include "daemon/services/stream_call.h"

@@ -1,10 +1,6 @@
 /* The Open of a stream: its session goes on, or a new one begins, with a model that serves, lies in a file or in a store. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/rpc/texts.h"
 #include "daemon/services/stream_call.h"
 #include "eeg/dsp.h"

@@ -1,14 +1,7 @@
 /* brr.v1.Admin: what this daemon is, whether it is well, and how to end it. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/container.h"
-#include "base/fsio.h"
-#include "base/members.h"
-#include "base/str.h"
 #include "brr/v1/admin.pb-c.h"
 #include "burst/selftest_tick.h"
 #include "daemon/rpc/grpc_faults.h"

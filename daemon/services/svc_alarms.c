@@ -1,12 +1,7 @@
 /* brr.v1.Alarms: the alarms of beds, and what people answer (alarms/desk.h). */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <uv.h>
 
-#include "base/clock.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "brr/v1/alarms.pb-c.h"
 #include "daemon/rpc/alarm_rights.h"
 #include "daemon/services/convert.h"

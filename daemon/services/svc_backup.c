@@ -1,12 +1,7 @@
 /* brr.v1.Admin/Backup: the files of daemon/backup as parts, read on the thread pool as the client takes them. The databases are
  * copied first, so that the files which their records name are there when they are read. */
-#include <errno.h>
-#include <stdlib.h>
-#include <unistd.h>
 
-#include "base/clock.h"
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "brr/v1/admin.pb-c.h"
 #include "daemon/backup/backup.h"
 #include "daemon/services/services.h"

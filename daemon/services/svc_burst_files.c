@@ -1,15 +1,8 @@
 /* brr.v1.Burst, the calls that carry files: Create, Restore, Snapshot. A network travels in parts into a file of the cache volume
  * that has no name, and is read, checked and packed on libuv's thread pool; a snapshot is written there while the network is lent.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/fsio.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "burst/netfile.h"
 #include "daemon/services/burst_ask.h"
 

@@ -1,12 +1,7 @@
 /* brr.v1.Checkpoints: calls that carry or read whole files (Verify, Get, Put). Files are read, hashed and made durable on libuv's
  * thread pool; the loop only passes parts on. */
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/models/upload_owner.h"
 #include "daemon/services/checkpoint_find.h"
 #include "daemon/services/convert.h"

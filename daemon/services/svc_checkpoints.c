@@ -1,14 +1,6 @@
 /* brr.v1.Checkpoints: the model files of jobs and uploads, but for calls that carry or read them whole (svc_checkpoint_files.c). */
-#include <dirent.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/jobs/pins.h"
 #include "daemon/models/upload_owner.h"
 #include "daemon/services/checkpoint_find.h"

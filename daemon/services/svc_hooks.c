@@ -1,7 +1,6 @@
 /* brr.v1.Hooks: a test alarm for the hooks of daemon.yaml, on libuv's thread pool. */
-#include <string.h>
 
-#include "base/clock.h"
+#include "base/base.h"
 #include "brr/v1/hooks.pb-c.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/offload.h"

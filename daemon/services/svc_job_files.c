@@ -1,12 +1,7 @@
 /* brr.v1.Jobs/Files: files of a job's folder as parts, listed and read on the thread pool as the client takes them. */
-#include <errno.h>
 #include <fnmatch.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "daemon/services/offload.h"
 #include "daemon/services/services.h"

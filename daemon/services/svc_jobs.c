@@ -1,12 +1,8 @@
 /* brr.v1.Jobs over the scheduler: translation only. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/principal.h"
 #include "base/queue.h"
-#include "base/str.h"
 #include "daemon/jobs/jobref.h"
 #include "daemon/jobs/removal.h"
 #include "daemon/services/convert.h"

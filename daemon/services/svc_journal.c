@@ -1,12 +1,8 @@
 /* brr.v1.Journal: the entries of the journal that the caller may see. The file is read on libuv's thread pool, page by page, beside
  * the journal's own thread. */
-#include <stdlib.h>
-#include <string.h>
 #include <uv.h>
 
-#include "base/cleanup.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "brr/v1/journal.pb-c.h"
 #include "daemon/journal/journaldb.h"
 #include "daemon/services/convert.h"

@@ -1,12 +1,7 @@
 /* brr.v1.Jobs/Logs: a job's log.txt as lines, and those that come while the job lives. The file is read on libuv's thread pool. */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 #include <uv.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/offload.h"

@@ -1,9 +1,7 @@
 /* brr.v1.Metrics: the registry behind /metrics, once or again and again. */
-#include <stdlib.h>
 #include <uv.h>
 
-#include "base/clock.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "brr/v1/admin.pb-c.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/services.h"

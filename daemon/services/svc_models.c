@@ -1,9 +1,7 @@
 /* brr.v1.Models: which models serve and what they are. */
-#include <math.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "brr/v1/checkpoints.pb-c.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/offload.h"

@@ -1,9 +1,8 @@
 /* grpc.reflection.v1 and v1alpha: what this daemon speaks, for tools that have no .proto files. Answers come from the descriptor
  * set in the program, which is walked anew for each question: some ten kilobytes, no index to keep. One question, one answer, in
  * order. */
-#include <string.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/services.h"
 #include "grpc/reflection/v1/reflection.pb-c.h"

@@ -1,8 +1,7 @@
 /* brr.v1.Sessions: the open streams, their results, and closing a session from another client. */
-#include <stdlib.h>
 #include <uv.h>
 
-#include "base/members.h"
+#include "base/base.h"
 #include "base/principal.h"
 #include "brr/v1/sessions.pb-c.h"
 #include "daemon/services/convert.h"

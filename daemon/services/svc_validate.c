@@ -2,14 +2,10 @@
  * looked at on libuv's thread pool, for one call at a time, so that the pool stays free for others; the calls after it wait in a
  * line, of which one caller has at most half, and in which callers take turns. Each call ends limits.validate after it lined up,
  * also behind work that hangs. A job that starts ends the measurement of the device. */
-#include <stdlib.h>
-#include <string.h>
 #include <uv.h>
 
-#include "base/clock.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "base/queue.h"
-#include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/offload.h"

@@ -1,11 +1,6 @@
 /* Admin.View: a recording for the viewer of the pages (viewer/recordings.h). */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/fsio.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "brr/v1/admin.pb-c.h"
 #include "daemon/live/resume_token.h"
 #include "daemon/services/convert.h"

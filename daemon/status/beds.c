@@ -1,12 +1,7 @@
 #include "daemon/status/beds.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/map.h"
-#include "base/str.h"
 
 struct beds {
     struct sessions *sessions;

@@ -1,15 +1,8 @@
 #include "daemon/status/gather.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/json.h"
-#include "base/members.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "daemon/status/gather_parts.h"
 #include "work/kind.h"
 

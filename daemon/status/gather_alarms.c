@@ -1,12 +1,7 @@
 /* The alarms of a status, what of them each stream's tile shows, and the roster: beds without a stream. Also what of the status is
  * a technical alarm now. */
-#include <limits.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/status/gather_parts.h"
 
 enum {

@@ -1,10 +1,6 @@
 /* The streams of a status: what session_describe says, and the recent past of the bed. */
-#include <limits.h>
-#include <math.h>
 
-#include "base/clock.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/status/gather_parts.h"
 
 enum { SILENT_MS = 10 * 1000, QUALITY_TEXT = 400 };

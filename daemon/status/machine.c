@@ -1,18 +1,8 @@
 #include "daemon/status/machine.h"
 
-#include <inttypes.h>
-#include <math.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/container.h"
-#include "base/str.h"
 
 static void look_at_processors(struct machine *m) {
     uint64_t t[8] = {0}, all = 0;

@@ -1,7 +1,7 @@
 /* machine: how busy the processors and the memory of this machine are, and what the daemon takes of them, read from /proc. One
  * thread per object. */
 #pragma once
-#include <stdint.h>
+#include "base/base.h"
 
 /* Zeroed before the first look. Unknown: NaN, -1. */
 struct machine {

@@ -1,13 +1,5 @@
 #include "daemon/status/past.h"
 
-#include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdlib.h>
-
-#include "base/cleanup.h"
-
 struct past {
     pthread_mutex_t lock;
     atomic_int references;

@@ -1,7 +1,7 @@
 /* past: the seizure probability of a stream over the last hours, one point for PAST_STEP_MS: the highest value in it. Shared by
  * reference: the loop adds points, threads that draw it copy them. Bounded: the oldest points go. */
 #pragma once
-#include <stdint.h>
+#include "base/base.h"
 
 enum { PAST_STEP_MS = 10 * 1000, PAST_POINTS = 6 * 360 /* six hours */, PAST_BACK_MS = 60 * 1000 };
 

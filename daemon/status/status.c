@@ -1,11 +1,5 @@
 #include "daemon/status/status.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/order.h"
 
 static const char *const moods[STATUS_MOODS] = {"alarm", "was", "lost", "late", "poor", "fine", "standby", "absent", "ended"};

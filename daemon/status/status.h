@@ -2,11 +2,9 @@
  * second and at each alarm (status/gather.h); threads that answer HTTP share it by reference, so that they touch nothing of the
  * loop. Plain data, all of it in the arena of the status. Bounded: STATUS_STREAMS, STATUS_JOBS, STATUS_BYTES. */
 #pragma once
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "base/arena.h"
+#include "base/base.h"
 #include "daemon/alarms/alarm.h"
 #include "daemon/status/past.h"
 #include "daemon/viewer/eegring.h"

@@ -1,7 +1,6 @@
 #include "daemon/viewer/corrections.h"
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/json.h"
 
 enum { PATH_SIZE = 4096, FILE_BYTES = 8 << 20 };

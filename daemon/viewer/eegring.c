@@ -4,13 +4,6 @@
  * new start is stored before its samples, and what lies before the start is no longer valid. */
 #include "daemon/viewer/eegring.h"
 
-#include <math.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/pack.h"
 #include "eeg/frontend.h"
 

@@ -5,11 +5,8 @@
  * never waits: readers copy what is there, and notice what was overwritten meanwhile. Memory of all rings together is bounded by
  * struct eegring_limits. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
-#include "base/str.h"
+#include "base/base.h"
 
 enum {
     EEGRING_NONE = INT16_MIN,       /* there is no such sample or probability */

@@ -1,14 +1,6 @@
 #include "daemon/viewer/recordings.h"
 
-#include <math.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
 #include "base/json.h"
-#include "base/members.h"
 #include "base/principal.h"
 #include "eeg/correction.h"
 #include "eeg/frontend.h"

@@ -2,8 +2,8 @@
  * marked in it. Bounded: RECORDINGS of them; the oldest goes. The file is opened when its samples are asked for, and kept open.
  * Thread-safe; only the functions that say so wait for the volume of a recording. */
 #pragma once
-#include <stdatomic.h>
 
+#include "base/base.h"
 #include "daemon/viewer/traces.h"
 
 enum { RECORDINGS = 64, RECORDINGS_ID_SIZE = 33, RECORDINGS_MARKS = 2000, RECORDINGS_P_BYTES = 1 << 17, RECORDINGS_TEXT = 64 };

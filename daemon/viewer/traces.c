@@ -1,8 +1,6 @@
 #include "daemon/viewer/traces.h"
 
-#include <stdlib.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "eeg/frontend.h"
 
 enum { LATEST_P = 4 * TRACES_SAMPLES_S };

@@ -1,13 +1,7 @@
 #include "burst/burst.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/clock.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "burst/burst_parts.h"
 
 enum { FIRST_ROOM = 1024 };

@@ -1,10 +1,6 @@
 /* Changes of a network between ticks. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "base/subnormals.h"
 #include "burst/burst_parts.h"
 

@@ -1,9 +1,5 @@
 #include "burst/burst_data.h"
 
-#include "base/members.h"
-
-#include <stdlib.h>
-
 void burst_state_done(struct burst_state *state) {
     FREE_MEMBERS(*state, v, current, countdown, fire_count, psp, alive, divisor, fired_ids, pending, arriving, ledger_fired,
                  ledger_ids);

@@ -1,8 +1,7 @@
 /* burst_data: what goes into a network of spiking neurons and what comes out of it: injections, frames of fired neurons, states.
  * Plain data for programs that read and write files of networks without running one; the engine is burst/burst.h. Any thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 /* Potential for a neuron in a tick; several for one neuron and tick add up. */
 struct burst_injection {

@@ -1,9 +1,6 @@
 /* Where a network's arrays lie. On a device that computes in host memory they are the connectome's own; elsewhere copies. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/members.h"
+#include "base/base.h"
 
 #include "burst/burst_parts.h"
 

@@ -1,8 +1,6 @@
 /* What areas give to all their neurons in every tick, as the kernels read it. */
-#include <math.h>
-#include <stdlib.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/rng.h"
 
 #include "burst/burst_parts.h"

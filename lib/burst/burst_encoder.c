@@ -1,8 +1,5 @@
 #include "burst/burst_encoder.h"
 
-#include <stdlib.h>
-
-#include "base/fsio.h"
 #include "burst/burst.h"
 #include "eeg/half.h"
 #include "windows/recording.h"

@@ -1,10 +1,6 @@
 #include "burst/burst_kind.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "base/counted.h"
-#include "base/str.h"
 #include "base/yaml.h"
 #include "burst/wiring.h"
 #include "kernels/spike.h"

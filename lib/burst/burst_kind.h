@@ -1,8 +1,7 @@
 /* burst_kind: the configuration of a job of kind burst, as its keys write it (burst_kind.c). */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "base/options.h"
 
 enum burst_fired { BURST_FIRED_NPY, BURST_FIRED_TSV, BURST_FIRED_NONE };

@@ -1,11 +1,7 @@
 #include "burst/burst_network.h"
 
-#include <math.h>
-#include <stdlib.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/rng.h"
-#include "base/str.h"
 #include "burst/burst_encoder.h"
 #include "burst/netfile.h"
 #include "burst/spikefile.h"

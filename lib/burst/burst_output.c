@@ -1,15 +1,6 @@
 #include "burst/burst_output.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "burst/spikefile.h"
 #include "eeg/npy.h"
 

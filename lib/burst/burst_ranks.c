@@ -5,12 +5,8 @@
  * GPUs of one process read one another's lists (kernels/peers.h): each lists its own neurons in a buffer that the others reach, and
  * merges the buffers of all once these are written. So several ticks are queued at once, as on one device. Elsewhere the lists pass
  * through host memory after each tick. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "burst/burst_parts.h"
 
 enum { RANKS_LIMIT_MS = 60000, COUNTS_BYTES = 64 /* before ids in a buffer */ };

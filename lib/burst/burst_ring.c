@@ -1,8 +1,6 @@
 /* The sums of inputs: one row of them, or with delays a ring of rows, of which all but one hold inputs between two ticks. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 
 #include "burst/burst_parts.h"
 

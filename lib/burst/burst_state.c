@@ -1,8 +1,6 @@
 /* The state of a network: taken out, and put into another one of the same arrays. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "burst/burst_parts.h"
 #include "burst/connectome_rows.h"
 

@@ -1,12 +1,7 @@
 /* The burst task: ticks of one network, in slices. A checkpoint is checkpoints/tick-N.safetensors:
  * the state of the network and, as its note, where the output files stood; the network itself is loaded or generated again. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "burst/burst_network.h"
 #include "burst/burst_output.h"
 #include "burst/netfile.h"

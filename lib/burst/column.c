@@ -1,12 +1,7 @@
 #include "burst/column.h"
 
-#include <math.h>
-#include <stdlib.h>
-
-#include "base/cleanup.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "base/rng.h"
-#include "base/str.h"
 
 #define POPULATIONS COLUMN_POPULATIONS
 

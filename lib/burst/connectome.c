@@ -1,10 +1,5 @@
 #include "burst/connectome.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/members.h"
 #include "base/pages.h"
 #include "base/subnormals.h"
 #include "burst/connectome_rows.h"

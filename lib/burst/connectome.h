@@ -4,10 +4,8 @@
  *
  * Meaning of the parameters: kernels/spike.h and docs/burst.md. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "kernels/spike.h"
 
 enum { CONNECTOME_NAME_SIZE = 64, CONNECTOME_MOST_AREAS = 4096, CONNECTOME_MOST_EVENTS = 16 };

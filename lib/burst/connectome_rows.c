@@ -1,8 +1,5 @@
 #include "burst/connectome_rows.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/pages.h"
 
 enum { INSERTION = 32, SHORT_ROW = 2048 };

@@ -1,8 +1,5 @@
 #include "burst/ledger.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { LEDGER_FIRST_ROOM = 1024 };
 
 int ledger_init(struct ledger *ret, int64_t most_ticks, int64_t most_spikes, struct err *err) {

@@ -1,12 +1,7 @@
 #include "burst/netfile.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "store/safetensors.h"
 
 enum { MOST_ARRAYS = 40 };

@@ -1,11 +1,5 @@
 #include "burst/raster.h"
 
-#include <math.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/str.h"
 #include "plot/svg.h"
 
 enum {

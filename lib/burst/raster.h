@@ -3,9 +3,8 @@
  * which neurons that fire take the rows of silent neighbours, many ticks share a column, and beyond RASTER_MOST_AREAS areas the
  * small ones are drawn as one. One thread per raster. */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "burst/connectome.h"
 
 enum { RASTER_COLUMNS = 1000, RASTER_ROWS = 360, RASTER_MOST_AREAS = 8 };

@@ -1,11 +1,5 @@
 #include "burst/selftest_tick.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/str.h"
 #include "burst/burst.h"
 #include "burst/wiring.h"
 #include "kernels/device.h"

@@ -1,13 +1,5 @@
 #include "burst/spikefile.h"
 
-#include <inttypes.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
-#include "base/str.h"
 #include "burst/connectome.h"
 #include "eeg/npy.h"
 #include "eeg/table.h"

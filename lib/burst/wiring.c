@@ -1,12 +1,7 @@
 #include "burst/wiring.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/rng.h"
-#include "base/str.h"
 #include "burst/connectome_rows.h"
 
 #define DELAY_DRAWS (UINT64_C(1) << 40) /* index of the first */

@@ -1,10 +1,5 @@
 #include "detect/alarms.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "base/str.h"
-
 enum { RATE_HZ = 256, MAX_SAMPLES = 3600 * RATE_HZ };
 
 const double alarm_rates[ALARM_RATES] = {1, 5, 10};

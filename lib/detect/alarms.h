@@ -2,10 +2,8 @@
  * The rule is hysteresis over the alarm trace at 256 Hz, without morphology, closing or merging; an alarm that went on stays on for
  * at least `latch` samples, so that a seizure whose probability flickers raises one alarm. Pure arithmetic; any thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/json.h"
 #include "detect/events.h"
 

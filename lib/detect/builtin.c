@@ -1,11 +1,5 @@
 #include "detect/builtin.h"
 
-#include <errno.h>
-#include <unistd.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
-
 static const double ON = 0.75, OFF = 0.5, MIN_DURATION_S = 5;
 
 int builtin_model(const char *name, struct modelfile *ret, struct err *err) {

@@ -3,9 +3,8 @@
  * and `demo`, which lie beside the programs (models/NAME.md are their cards). They are ordinary model files in the cache, always
  * the same bytes, so that whatever takes a model file takes them. Any thread; builtin_write waits for the volume. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
 
+#include "base/base.h"
 #include "detect/modelfile.h"
 
 /* True if a built-in model has this name. */

@@ -1,9 +1,6 @@
 /* Where the trained built-in models lie. Apart from builtin.c, so that programs which only look for them link no kernels. */
-#include <errno.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "detect/builtin.h"
 
 const char *const builtin_trained[BUILTIN_TRAINED] = {"demo", "ward"};

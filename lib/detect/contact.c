@@ -1,10 +1,5 @@
 #include "detect/contact.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/members.h"
 #include "eeg/half_rows.h"
 
 enum { RATE_HZ = 256, CLIPPED_SAMPLES = RATE_HZ / 100 };

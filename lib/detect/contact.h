@@ -4,10 +4,8 @@
  * reaches). A pure function of the samples, whatever the chunks, so that it holds for streams and for cached recordings, which have
  * no raw samples. One thread at a time. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/pack.h"
 
 enum { CONTACT_BAD_CHANNELS = 4 };

@@ -1,16 +1,6 @@
 #include "detect/detect_list.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "eeg/events.h"
 
 enum { FLUSH_BYTES = 1 << 20 };

@@ -2,11 +2,8 @@
  * completion while the job runs and in path order when it has ended; the events files are in events/ beside it. A job resumes from
  * it, and its results are read from it. A list belongs to one thread. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 #define DETECT_LIST_NAME "recordings.jsonl"
 enum { DETECT_LIST_PATH = 4096, DETECT_LIST_LINE = 32 << 10 };

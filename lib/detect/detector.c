@@ -1,12 +1,7 @@
 #include "detect/detector.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/rng.h"
-#include "base/str.h"
 #include "detect/lanes.h"
 #include "detect/precision.h"
 #include "detect/timeline.h"

@@ -1,12 +1,6 @@
 #include "detect/ensemble.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "detect/modelfile.h"
 #include "nn/param.h"
 #include "store/safetensors.h"

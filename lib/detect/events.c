@@ -1,11 +1,6 @@
 #include "detect/events.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/order.h"
-#include "base/str.h"
 
 enum {
     RATE_HZ = 256,

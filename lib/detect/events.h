@@ -3,10 +3,8 @@
  * hysteresis (on, off, min_onset, min_offset) → opening → closing → look back to where the trace rose to off → minimum duration →
  * merge gap → rejecter → split above the maximum (pieces are not merged again) → confidence. Definitions: docs/models.md. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/json.h"
 #include "base/pack.h"
 #include "detect/rejecter.h"

@@ -1,7 +1,6 @@
 #include "detect/lanes.h"
 
-#include <stdlib.h>
-
+#include "base/base.h"
 #include "kernels/lanes.h"
 #include "kernels/op.h"
 

@@ -1,8 +1,5 @@
 #include "detect/model_image.h"
 
-#include <stdlib.h>
-
-#include "base/str.h"
 #include "detect/seizure_net.h"
 #include "nn/ckpt.h"
 

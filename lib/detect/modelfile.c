@@ -1,12 +1,6 @@
 #include "detect/modelfile.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "store/safetensors.h"
 
 int modelfile_set_frontend(struct modelfile *m, const struct frontend_config *frontend, struct err *err) {

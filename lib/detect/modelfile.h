@@ -9,9 +9,8 @@
  * of its montage a recording may lack; `brr.card` (JSON): where the model comes from, for people (train/train_card.h). Any thread.
  */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "detect/alarms.h"
 #include "detect/events.h"
 #include "detect/seizure.h"

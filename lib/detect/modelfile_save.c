@@ -1,9 +1,6 @@
 /* The writing side of modelfile: apart, since it needs the network, and programs that only read model files do not. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "detect/modelfile.h"
 #include "nn/ckpt.h"
 

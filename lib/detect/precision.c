@@ -1,9 +1,6 @@
 #include "detect/precision.h"
 
-#include <math.h>
-#include <stdlib.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/rng.h"
 
 OWNABLE(struct seizure_net, seizure_free)

@@ -1,10 +1,5 @@
 #include "detect/rejecter.h"
 
-#include <math.h>
-#include <stdlib.h>
-
-#include "base/cleanup.h"
-
 enum { RATE_HZ = 256, N = REJECTER_FEATURES + 1, STEPS = 100 };
 static const double least_p = 1e-6, most_weight = 1e6, tiny = 1e-10;
 static const char *const feature_names[REJECTER_FEATURES] = {"mean", "peak", "duration"};

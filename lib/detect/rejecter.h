@@ -1,10 +1,8 @@
 /* rejecter: a logistic function of a few features of a finished event, which drops events that look like false alarms, and its fit
  * to labelled events. Arithmetic in double; any thread. Definitions: docs/models.md. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/json.h"
 
 /* Log-odds of the mean and of the highest probability inside the event, each probability at least 1e-6 and at most 1 - 1e-6, and

@@ -1,11 +1,6 @@
 #include "detect/retune.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "detect/events.h"
 #include "detect/modelfile.h"
 #include "store/safetensors.h"

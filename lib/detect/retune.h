@@ -1,7 +1,7 @@
 /* retune: a copy of a model file with other thresholds of events and alarms, and another rejecter of events or none; tensors and
  * all other metadata stay as they are. Needs no network, so that brrctl can do it. Any thread. */
 #pragma once
-#include "base/err.h"
+#include "base/base.h"
 #include "store/digest.h"
 
 struct retune {

@@ -1,8 +1,5 @@
 #include "detect/seizure.h"
 
-#include <stdlib.h>
-
-#include "base/members.h"
 #include "detect/seizure_net.h"
 
 int seizure_table(const struct seizure_config *config, struct param_set *ret, struct err *err) {

@@ -7,10 +7,8 @@
  * plan). One thread at a time. x (B,T,C) F32 channel-last, logits (B,T) F32; T divisible by 16. Tensor names and shapes of
  * checkpoints are PyTorch's (docs/models.md). */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/json.h"
 #include "kernels/op.h"
 #include "kernels/tensor.h"

@@ -1,5 +1,4 @@
-#include <string.h>
-
+#include "base/base.h"
 #include "detect/seizure.h"
 
 static int check_network(const struct seizure_config *c, struct err *err) {

@@ -4,13 +4,9 @@
  * 1e-1], D = 1. The head starts small, with the prior's logit as its bias; with a skip it
  * starts at zero, so that the network begins as its feature: the model line_length, or the mean of both. Types without a network
  * begin with fixed values. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/rng.h"
-#include "base/str.h"
 #include "detect/seizure_net.h"
 
 static void fill(float *x, int64_t n, float value) {

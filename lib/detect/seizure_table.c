@@ -1,9 +1,6 @@
 /* The parameter table of the network, in checkpoint order, and the folded inference weights. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "detect/seizure_net.h"
 #include "nn/padded.h"
 

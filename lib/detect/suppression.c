@@ -1,10 +1,5 @@
 #include "detect/suppression.h"
 
-#include <math.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "eeg/half.h"
 #include "eeg/half_rows.h"
 

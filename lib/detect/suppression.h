@@ -17,9 +17,8 @@
  * A burst of variance V fades below the threshold only 0.1047 s · ln(V / 12.5 µV²) after its end: 0.5 s at 38 µV root mean square.
  * That much of every suppression counts as activity, as in the published method. */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/pack.h"
 
 enum {

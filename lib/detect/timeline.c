@@ -1,10 +1,6 @@
 #include "detect/timeline_state.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "windows/recording.h"
 
 enum { FEED_ROWS = 2560 };

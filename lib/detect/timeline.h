@@ -8,10 +8,8 @@
  * where that is shorter), and while channels without a usable signal (detect/contact.h) make a decision void, the alarm rule takes
  * 0. In memory: two windows of samples, the newest push, and TIMELINE_MAX_PENDING waiting windows. One thread at a time. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/pack.h"
 #include "detect/alarms.h"
 #include "detect/events.h"

@@ -1,7 +1,6 @@
 /* The outputs of a timeline: record trace, events, alarms and burst suppression. */
-#include <math.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "detect/timeline_state.h"
 
 int timeline_keep_status(struct timeline *t, int rc, struct err *err) {

@@ -1,7 +1,6 @@
 /* Snapshots of a timeline. */
-#include <stdlib.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "detect/timeline_state.h"
 
 /* Samples of the record trace under construction that some window has covered. */

@@ -1,12 +1,5 @@
 #include "eeg/answers.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/str.h"
 #include "eeg/table.h"
 #include "store/digest.h"
 #include "store/outputs.h"

@@ -2,10 +2,8 @@
  * Time that no reader has judged keeps the labels that the recording has anyway; without labels it is of the type unknown, which
  * training and scores leave out. Times are seconds of file time. Any thread; one writer of a file at a time. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "eeg/labels.h"
 
 #define ANSWER_BACKGROUND "bckg"

@@ -1,13 +1,6 @@
 #include "eeg/bids.h"
 
-#include <ctype.h>
-#include <string.h>
-#include <strings.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "eeg/labels.h"
 #include "store/outputs.h"
 

@@ -1,10 +1,8 @@
 /* bids: names and side files of a dataset in the Brain Imaging Data Structure (EEG; bids-specification.readthedocs.io, version
  * 1.9.0), and what a folder lacks to be one. Knows no events: those are eeg/events. Pure functions over files; any thread. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "formats/eegfile.h"
 
 #define BIDS_TASK "szMonitoring" /* the task of recordings whose names have none, as in SzCORE's datasets */

@@ -1,10 +1,7 @@
 /* What a folder of recordings lacks to be a BIDS dataset; declared in bids.h. */
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "eeg/bids.h"
 #include "eeg/table.h"
 #include "formats/text.h"

@@ -1,10 +1,5 @@
 #include "eeg/channels.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-
-#include "base/members.h"
 #include "eeg/montage.h"
 
 void channels_done(struct channels *c) {

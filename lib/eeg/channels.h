@@ -1,12 +1,8 @@
 /* channels: which signals of a file feed a montage, and whether they can: all of one rate, and each a voltage. Looks at headers
  * only. Pure functions, any thread. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/err.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "eeg/frontend.h"
 #include "formats/eegfile.h"
 

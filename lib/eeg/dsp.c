@@ -2,13 +2,7 @@
 #include "eeg/dsp.h"
 
 #include <complex.h>
-#include <math.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include "base/members.h"
 #include "eeg/dsp_kernel.h"
 
 const struct dsp_kernel dsp_kernel_baseline = {.fir = fir, .cascade = cascade};

@@ -4,10 +4,8 @@
  * Rows have `lanes` doubles (dsp_lanes: channels rounded up to a multiple of 8), 64-byte aligned. One thread at a time per object.
  */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/pack.h"
 
 enum { DSP_RATE_HZ = 256, DSP_BLOCK = 256, DSP_MAX_SECTIONS = 5 };

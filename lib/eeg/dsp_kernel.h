@@ -1,8 +1,8 @@
 /* dsp_kernel: the two inner loops of dsp, written once over 8-lane vectors and compiled per instruction set (dsp.c baseline,
  * dsp_avx2.c, dsp_avx512.c). Products and sums are separate operations in a fixed order, so all variants give the same bits. */
 #pragma once
-#include <stdint.h>
 
+#include "base/base.h"
 #include "eeg/dsp.h"
 
 struct dsp_kernel {

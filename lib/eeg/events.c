@@ -1,12 +1,5 @@
 #include "eeg/events.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
 #include "eeg/events_formats.h"
 #include "eeg/label_rule.h"
 #include "formats/civil.h"

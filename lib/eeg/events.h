@@ -2,11 +2,8 @@
  * format is a row of events_formats.def and a file events_NAME.c with its two functions. Times are seconds of file time (0 = first
  * sample). Pure functions over files; any thread. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
 
-#include "base/err.h"
-#include "base/str.h"
+#include "base/base.h"
 
 struct eeg_info;
 

@@ -1,8 +1,7 @@
 /* Event files of the TUH seizure corpus: .csv_bi (seizure or background of the whole recording) and .csv (per channel). Declared in
  * events.h. */
-#include <math.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "eeg/events_formats.h"
 #include "eeg/table.h"
 

@@ -1,10 +1,5 @@
 #include "eeg/feature.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/members.h"
 #include "base/order.h"
 #include "eeg/dsp.h"
 #include "eeg/frontend.h"

@@ -7,11 +7,8 @@
  * it. The feature changes every FEATURE_BLOCK samples of a segment. Its bits do not depend on how the rows were divided into calls.
  * One thread at a time per object. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/cleanup.h"
-#include "base/err.h"
+#include "base/base.h"
 #include "base/pack.h"
 
 enum { FEATURE_BLOCK = 16 };

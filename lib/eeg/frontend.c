@@ -1,11 +1,5 @@
 #include "eeg/frontend.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/members.h"
-#include "base/str.h"
 #include "eeg/dsp.h"
 #include "eeg/feature.h"
 #include "eeg/half_rows.h"

@@ -5,10 +5,8 @@
  * of at most fill_gap_s is filled by holding the last sample (flagged); a longer gap ends the segment, and the filters restart
  * (steady state for the first sample). Output index = time in 1/256 s from file time 0 of the source. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/pack.h"
 
 /* FRONTEND_BOTH_NOTCHES as notch_hz: one at 50 and one at 60 Hz, for models that serve in countries of either mains. */

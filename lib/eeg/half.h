@@ -1,8 +1,7 @@
 /* half: IEEE 754 binary16 to and from float, round to nearest even, subnormals kept: the same bits as the F16C instructions.
  * Pure functions. */
 #pragma once
-#include <stdint.h>
-#include <string.h>
+#include "base/base.h"
 
 static inline float half_to_f32(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 0x3ff, bits;

@@ -1,8 +1,5 @@
 #include "eeg/half_asinh.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "eeg/half.h"
 #include "eeg/half_rows.h"
 

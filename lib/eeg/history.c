@@ -1,10 +1,5 @@
 #include "eeg/history.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/members.h"
 #include "eeg/dsp.h"
 #include "eeg/half.h"
 #include "eeg/half_asinh.h"

@@ -9,10 +9,8 @@
  * The output is a fixed sequence of operations on its own channel: its bits do not depend on how the rows were divided into calls.
  * One thread at a time per object. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/pack.h"
 
 enum { HISTORY_S = 600, HISTORY_PRIOR_S = 10 };

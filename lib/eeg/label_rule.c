@@ -1,10 +1,5 @@
 #include "eeg/label_rule.h"
 
-#include <string.h>
-#include <strings.h>
-
-#include "base/str.h"
-
 /* ASCII letters and what UTF-8 makes of others; punctuation such as U+2026 and U+FF1F begins with E2 or EF. */
 static bool is_letter(char c) {
     unsigned char u = (unsigned char)c;

@@ -8,10 +8,8 @@
  * "seizures", or with one of the eleven TUSZ codes of seizures, is a seizure ("seizure-free" is none); and "unknown" is unsure. A
  * seizure whose text has a question mark is unsure. Only letters belong to a word: "sz_foc" begins with "sz", "Szymon" does not. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 enum label_class { LABEL_OTHER, LABEL_SEIZURE, LABEL_UNSURE };
 

@@ -1,9 +1,5 @@
 #include "eeg/label_table.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "base/str.h"
 #include "formats/civil.h"
 #include "formats/eegfile.h"
 

@@ -2,9 +2,8 @@
  * each seizure with the name of its recording, its onset, and its end or duration. A row without times says that its recording has
  * no seizure. Times are seconds from the first sample, hours:minutes:seconds, or dates with a time of day. One thread per table. */
 #pragma once
-#include <stdbool.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "eeg/table.h"
 
 struct eeg_info;

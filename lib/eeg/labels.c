@@ -1,17 +1,6 @@
 #include "eeg/labels.h"
 
-#include <ctype.h>
-#include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-
-#include "base/cleanup.h"
 #include "base/counted.h"
-#include "base/fsio.h"
-#include "base/members.h"
 #include "base/order.h"
 #include "eeg/labels_path.h"
 #include "formats/eegfile.h"

@@ -2,10 +2,8 @@
  * path. Times are seconds of file time (0 = first sample). Pure functions over files; any thread. A
  * recording without a label source is not a recording without seizures: see `source`. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "eeg/events.h"
 #include "eeg/label_rule.h"
 

@@ -1,10 +1,5 @@
 /* Patient, split and label files derived from a recording's path; declared in labels.h and labels_path.h. */
-#include <ctype.h>
-#include <string.h>
-#include <strings.h>
 
-#include "base/fsio.h"
-#include "base/str.h"
 #include "eeg/labels_path.h"
 #include "formats/eegfile.h"
 #include "store/outputs.h"

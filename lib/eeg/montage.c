@@ -1,13 +1,5 @@
 #include "eeg/montage.h"
 
-#include <ctype.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-
-#include "base/members.h"
-#include "base/str.h"
 #include "eeg/frontend.h"
 
 enum { ELECTRODES = 19, MAX_EDGES = 256, MAX_NODES = 128 };

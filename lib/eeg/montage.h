@@ -8,11 +8,8 @@
  * a bipolar recording the minimum-norm inverse of its derivations followed by the average reference. Anything else is an error.
  * Immutable after montage_new; any thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/cleanup.h"
-#include "base/err.h"
+#include "base/base.h"
 
 enum { MONTAGE_MAX_OUTPUTS = 64, MONTAGE_MAX_LABELS = 1024, MONTAGE_LABEL_SIZE = 32, MONTAGE_LOOP_EDGES = 8 };
 

@@ -1,11 +1,5 @@
 #include "eeg/montage_partial.h"
 
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/str.h"
 #include "eeg/frontend.h"
 #include "eeg/montage.h"
 

@@ -3,10 +3,8 @@
  * recording has more of them, the derivations that it holds. For networks: the channels of their own montage that can be made.
  * Pure functions; any thread. */
 #pragma once
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 /* Writes "custom:Fp1-C3,C3-O1,…" (montage.h). PRECONDITION when it would rest on fewer than `least` channels: names those that can
  * be used, and that other labels need new names. */

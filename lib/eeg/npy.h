@@ -1,6 +1,6 @@
 /* npy: the header of NumPy's *.npy files (format 1.0), behind which the values follow in C order. Pure, any thread. */
 #pragma once
-#include <stdint.h>
+#include "base/base.h"
 
 enum { NPY_HEADER_BYTES = 128 };
 /* Writes the header of an array (rows, columns), or (rows,) if columns is 0. type: NumPy's name, for example "<f4". The length

@@ -1,11 +1,5 @@
 #include "eeg/quality.h"
 
-#include "base/members.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { RESULT_HZ = 256, CLIPPED_PERCENT = 1, PLATEAU_PERCENT = 10 };
 static const double FLAT_UV = 0.5, PLATEAU_UV = 100, NOISY_UV = 500;
 

@@ -2,11 +2,8 @@
  * lost. It is judged for each second of the source and gathered for the samples of a result, so that what is said of a result is a
  * function of the samples alone, however they were cut into pushes. One thread. */
 #pragma once
-#include <math.h>
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/pack.h"
 
 enum quality_flaw {

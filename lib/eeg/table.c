@@ -1,11 +1,5 @@
 #include "eeg/table.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-
-#include "base/str.h"
 #include "formats/text.h"
 
 static const size_t MAX_BYTES = (size_t)64 << 20;

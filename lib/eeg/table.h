@@ -3,10 +3,8 @@
  * quotes as in RFC 4180, also with separators and line ends inside; a quote that does not end a cell is one of its characters.
  * One thread per table. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 enum { TABLE_MAX_COLUMNS = 64 };
 

@@ -1,13 +1,7 @@
 #include "eeg/tree.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
 #include "base/counted.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "formats/eegfile.h"
 
 enum { PATH_BYTES = 4096, MAX_POINTER_BYTES = 32 << 10 };

@@ -3,9 +3,8 @@
  * one file, by links of both kinds, are one recording, and so are files of two formats whose names differ in their endings alone,
  * of which EDF counts; links to folders are not followed. One thread. */
 #pragma once
-#include <stdbool.h>
 
-#include "base/fsio.h"
+#include "base/base.h"
 #include "eeg/labels.h"
 
 struct tree_config {

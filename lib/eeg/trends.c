@@ -2,8 +2,6 @@
 #include "eeg/trends.h"
 
 #include <complex.h>
-#include <math.h>
-#include <stdlib.h>
 
 #include "base/order.h"
 

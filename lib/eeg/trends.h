@@ -1,7 +1,7 @@
 /* trends: hours of EEG at a glance: numbers for each ten seconds of the montage bipolar-18 at 256 Hz. Every column is defined in
  * docs/trends.md, in double precision, so that another program computes the same. Pure functions; any thread. */
 #pragma once
-#include "base/err.h"
+#include "base/base.h"
 
 enum { TRENDS_EPOCH_S = 10, TRENDS_EPOCH = 2560, TRENDS_CHANNELS = 18, TRENDS_CSA_HZ = 20 };
 /* Amplitude-integrated EEG of C3-P3 and C4-P4; powers of four bands, rhythmicity and its frequency of both sides; asymmetry; the

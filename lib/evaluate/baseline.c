@@ -1,10 +1,6 @@
 #include "evaluate/baseline.h"
 
-#include <math.h>
-#include <pthread.h>
-#include <stdlib.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "detect/builtin.h"
 #include "eeg/feature.h"
 #include "eeg/half.h"

@@ -1,16 +1,10 @@
 /* The detect task: a model over recordings that need no labels, an events file for each. Montage, filters, window, hop and
  * thresholds are the model's. A recording that cannot be used is listed and the others are done. After a stop it goes on with the
  * recordings whose events are not there yet. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/counted.h"
-#include "base/fsio.h"
-#include "base/members.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "detect/detect_list.h"
 #include "detect/detector.h"
 #include "detect/timeline.h"

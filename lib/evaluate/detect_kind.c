@@ -1,7 +1,7 @@
 #include "evaluate/detect_kind.h"
 
+#include "base/base.h"
 #include "base/counted.h"
-#include "base/str.h"
 #include "eeg/events.h"
 #include "evaluate/task_eeg.h"
 

@@ -1,11 +1,9 @@
 /* estimate_manifest (estimate.h) has a file of its own: it needs what runs tasks, and the client, which reads jobs, has none of
  * that. */
-#include <stdint.h>
-#include <string.h>
 
-#include "base/counted.h"
-#include "base/str.h"
 #include "evaluate/estimate_manifest.h"
+#include "base/base.h"
+#include "base/counted.h"
 #include "evaluate/task_eeg.h"
 #include "windows/manifest.h"
 #include "windows/window.h"

@@ -1,15 +1,9 @@
 /* The evaluate task: a checkpoint against labelled recordings. Montage, filters, window and hop are the checkpoint's; thresholds
  * too unless the job names its own. After a stop it goes on with the recordings whose traces are not there yet. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/counted.h"
 #include "base/crew.h"
-#include "base/fsio.h"
-#include "base/members.h"
-#include "base/str.h"
 #include "base/yaml.h"
 #include "evaluate/estimate_manifest.h"
 #include "evaluate/evaluate_report.h"

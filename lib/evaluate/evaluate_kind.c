@@ -1,9 +1,7 @@
 #include "evaluate/evaluate_kind.h"
 
-#include <math.h>
-
+#include "base/base.h"
 #include "base/counted.h"
-#include "base/str.h"
 #include "detect/seizure.h"
 #include "evaluate/task_eeg.h"
 

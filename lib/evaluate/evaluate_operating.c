@@ -1,9 +1,6 @@
 #include "evaluate/evaluate_operating.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/str.h"
+#include "base/base.h"
 #include "plot/plot_operating.h"
 
 enum { PATH_SIZE = 4096, NAME_SIZE = 96 };

@@ -1,7 +1,6 @@
 #include "evaluate/evaluate_patients.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "base/base.h"
 
 /* Marks the patients of one training; in another one a patient may have trained who validates here: training counts. */
 static int mark(struct seen_patients *s, const struct manifest *m, const struct json *training, struct err *err) {

@@ -1,13 +1,6 @@
 #include "evaluate/evaluate_report.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "eeg/half.h"
 #include "eeg/montage.h"
 #include "evaluate/evaluate_operating.h"

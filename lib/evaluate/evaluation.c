@@ -1,5 +1,4 @@
-#include <stdlib.h>
-
+#include "base/base.h"
 #include "evaluate/evaluation_state.h"
 
 int evaluation_start(const struct evaluation_config *config, struct evaluation **ret, struct err *err) {

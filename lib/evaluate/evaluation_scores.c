@@ -1,10 +1,6 @@
 /* From the traces of an evaluation to its result: thresholds, a rejecter of events, alarm rules, then the scores. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "evaluate/evaluation_state.h"
 
 static int load_trace(void *ctx, int i, const float **ret_p, struct err *err) { return evaluation_trace(ctx, i, ret_p, err); }

@@ -1,13 +1,7 @@
 /* The traces of an evaluation: computed, taken from an earlier attempt, kept in memory or in files. */
 #include "evaluate/evaluation_state.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "detect/detector.h"
 
 enum { WAIT_MS = 20, ROOM_SHARE = 8, TRACE_SHARE = 4 };

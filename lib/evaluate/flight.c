@@ -1,6 +1,6 @@
 #include "evaluate/flight.h"
 
-#include <stdlib.h>
+#include "base/base.h"
 
 struct seat {
     struct timeline *timeline; /* NULL: none, or not needed */

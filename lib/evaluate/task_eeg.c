@@ -1,10 +1,6 @@
 #include "evaluate/task_eeg.h"
 
-#include <string.h>
-
 #include "base/counted.h"
-#include "base/members.h"
-#include "base/str.h"
 #include "store/mirror.h"
 #include "windows/recording.h"
 #include "work/job_data.h"

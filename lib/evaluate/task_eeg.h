@@ -1,8 +1,8 @@
 /* task_eeg: what the tasks that read EEG recordings share: their manifest, the reports on recordings that cannot be used or look
  * mislabelled, and the detector of a model that the job names. The task's thread. */
 #pragma once
-#include <stdbool.h>
 
+#include "base/base.h"
 #include "detect/detector.h"
 #include "windows/manifest.h"
 #include "work/task.h"

@@ -1,8 +1,5 @@
 #include "evaluate/temperature.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 enum { HALVINGS = 50 };
 static const double least_p = 1e-7;
 

@@ -1,9 +1,5 @@
 #include "evaluate/traces.h"
 
-#include <stdbool.h>
-
-#include "base/cleanup.h"
-#include "base/str.h"
 #include "store/safetensors.h"
 
 enum { NAME_DIGITS = 32 };

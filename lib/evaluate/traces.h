@@ -1,10 +1,8 @@
 /* traces: record traces, alarm traces and alarms of recordings that an evaluation has finished, so that it holds one at a time: a
  * file each, whole and durable before it has its name. One thread. Internal to lib/train. */
 #pragma once
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 #define TRACES_FOLDER "traces" /* of a job */
 enum { TRACES_PATH = 4096 };

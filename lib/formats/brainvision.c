@@ -1,12 +1,8 @@
 /* BrainVision Core Data Format 1.0 and 2.0: a header (.vhdr, or .ahdr of V-Amp recorders) of lines KEY=VALUE in sections, which
  * names a file of samples (.eeg, .avg, .seg) and one of markers (.vmrk, .amrk). Source: "BrainVision Core Data Format 1.0", Brain
  * Products, 2018. Markers become annotations; "New Segment" markers with dates become gaps. */
-#include <math.h>
-#include <string.h>
-#include <strings.h>
 
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "formats/civil.h"
 #include "formats/matrix.h"
 

@@ -1,11 +1,5 @@
 #include "formats/civil.h"
 
-#include <string.h>
-#include <strings.h>
-#include <time.h>
-
-#include "base/str.h"
-
 bool civil_is_date(int year, int month, int day) {
     static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;

@@ -1,6 +1,6 @@
 /* civil: dates and times of day as recordings and label files state them, without a time zone. Pure functions; any thread. */
 #pragma once
-#include <stdbool.h>
+#include "base/base.h"
 
 struct civil {
     int year, month, day, hour, minute; /* month and day from 1 */

@@ -1,10 +1,6 @@
 #include "formats/edf.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "formats/edf_state.h"
 
 enum { FIXED_HEADER_BYTES = 256 };

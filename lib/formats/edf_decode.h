@@ -2,7 +2,7 @@
  * out = (float)((double)digital · gain + offset), multiplication and addition rounded separately, so that every variant gives
  * the same bits. Reads exactly the bytes of n samples. Any thread. */
 #pragma once
-#include <stdint.h>
+#include "base/base.h"
 
 struct edf_scale {
     double gain, offset;

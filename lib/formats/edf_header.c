@@ -1,11 +1,5 @@
 #include "formats/edf_header.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-#include <strings.h>
-
-#include "base/str.h"
 #include "formats/civil.h"
 #include "formats/tal.h"
 #include "formats/unit.h"

@@ -1,11 +1,9 @@
 /* edf_header: the fixed and per-signal header of EDF and BDF, checked and repaired in memory. Fills struct eeg_info and the layout
  * of a record; does not read records. Used by edf.c only. One thread per header. */
 #pragma once
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/arena.h"
-#include "base/err.h"
+#include "base/base.h"
 #include "formats/edf.h"
 
 enum { EDF_MAX_REPAIRS = 64 };

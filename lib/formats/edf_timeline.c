@@ -1,9 +1,6 @@
 /* What opening a file finds in its records: how many there are, when each begins, and the annotations. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
+#include "base/base.h"
 #include "base/order.h"
 #include "formats/edf_state.h"
 #include "formats/tal.h"

@@ -1,7 +1,5 @@
 #include "formats/edf_write.h"
 
-#include <string.h>
-
 static void put_text(struct str *out, int width, const char *text) { str_printf(out, "%-*.*s", width, width, text); }
 static void put_number(struct str *out, int width, int64_t number) { str_printf(out, "%-*lld", width, (long long)number); }
 

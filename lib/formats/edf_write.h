@@ -1,9 +1,8 @@
 /* edf_write: what all writers of EDF+C files share: the header and the time-keeping annotation of a record. Callers write samples
  * and other annotations. Plain functions. */
 #pragma once
-#include <stdint.h>
 
-#include "base/str.h"
+#include "base/base.h"
 
 enum { EDF_WRITE_FIELD = 80, EDF_WRITE_TIME_SIZE = 32, EDF_WRITE_KEEPER_SIZE = EDF_WRITE_TIME_SIZE + 4 };
 

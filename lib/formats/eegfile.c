@@ -1,10 +1,5 @@
 #include "formats/eegfile.h"
 
-#include <ctype.h>
-#include <string.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
 #include "formats/format.h"
 #include "formats/unit.h"
 

@@ -11,12 +11,8 @@
  * relative to file time 0. Samples are counted in records, within which every signal has a whole number of samples: EDF has such
  * records; in formats that store sample after sample a record is one sample of each signal. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/cleanup.h"
-#include "base/err.h"
+#include "base/base.h"
 
 struct eegfile;
 

@@ -1,16 +1,8 @@
 /* EEGLAB: a dataset in a MAT file (.set), its samples in it or in a file of 32-bit floats beside it (.fdt). Source: the description
  * of the EEG structure at eeglab.org. The structure is the variable EEG, or, as of 2021, its fields are the variables. Events
  * become annotations; latencies count samples from 1; "boundary" events are gaps of their duration. */
-#include <fcntl.h>
-#include <math.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "formats/mat5.h"
 #include "formats/matrix.h"
 

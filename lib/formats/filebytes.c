@@ -1,11 +1,5 @@
 #include "formats/filebytes.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 void filebytes_init(struct filebytes *b, const char *name) { *b = (struct filebytes){.fd = -1, .name = name}; }
 
 int filebytes_open(struct filebytes *b, const char *path, struct err *err) {

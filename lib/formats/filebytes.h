@@ -2,11 +2,8 @@
  * file that is cut short or replaced while it is read is an error and no fault of the process. After opening it is immutable; any
  * number of threads may read. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 struct filebytes {
     const uint8_t *memory; /* the caller's, or NULL */

@@ -1,13 +1,9 @@
 /* GDF 1.9 and 2: a header of 256 bytes, 256 more for each signal, records in which each signal has its samples one after another in
  * a type of its own, and a table of events at the end. Source: A. Schlögl, "GDF - a general dataformat for biosignals".
  * Little-endian. Events have a code of 16 bits, which is their text. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include "base/arena.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "formats/civil.h"
 #include "formats/format.h"
 #include "formats/matrix.h"

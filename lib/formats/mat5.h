@@ -2,12 +2,9 @@
  * Source: "MAT-File Format", The MathWorks. For lib/formats only. Sizes come from the file and are checked against it; large arrays
  * stay in the file and are described by their place. One thread per file. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/arena.h"
-#include "base/err.h"
+#include "base/base.h"
 #include "formats/filebytes.h"
 
 enum mat_kind { MAT_NONE, MAT_NUMBERS, MAT_TEXT, MAT_CELL, MAT_STRUCT };

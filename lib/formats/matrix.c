@@ -1,13 +1,7 @@
 #include "formats/matrix.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/members.h"
+#include "base/base.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "formats/tal.h"
 #include "formats/unit.h"
 

@@ -2,12 +2,8 @@
  * is known from other readers (EDFbrowser's nk2edf, MNE): control blocks list data blocks, which list channels by number; a sample
  * is an unsigned number of 16 bits around 0x8000, and behind the channels of each sample stands one of marks. Blocks are apart by
  * the time that passed between their starts. */
-#include <ctype.h>
-#include <math.h>
-#include <string.h>
 
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "formats/civil.h"
 #include "formats/matrix.h"
 

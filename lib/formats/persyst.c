@@ -1,11 +1,8 @@
 /* Persyst: a layout (.lay) of lines KEY=VALUE in sections and a file of samples (.dat) of 16 or 32 bits, sample after sample.
  * Comments become annotations; sample times (seconds of the day at some samples) become gaps. The layout often names its samples by
  * a path of the machine that wrote it: only the last part counts. */
-#include <math.h>
-#include <string.h>
-#include <strings.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "formats/civil.h"
 #include "formats/matrix.h"
 

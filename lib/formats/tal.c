@@ -1,7 +1,5 @@
 #include "formats/tal.h"
 
-#include <math.h>
-
 enum { MARK_TEXT = 0x14, MARK_DURATION = 0x15 };
 
 static bool is_digit(uint8_t c) { return c >= '0' && c <= '9'; }

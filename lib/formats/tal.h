@@ -3,9 +3,7 @@
  * section 2.2 (www.edfplus.info). Accepts the deviations of real writers: lists joined without the NUL between them, a single 0x14
  * after a time-keeping onset, comma decimals, Latin-1 text. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/base.h"
 
 /* One text of a list; a list with several texts gives several items. A list without any text gives one with text_len 0. */
 struct tal_item {

@@ -1,13 +1,5 @@
 #include "formats/text.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
-
 static size_t put_utf8(char *to, uint32_t code) {
     if (code < 0x80) {
         to[0] = (char)code;

@@ -2,9 +2,8 @@
  * byte order mark is removed, UTF-16 with one becomes UTF-8, and so does Windows-1252, in which spreadsheets save their "CSV":
  * text that is no UTF-8 and has no UTF-8 character of several bytes. Other bytes stay as they are. Any thread. */
 #pragma once
-#include <stddef.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 /* Returns malloc'd, NUL-terminated text and its length. Errors: those of the file; EXHAUSTED for more than max_bytes; INVALID for
  * a NUL byte, which no text file has. */

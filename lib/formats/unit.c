@@ -1,9 +1,5 @@
 #include "formats/unit.h"
 
-#include <stddef.h>
-#include <string.h>
-#include <strings.h>
-
 /* Skips the first of these spellings that `text` begins with, in any letter case. */
 static const char *skip_one(const char *text, const char *const *spellings) {
     for (; *spellings; spellings++)

@@ -1,11 +1,6 @@
 /* Lengths of paths: quadratures of √g. */
 #include "geodesic/geodesic.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
 #include "kernels/geodesic.h"
 
 /* Nodes of the k-th cell's q-th point of all paths, and their signed weights. */

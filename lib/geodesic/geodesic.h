@@ -8,9 +8,8 @@
  * the field's parameters are added by the pull functions where the field keeps them. Nothing here allocates but where said. Any
  * thread, one call per field at a time. */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 /* Points of a flow: n positions and velocities. */
 struct geodesic_points {

@@ -1,11 +1,7 @@
 /* Checkpoints of a geodesic task: checkpoints/step-N.safetensors, models and training state in one file, so that it is either whole
  * or not there. The newest checkpoint.keep are kept. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/clock.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "geodesic/geodesic_task.h"
 #include "work/series.h"
 

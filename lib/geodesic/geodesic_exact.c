@@ -1,8 +1,5 @@
 #include "geodesic/geodesic_exact.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 #include "kernels/geodesic.h"
 
 enum { MAX_NODES = GEODESIC_MAX_KNOTS * GEODESIC_MAX_ORDER, MAX_HIDDEN = 256 };

@@ -2,8 +2,8 @@
  * that the client can answer from a model file. geodesic_predict and geodesic_metric (geodesic_fit.h) give the same on a device in
  * single precision. Plain functions, any thread. */
 #pragma once
-#include <stdint.h>
 
+#include "base/base.h"
 #include "geodesic/spectra.h"
 #include "kernels/op.h"
 

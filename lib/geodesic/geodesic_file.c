@@ -1,10 +1,6 @@
 #include "geodesic/geodesic_file.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "geodesic/geodesic_params.h"
 #include "kernels/geodesic.h"
 

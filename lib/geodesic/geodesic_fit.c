@@ -1,11 +1,5 @@
 #include "geodesic/geodesic_fit.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/members.h"
 #include "base/rng.h"
 #include "geodesic/geodesic_fit_ode.h"
 #include "geodesic/geodesic_fit_state.h"

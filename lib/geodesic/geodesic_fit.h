@@ -7,9 +7,8 @@
  * (nn/replay). Owned by the driving thread; allocates nothing in a step.
  */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "geodesic/geodesic_exact.h"
 #include "geodesic/spectra.h"
 #include "kernels/op.h"

@@ -1,9 +1,6 @@
 #include "geodesic/geodesic_fit_ode.h"
 
-#include <math.h>
-#include <stdlib.h>
-
-#include "base/members.h"
+#include "base/base.h"
 #include "geodesic/geodesic.h"
 #include "geodesic/geodesic_fit.h"
 #include "geodesic/geodesic_fit_state.h"

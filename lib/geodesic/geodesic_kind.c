@@ -1,9 +1,5 @@
 #include "geodesic/geodesic_kind.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "base/str.h"
 #include "work/jobfile.h"
 #include "work/report.h"
 

@@ -1,8 +1,7 @@
 /* geodesic_kind: the configuration of a job of kind geodesic, as its keys write it (geodesic_kind.c). */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "base/options.h"
 
 enum geodesic_prior_kind { GEODESIC_NO_PRIOR, GEODESIC_GAUSSIAN_PROCESS };

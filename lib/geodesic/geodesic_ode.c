@@ -1,10 +1,6 @@
 /* The geodesic equation integrated: c' = v, v' = −Γ·v², A' = f(c, v), with Γ = g_c/(2g) from the metric's own derivative. */
-#include <math.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "geodesic/geodesic.h"
 #include "geodesic/ode.h"
 

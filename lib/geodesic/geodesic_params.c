@@ -1,9 +1,6 @@
 #include "geodesic/geodesic_params.h"
 
-#include <math.h>
-
 #include "base/rng.h"
-#include "base/str.h"
 
 int64_t geodesic_params_count(enum geodesic_head head) { return mlp_count(GEODESIC_METRIC) + mlp_count(geodesic_head_shape(head)); }
 

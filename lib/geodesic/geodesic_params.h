@@ -1,8 +1,8 @@
 /* geodesic_params: the parameters of a group (one metric and one head) as a row of floats: how they are drawn, and by which names
  * they stand in a model file. Plain functions, any thread. */
 #pragma once
-#include <stdint.h>
 
+#include "base/base.h"
 #include "kernels/op.h"
 
 /* Floats of a row: the metric's, then the head's. */

@@ -1,9 +1,6 @@
 /* Predictions of a trained model: spectra at a concentration, and its metric. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "geodesic/geodesic_fit_state.h"
 #include "geodesic/geodesic_params.h"
 #include "kernels/geodesic.h"

@@ -1,9 +1,6 @@
 #include "geodesic/geodesic_prior.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 
 int geodesic_interpolate(const struct spectra *s, geodesic_members members, const struct interpolate *rule, double *ret,
                          struct err *err) {

@@ -1,10 +1,6 @@
 /* Output files of a geodesic job: report.json, predictions.csv, spectra.svg, metric.svg, model.safetensors. */
-#include <math.h>
-#include <stdlib.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "geodesic/geodesic_task.h"
 #include "geodesic/interpolate.h"
 #include "plot/plot_panels.h"

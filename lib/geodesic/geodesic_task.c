@@ -1,13 +1,8 @@
 /* The geodesic task: trains the folds of a leave-one-out validation over concentrations, chooses decay and epochs before if asked
  * to, and reports. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/str.h"
 #include "geodesic/geodesic_task.h"
+#include "base/base.h"
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 

@@ -1,10 +1,5 @@
 #include "geodesic/interpolate.h"
 
-#include <float.h>
-#include <math.h>
-#include <stdbool.h>
-#include <string.h>
-
 enum { MAX = INTERPOLATE_MAX_POINTS };
 
 const char *interpolate_name(enum interpolate_rule rule) {

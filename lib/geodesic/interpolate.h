@@ -1,9 +1,8 @@
 /* interpolate: curves through a few points by classical rules, for many curves over the same abscissas at once: the
  * baselines of the geodesic models. Plain functions, any thread. */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 /* Beyond the ends the cubic rules continue their last piece, as do LINEAR and PCHIP. */
 #define INTERPOLATE_MAP(X)                                                                                                         \

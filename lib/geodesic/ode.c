@@ -1,7 +1,5 @@
 #include "geodesic/ode.h"
 
-#include <string.h>
-
 /* The processor chooses at run time. The build rounds products before they are added, so all clones give the same bits. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) &&                           \
     !defined(__SANITIZE_THREAD__)

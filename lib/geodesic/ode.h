@@ -2,9 +2,8 @@
  * The state is one array of `count` doubles, for example (3, n) for n trajectories of three numbers, so that a rate function works
  * on whole arrays. Nothing is allocated; work arrays are the caller's. Any thread, one call per work array. */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 struct ode_system {
     void *ctx;

@@ -1,13 +1,6 @@
 #include "geodesic/spectra.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/members.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "eeg/table.h"
 
 void spectra_done(struct spectra *s) {

@@ -3,9 +3,8 @@
  * absorbance per concentration. Columns and rows may come in any order and are sorted; a byte order mark and CRLF are accepted
  * (eeg/table.h). Plain data once read; any thread. */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "store/digest.h"
 
 enum { SPECTRA_MIN_CONCENTRATIONS = 3, SPECTRA_MAX_CONCENTRATIONS = 31, SPECTRA_MAX_WAVELENGTHS = 200000 };

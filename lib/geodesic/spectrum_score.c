@@ -1,7 +1,5 @@
 #include "geodesic/spectrum_score.h"
 
-#include <math.h>
-
 struct spectrum_score spectrum_score(const double *wavelengths, const double *predicted, const double *measured, int64_t width) {
     struct spectrum_score s = {0};
     double mean = 0, squares = 0, spread = 0, relative = 0;

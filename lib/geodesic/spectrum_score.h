@@ -1,7 +1,7 @@
 /* spectrum_score: how far a predicted spectrum is from the measured one. Plain functions, any thread. */
 #pragma once
-#include <stdint.h>
 
+#include "base/base.h"
 #include "base/json.h"
 
 struct spectrum_score {

@@ -1,8 +1,7 @@
 #include "nn/blocks.h"
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/rng.h"
-#include "base/str.h"
 #include "nn/padded.h"
 
 static const char *const conv_names[2] = {"conv1", "conv2"};

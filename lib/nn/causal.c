@@ -1,8 +1,7 @@
 #include "nn/causal.h"
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/rng.h"
-#include "base/str.h"
 
 enum { NAME_SIZE = 40 };
 

@@ -1,10 +1,6 @@
 #include "nn/ckpt.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/str.h"
+#include "base/base.h"
 
 /* Host copies of whole flat arrays, freed together. */
 static int fetch_flat(struct stream *s, const float *device, int64_t n, float **ret, struct err *err) {

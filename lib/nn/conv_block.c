@@ -1,9 +1,6 @@
 /* ConvBlock of layers.h. */
-#include <math.h>
-#include <stdlib.h>
 
-#include "base/cleanup.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "nn/padded.h"
 
 int conv_block_params(struct param_set *set, const struct block_names *n, int64_t ci, int64_t co, int k, struct err *err) {

@@ -1,8 +1,7 @@
 #include "nn/mamba.h"
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/rng.h"
-#include "base/str.h"
 
 static const char *const direction_names[2] = {"fwd", "bwd"};
 enum { RNG_MAMBA = RNG_DROPOUT + 100 };

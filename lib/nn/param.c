@@ -1,10 +1,5 @@
 #include "nn/param.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "kernels/op.h"
 
 void param_set_init(struct param_set *set) { *set = (struct param_set){.version = 1}; }

@@ -1,10 +1,8 @@
 /* param: a model's tensors as one table (name, shape, offset), which is also the checkpoint index. Parameters, gradients and
  * buffers (running statistics) are flat F32 arrays on the device, one allocation each, cut by this table. One owner. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "kernels/device.h"
 #include "kernels/tensor.h"
 

@@ -2,12 +2,8 @@
  * the worst batch, and then for real inside the reservation. A stack discipline (mark, release) reuses memory. Steps allocate
  * nothing. One owner. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/cleanup.h"
-#include "base/err.h"
+#include "base/base.h"
 #include "kernels/device.h"
 #include "kernels/tensor.h"
 

@@ -1,7 +1,6 @@
 #include "nn/reduction.h"
 
-#include <stdlib.h>
-
+#include "base/base.h"
 #include "kernels/comm.h"
 #include "kernels/op.h"
 #include "nn/layers.h"

@@ -4,10 +4,8 @@
  * runs op by op from then on, and replay_warning states why. Values that change between runs must lie in device memory. One owner,
  * one thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "kernels/device.h"
 
 enum { REPLAY_MAX = 8 }; /* number of recordings kept; the one unused for longest is replaced */

@@ -1,11 +1,5 @@
 #include "nn/selftest.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/rng.h"
 #include "kernels/device.h"
 #include "kernels/op.h"

@@ -1,12 +1,7 @@
 #include "plot/eeg_page.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "plot/svg.h"
 
 enum {

@@ -1,13 +1,6 @@
 #include "plot/picture.h"
 
 #include <dlfcn.h>
-#include <math.h>
-#include <pthread.h>
-#include <stdint.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/str.h"
 
 enum {
     PICTURE_BYTES = 512 << 20,

@@ -1,10 +1,8 @@
 /* picture: an SVG text as PNG or PDF. librsvg draws it; the library is opened when it is first needed, because it brings some
  * thirty others (cairo, pango, fontconfig) that nothing else here wants. Any thread. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 /* True for a path that ends in .png or .pdf; picture_known: or in .svg. In any case. */
 bool picture_named(const char *path);

@@ -1,12 +1,6 @@
 #include "plot/plot.h"
 
-#include <math.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/order.h"
-#include "base/str.h"
 #include "plot/svg.h"
 
 enum {

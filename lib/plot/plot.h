@@ -2,10 +2,8 @@
  * Memory is bounded for recordings of any length: a trace keeps minimum, maximum and mean of each column. Only values passed by the
  * caller are drawn, nothing from file headers. One thread per object. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 enum { PLOT_COLUMNS = 1000, PLOT_MAX_CHANNELS = 24, PLOT_MAX_SPANS = 100000 };
 

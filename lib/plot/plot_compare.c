@@ -1,8 +1,5 @@
 #include "plot/plot_compare.h"
 
-#include <math.h>
-
-#include "base/str.h"
 #include "plot/svg.h"
 
 enum { EDGE = 70, TOP = 96, WIDTH = 900, HEIGHT = 240, GAP = 74, MARGIN = 30 };

@@ -1,8 +1,8 @@
 /* plot_compare: the courses of two trainings in one picture: losses in one panel, scores between 0 and 1 in another, a colour for
  * each quantity, A drawn through and B dashed. One thread per picture. */
 #pragma once
-#include <stdbool.h>
 
+#include "base/base.h"
 #include "plot/plot.h"
 
 enum { PLOT_COMPARE_MOST = 8 };

@@ -1,8 +1,5 @@
 #include "plot/plot_intervals.h"
 
-#include <math.h>
-
-#include "base/str.h"
 #include "plot/svg.h"
 
 enum { NAMES = 220, WIDTH = 300, GAP = 40, ROW = 38, TOP = 96, FOOT = 40, MARGIN = 24 };

@@ -1,7 +1,7 @@
 /* plot_intervals: estimates with their intervals side by side: a row for each thing that is compared, a column for each figure. One
  * thread per picture. */
 #pragma once
-#include "base/err.h"
+#include "base/base.h"
 
 enum { PLOT_MAX_INTERVALS = 64, PLOT_MAX_INTERVAL_COLUMNS = 4 };
 

@@ -1,11 +1,7 @@
 #include "plot/plot_operating.h"
 
-#include <math.h>
-#include <stdbool.h>
-#include <stdlib.h>
-
+#include "base/base.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "plot/svg.h"
 
 enum {

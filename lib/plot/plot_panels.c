@@ -1,9 +1,5 @@
 #include "plot/plot_panels.h"
 
-#include <math.h>
-#include <stdbool.h>
-
-#include "base/str.h"
 #include "plot/svg.h"
 
 enum { COLUMNS = 3, WIDTH = 360, HEIGHT = 230, LEFT = 76, TOP = 96, GAP_X = 82, GAP_Y = 62, MAX_POINTS = 1500 };

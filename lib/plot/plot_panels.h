@@ -1,9 +1,8 @@
 /* plot_panels: several small diagrams of curves over a common kind of axis in one picture: spectra as measured and predicted, or a
  * metric at some wavelengths. One thread per picture. */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 enum { PLOT_PANEL_CURVES = 8, PLOT_MAX_PANELS = 31 };
 

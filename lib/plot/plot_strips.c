@@ -1,9 +1,5 @@
 #include "plot/plot_strips.h"
 
-#include <math.h>
-#include <stdbool.h>
-#include <stdio.h>
-
 #include "plot/svg.h"
 
 enum { LEFT = 46, RIGHT = 16, TOP = 44, WIDE = 900, HIGH = 92, GAP = 34, BOTTOM = 30, BINS = 450 };

@@ -1,9 +1,8 @@
 /* plot_strips: hours at a glance: strips below each other over one axis of time, of bands, curves or a map of colours, from rows of
  * numbers at equal steps. Rows that do not fit on the width share a pixel. One thread per picture. */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 enum { PLOT_STRIP_COLUMNS = 32, PLOT_MAX_STRIPS = 16 };
 

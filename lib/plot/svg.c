@@ -1,8 +1,5 @@
 #include "plot/svg.h"
 
-#include <math.h>
-
-#include "base/fsio.h"
 #include "plot/picture.h"
 
 static const char style[] =

@@ -1,9 +1,7 @@
 /* svg: writes SVG text for plot/plot: escaped text, shapes in tenths of a pixel, round axis steps. One thread per object. */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
-#include "base/str.h"
+#include "base/base.h"
 
 enum { SVG_MAX_BYTES = 64 << 20 };
 

@@ -1,10 +1,6 @@
 #include "score/alarm_sweep.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/members.h"
+#include "base/base.h"
 #include "base/order.h"
 #include "base/rng.h"
 #include "score/interval.h"

@@ -1,6 +1,6 @@
 #include "score/interval.h"
 
-#include <math.h>
+#include "base/base.h"
 
 static const double Z = 1.959963984540054; /* of the normal distribution, for 95 % */
 

@@ -1,11 +1,5 @@
 #include "score/score.h"
 
-#include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/order.h"
 
 /* Constants of SzCORE (timescoring): masks at 10 Hz, merge below 90 s, split above 300 s, tolerance 30 s before and 60 s after. */

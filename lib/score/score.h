@@ -3,9 +3,8 @@
  * the F1 definition of 2026-01-16. any_overlap: NEDC OVLP (any overlap = hit, hypothesis touching no reference = false alarm).
  * taes: NEDC time-aligned event scoring. Definitions: docs/scores.md. */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/json.h"
 
 struct score_event {

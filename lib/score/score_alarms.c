@@ -1,9 +1,6 @@
 #include "score/score_alarms.h"
 
-#include <math.h>
-#include <stdbool.h>
-#include <stdlib.h>
-
+#include "base/base.h"
 #include "base/order.h"
 
 enum { BEFORE_S = 30, AFTER_S = 60 };

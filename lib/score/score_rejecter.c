@@ -1,13 +1,7 @@
 #include "score/score_rejecter.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "base/order.h"
-#include "base/str.h"
 
 /* The sensitive pair has at most so many false alarms in 24 h, or one per seizure. */
 static const double most_false_per_24h = 24, equal = 1e-9;

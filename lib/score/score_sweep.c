@@ -1,11 +1,6 @@
 #include "score/score_sweep.h"
 
-#include <math.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/order.h"
 
 enum { RATE_HZ = 256, BINS = 65536, STEP_SAMPLES = 1 << 28 };

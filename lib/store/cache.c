@@ -1,19 +1,7 @@
 #include "store/cache.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
 #include "base/map.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "store/partials.h"
 
 enum { MAX_ENTRIES = 1 << 20, SHARD_DIGITS = 2 };

@@ -12,11 +12,8 @@
  * survives the process. Files left by a killed or suspended writer count as used and are removed first when room is needed. All
  * functions are thread-safe. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "store/digest.h"
 
 enum { CACHE_PATH_SIZE = 4096 };

@@ -1,8 +1,5 @@
 #include "store/cached.h"
 
-#include "base/fsio.h"
-#include "base/str.h"
-
 int cached_object_init(struct cached_object *o, const struct store *store, const struct store_item *item, struct err *err) {
     struct str id = str_of(8192);
     *o = (struct cached_object){.key = item->key, .bytes = item->size_bytes};

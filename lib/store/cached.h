@@ -1,10 +1,8 @@
 /* cached: one object of a store as a file of a cache. The key is made of store, name, tag and size, so an unchanged object is not
  * fetched again and a changed one is never mistaken for the old. Thread-safe; several threads may request the same object. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "store/cache.h"
 #include "store/store.h"
 

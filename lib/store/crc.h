@@ -3,9 +3,7 @@
  * of the whole. They detect accidental corruption in transit or on disk; they are no protection against tampering. One thread per
  * crc. Parameters: CRC-64/NVME, CRC-32/ISCSI and CRC-32/ISO-HDLC of the catalogue of CRC algorithms. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/base.h"
 
 enum crc_kind { CRC_64_NVME, CRC_32C, CRC_32, CRC_KINDS };
 

@@ -1,13 +1,6 @@
 #include "store/digest.h"
 
-#include <errno.h>
 #include <openssl/evp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/fsio.h"
 
 struct digest {
     EVP_MD_CTX *ctx;

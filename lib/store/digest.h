@@ -1,9 +1,7 @@
 /* digest: SHA-256, incremental and of whole files. One thread per digest. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 enum { DIGEST_HEX_SIZE = 65 };
 

@@ -1,20 +1,10 @@
 #include "store/fetch.h"
 
 #include <curl/curl.h>
-#include <errno.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/queue.h"
-#include "base/str.h"
 
 enum { CONNECT_TIMEOUT_MS = 10000, POLL_MS = 1000, GET_MIN_BYTES_PER_S = 1000, MAX_EVENTS = 32 };
 

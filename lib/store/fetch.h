@@ -1,11 +1,8 @@
 /* fetch: HTTP requests on libcurl's multi interface, driven by a thread of its own. It neither follows redirects nor retries; the
  * caller interprets the answer. start, wait and done are thread-safe; the caller owns a request except while it is in progress. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "store/crc.h"
 
 enum { FETCH_MAX_HEADERS = 24, FETCH_NOTE_MAX = 16 << 10 };

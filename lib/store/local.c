@@ -1,18 +1,7 @@
 #include "store/local.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/order.h"
-#include "base/str.h"
 
 enum { MAX_DEPTH = 64, MAX_ENTRIES = 4 * 1000 * 1000, COPY_BLOCK = 1 << 20 };
 

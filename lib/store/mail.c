@@ -1,12 +1,7 @@
 #include "store/mail.h"
 
-#include <ctype.h>
 #include <curl/curl.h>
 #include <openssl/evp.h>
-#include <string.h>
-#include <time.h>
-
-#include "base/str.h"
 
 enum {
     MAIL_BYTES = 256 * 1024,

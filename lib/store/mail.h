@@ -1,10 +1,7 @@
 /* mail: one text as an e-mail, handed to a mail server by SMTP. Any thread; the caller waits for the server's answer. */
 #pragma once
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 /* Addresses that the server refused while it took the mail for others: "ADDRESS: REPLY; …", "" = none, the end cut. */
 enum { MAIL_REFUSED_SIZE = 512 };

@@ -1,16 +1,7 @@
 #include "store/md5_batch.h"
 
-#include <errno.h>
 #include <openssl/evp.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
 #include "store/md5_lanes.h"
 
 /* A lane's piece is small, so that those of all lanes stay in the second-level cache. */

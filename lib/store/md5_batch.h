@@ -1,9 +1,8 @@
 /* md5_batch: MD5 of whole files for several threads at about the same time, computed in parallel lanes (store/md5_lanes.h): one of
  * the threads computes for all. Any thread. */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 struct md5_batch;
 struct md5_batch *md5_batch_new(void); /* NULL when out of memory */

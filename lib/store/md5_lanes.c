@@ -1,8 +1,5 @@
 #include "store/md5_lanes.h"
 
-#include <stdio.h>
-#include <string.h>
-
 enum { GROUP = 8, GROUPS = MD5_LANES / GROUP }; /* a vector each; their steps alternate, as each waits for the one before */
 typedef uint32_t lanes __attribute__((vector_size(4 * GROUP)));
 

@@ -1,9 +1,7 @@
 /* md5_lanes: MD5 of up to sixteen streams at once, one per lane of vector registers. Each step of MD5 depends on the one before, so
  * sixteen streams take little longer than one. Pure; any thread. Source of the algorithm: RFC 1321. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/base.h"
 
 enum { MD5_LANES = 16, MD5_BLOCK = 64 };
 

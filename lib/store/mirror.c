@@ -1,18 +1,6 @@
 #include "store/mirror.h"
 
-#include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/crew.h"
-#include "base/fsio.h"
-#include "base/str.h"
 #include "store/cached.h"
 
 enum { THREADS = 16, MAX_FILES = 2 << 20, PATH_BYTES = 4096 };

@@ -7,10 +7,8 @@
  * mirror_take, which fetches it on the calling thread, and mirror_drop afterwards. Only taken files are pinned, so a prefix may be
  * larger than the cache. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "store/cache.h"
 #include "store/store.h"
 

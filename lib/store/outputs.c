@@ -1,15 +1,8 @@
 #include "store/outputs.h"
 
-#include <fcntl.h>
-#include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "store/digest.h"
 
 enum { PATH_SIZE = 4096, LIST_BYTES = 256 << 20 };

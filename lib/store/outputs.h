@@ -2,9 +2,8 @@
  * that somebody has changed since, such as corrected events, is no longer brrd's own: it is not replaced, and its events may be
  * labels. Any thread, any number of processes. */
 #pragma once
-#include <stdbool.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 #define OUTPUTS_LIST ".brrd-output.json"
 

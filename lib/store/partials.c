@@ -1,15 +1,6 @@
 #include "store/partials.h"
 
-#include <dirent.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
 #include "base/order.h"
-#include "base/str.h"
 
 enum { MAX_LEFT = 64, MAX_NAMES = 4096 };
 

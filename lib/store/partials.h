@@ -1,8 +1,8 @@
 /* partials: the directories of files being written, either by a current writer or left by a suspended or killed one. Internal to
  * store/cache.h, whose lock is held during every call. */
 #pragma once
-#include <stdbool.h>
 
+#include "base/base.h"
 #include "store/cache.h"
 
 enum { PARTIAL_NAME_SIZE = DIGEST_HEX_SIZE + 24 };

@@ -1,13 +1,8 @@
 #include "store/s3.h"
 
-#include <fcntl.h>
 #include <openssl/evp.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "store/md5_lanes.h"
 #include "store/s3_object.h"
 #include "store/s3_xml.h"

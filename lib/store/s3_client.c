@@ -1,18 +1,9 @@
 #include "store/s3_client.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "store/s3_credentials.h"
 #include "store/s3_error.h"
 #include "store/s3_imds.h"

@@ -1,12 +1,5 @@
 #include "store/s3_credentials.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
-
 enum { FILE_MAX = 1 << 20, PATH_BYTES = 4096 };
 
 static int too_long(const char *where, struct err *err) {

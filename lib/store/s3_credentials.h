@@ -1,9 +1,7 @@
 /* s3_credentials: sources of the key of an S3 store. Any thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 struct s3_credentials {
     char id[160], secret[256], token[8192]; /* token "" = none */

@@ -1,8 +1,5 @@
 #include "store/s3_error.h"
 
-#include <string.h>
-
-#include "base/str.h"
 #include "store/s3_xml.h"
 
 static const struct {

@@ -1,15 +1,7 @@
 /* get of store/s3.h: ranges of one object side by side into PATH.part, each checked and noted in PATH.part.journal. */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "store/s3_object.h"
 
 enum { PATH_BYTES = 4096, JOURNAL_MAX = 64 << 20 };

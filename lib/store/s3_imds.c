@@ -1,13 +1,7 @@
 #include "store/s3_imds.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-#include <time.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "store/fetch.h"
 
 #define ADDRESS "http://169.254.169.254"

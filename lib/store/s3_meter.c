@@ -1,9 +1,8 @@
 #include "store/s3_meter.h"
 
 #include <curl/curl.h>
-#include <string.h>
 
-#include "base/str.h"
+#include "base/base.h"
 
 enum { LABEL_BYTES = 64 };
 

@@ -1,11 +1,6 @@
 /* put of store/s3.h: one PUT for what is small, a multipart upload for the rest; either is seen whole or not at all. */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "store/s3_object.h"
 #include "store/s3_xml.h"
 

@@ -1,9 +1,5 @@
 #include "store/s3_xml.h"
 
-#include <ctype.h>
-#include <stdlib.h>
-#include <string.h>
-
 const char *s3_xml_find(const char **from, const char *end, const char *tag, size_t *ret_len) {
     char open[64], close[64];
     if (!str_format(open, sizeof open, "<%s>", tag) || !str_format(close, sizeof close, "</%s>", tag))

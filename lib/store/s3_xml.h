@@ -1,9 +1,7 @@
 /* s3_xml: reads the XML of S3 answers: elements by name; attributes are ignored. Pure; any thread. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
 
-#include "base/str.h"
+#include "base/base.h"
 
 /* Finds the first <tag>…</tag> in [*from, end): returns the start of its content and *ret_len, and moves *from behind it. NULL when
  * there is none. */

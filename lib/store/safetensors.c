@@ -1,13 +1,6 @@
 #include "store/safetensors.h"
 
-#include <errno.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "base/arena.h"
-#include "base/fsio.h"
 #include "base/json.h"
 #include "base/map.h"
 #include "base/order.h"

@@ -2,12 +2,8 @@
  * checkpoints and test cases. Reading copies the file into memory and validates everything before giving out a pointer; writing is
  * atomic and durable and computes SHA-256 on the way. One thread per object. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/cleanup.h"
-#include "base/err.h"
+#include "base/base.h"
 #include "store/digest.h"
 
 #define SAFETENSORS_DTYPES(X)                                                                                                      \

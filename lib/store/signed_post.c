@@ -3,9 +3,6 @@
 #include <curl/curl.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <string.h>
-
-#include "base/str.h"
 
 enum { ANSWER_BYTES = 200 };
 

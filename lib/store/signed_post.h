@@ -1,11 +1,8 @@
 /* signed_post: one HTTP POST of a JSON text whose receiver can check that it comes from who knows the secret. Any thread; the
  * caller waits for the answer. */
 #pragma once
-#include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 enum { SIGNED_POST_HEX = 65 };
 

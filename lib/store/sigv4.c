@@ -2,11 +2,7 @@
 
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/order.h"
 #include "store/digest.h"
 

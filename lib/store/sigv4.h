@@ -1,11 +1,8 @@
 /* sigv4: AWS Signature Version 4 for S3, header style. Pure functions; any thread.
  * Source: "Authenticating Requests (AWS Signature Version 4)", Amazon S3 API reference. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
-#include "base/str.h"
+#include "base/base.h"
 
 #define SIGV4_UNSIGNED     "UNSIGNED-PAYLOAD"
 #define SIGV4_EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

@@ -1,8 +1,5 @@
 #include "store/store.h"
 
-#include <string.h>
-
-#include "base/str.h"
 #include "store/local.h"
 #include "store/s3.h"
 

@@ -3,12 +3,9 @@
  * no control characters. Calls block: make them on reader threads, never on the loop thread. Several threads may use one store at
  * once. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/arena.h"
-#include "base/err.h"
+#include "base/base.h"
 
 enum { STORE_KEY_SIZE = 1025, STORE_TAG_SIZE = 72, STORE_PAGE_MAX = 1000 };
 

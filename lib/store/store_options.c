@@ -1,9 +1,7 @@
 #include "store/store_options.h"
 
-#include <stddef.h>
-
+#include "base/base.h"
 #include "base/options.h"
-#include "base/str.h"
 
 struct raw {
     struct store_config c;

@@ -1,10 +1,5 @@
 #include "train/best.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "base/str.h"
-
 /* Ranks closer than this are equal: one recording more or less moves them further. */
 static const double resolution = 1e-5;
 

@@ -1,8 +1,7 @@
 /* best: decides which of a run's validated weights are its best. A metric over few seizures varies by chance, so among weights
  * within the tolerance the newest are kept: their learning rate is the lowest, their average the longest. docs/scores.md. Pure. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 struct best_value {
     double metric; /* the metric shown to people: an F1, a loss */

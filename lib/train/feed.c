@@ -1,11 +1,7 @@
 #include "train/feed.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/counted.h"
-#include "base/members.h"
-#include "base/str.h"
 #include "kernels/op.h"
 #include "windows/augment_noise.h"
 

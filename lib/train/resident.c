@@ -1,9 +1,6 @@
 #include "train/resident.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "windows/loader.h"
 #include "windows/recording.h"
 

@@ -1,10 +1,6 @@
 #include "train/step.h"
 
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/members.h"
+#include "base/base.h"
 #include "nn/replay.h"
 
 /* Data copied to and from the device, laid out alike on both sides: there, `there` and the rows' lengths behind the struct; back,

@@ -1,12 +1,6 @@
 /* The training task: batches, validations and checkpoints, and its end. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "evaluate/estimate_manifest.h"
 #include "evaluate/task_eeg.h"
 #include "nn/ckpt.h"

@@ -1,13 +1,7 @@
 #include "train/train_answers.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "eeg/answers.h"
 #include "eeg/events.h"
 #include "train/train_ranks.h"

@@ -1,6 +1,6 @@
 #include "train/train_card.h"
 
-#include "base/str.h"
+#include "base/base.h"
 
 enum { MOST_SOURCE = 1000 };
 

@@ -11,19 +11,8 @@
 
 #include "train/train_hard.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "nn/ckpt.h"
 #include "train/train_card.h"
 #include "train/train_ranks.h"

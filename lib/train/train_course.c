@@ -1,16 +1,8 @@
 /* The picture is drawn from the lines of metrics.jsonl, so that it is whole however often the run was interrupted. */
 #include "train/train_course.h"
 
-#include <errno.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "plot/plot.h"
 
 enum { MAX_BYTES = 256 << 20, PATH_SIZE = 4096 };

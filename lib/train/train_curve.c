@@ -1,12 +1,7 @@
 #include "train/train_curve.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/counted.h"
-#include "base/fsio.h"
-#include "base/str.h"
 #include "plot/plot.h"
 #include "store/digest.h"
 #include "train/train_answers.h"

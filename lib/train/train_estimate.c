@@ -2,12 +2,7 @@
  * seconds from a short measurement of the device. */
 #include "train/train_estimate.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/counted.h"
 #include "evaluate/estimate_manifest.h"
 #include "store/safetensors.h"

@@ -1,11 +1,6 @@
 #include "train/train_hard.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "base/order.h"
 #include "kernels/op.h"
 #include "train/train_ranks.h"

@@ -2,12 +2,9 @@
 
 #include "train/best.h"
 
-#include <math.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/counted.h"
 #include "base/env.h"
-#include "base/str.h"
 #include "work/task.h"
 
 #define METRICS  "event_f1|subject_f1|auroc|sensitivity_at_10fa|sensitivity_at_5fa|sensitivity_at_2.5fa|sensitivity_at_1fa|loss"

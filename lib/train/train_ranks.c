@@ -1,10 +1,6 @@
 #include "train/train_ranks.h"
 
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 
 int train_ranks_open(struct train *t, struct err *err) {
     int leaves = train_leaves(t->job);

@@ -1,7 +1,6 @@
 #include "train/train_report.h"
 
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 
 enum { REPORT_BYTES = 256 << 20, PATH_SIZE = 4096 };
 

@@ -1,12 +1,8 @@
 #include "train/train_roles.h"
 #include "evaluate/task_eeg.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/counted.h"
-#include "base/str.h"
 #include "store/safetensors.h"
 #include "train/train_checkpoint.h"
 #include "train/train_estimate.h"

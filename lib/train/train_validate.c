@@ -1,12 +1,7 @@
 /* Validation: an evaluation of the validation recordings, and the one number that says which weights are best. */
 #include "train/train_validate.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "base/fsio.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "train/train_ranks.h"
 #include "train/train_roles.h"
 

@@ -1,7 +1,6 @@
 #include "trust/certificate.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <openssl/bio.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
@@ -11,12 +10,6 @@
 #include <openssl/x509.h>
 #include <openssl/x509_vfy.h>
 #include <openssl/x509v3.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-#include "base/cleanup.h"
-#include "base/str.h"
 
 enum { SERIAL_BITS = 159, MAX_CHAIN = 8, SKEW_S = 3600, DAY_S = 24 * 3600 };
 

@@ -1,12 +1,8 @@
 /* certificate: X.509 for a laboratory: a certificate authority (CA), certificates that it issues, and verification of client
  * certificates. Keys are P-256. All texts are PEM. One thread per object; no global state. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/err.h"
-#include "base/str.h"
+#include "base/base.h"
 
 /* A certificate and its private key, malloc'd. */
 struct certificate_pair {

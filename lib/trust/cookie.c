@@ -1,16 +1,9 @@
 #include "trust/cookie.h"
 
-#include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
-#include <string.h>
-#include <sys/stat.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/str.h"
 
 enum { HEX = 2 * TOKEN_DIGEST, KEY_FORBIDDEN = 0077 };
 

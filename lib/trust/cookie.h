@@ -2,10 +2,8 @@
  * user of this machine, until a time, with an HMAC under a key that only this daemon has; so it opens nothing at another server of
  * the host, to which browsers send it too. Any thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "trust/token.h"
 
 enum { COOKIE_KEY = 32, COOKIE_SIZE = 192 };

@@ -1,16 +1,9 @@
 #include "trust/token.h"
 
-#include <ctype.h>
 #include <fnmatch.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/rand.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-#include "base/str.h"
 
 enum { LINE_WORDS = 9, DAY_S = 24 * 3600 };
 

@@ -8,11 +8,8 @@
  * and lines that begin with '#' are comments. The file holds digests only; the tokens themselves stay with their owners. A table is
  * immutable: any thread. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 /* ROLE_NONE: no access. */
 enum role { ROLE_NONE, ROLE_READ, ROLE_STREAM, ROLE_SUBMIT, ROLE_ADMIN };

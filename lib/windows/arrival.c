@@ -1,6 +1,6 @@
 #include "windows/arrival.h"
 
-#include <stdlib.h>
+#include "base/base.h"
 
 enum { EPOCHS_LOOKED_AT = 4 };
 

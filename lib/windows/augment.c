@@ -1,11 +1,6 @@
 #include "windows/augment.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/rng.h"
-#include "base/str.h"
 #include "eeg/montage.h"
 
 /* Each window has 2¹² counters, the last half of which belongs to its jitter. */

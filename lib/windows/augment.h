@@ -2,10 +2,8 @@
  * RNG_AUGMENT, step = epoch. A training that was killed goes on with the same windows, whoever cuts them. Immutable once made; any
  * thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "eeg/frontend.h"
 
 struct augment_config {

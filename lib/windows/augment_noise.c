@@ -1,9 +1,6 @@
 #include "windows/augment_noise.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/rng.h"
 #include "eeg/dsp.h"
 

@@ -1,11 +1,5 @@
 #include "windows/draws.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/members.h"
 #include "base/order.h"
 #include "base/rng.h"
 

@@ -1,10 +1,8 @@
 /* draws: chooses and orders the windows of an epoch out of those of some entries of a manifest; windows/sampler says how. The
  * functions are those of a sampler without jitter. One thread at a time. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "windows/manifest.h"
 
 /* full and none are ratios to the number of partial windows. redraw_each_epoch false: every epoch shows the windows of epoch 0, in

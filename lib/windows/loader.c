@@ -1,8 +1,5 @@
 #include "windows/loader.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/crew.h"
 
 struct loader {

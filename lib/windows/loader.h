@@ -1,10 +1,8 @@
 /* loader: threads that load planned recordings in a given order, ahead of their readers: for a reader that must not wait for
  * fetching, decoding and filtering, or a training whose data are still arriving. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "windows/recording.h"
 
 /* The list is copied; the recordings must outlive the loader. */

@@ -1,17 +1,8 @@
 #include "windows/manifest.h"
 
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/arena.h"
-#include "base/cleanup.h"
 #include "base/crew.h"
-#include "base/fsio.h"
-#include "base/members.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "eeg/labels.h"
 #include "eeg/tree.h"
 #include "formats/eegfile.h"

@@ -4,10 +4,8 @@
  * the job unless fail_on_bad_file; a failed fetch always does. Immutable once open except for manifest_hide and the loading of
  * samples; any thread may read it. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "eeg/labels.h"
 #include "windows/patients.h"
 #include "windows/window.h"

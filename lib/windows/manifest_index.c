@@ -1,14 +1,7 @@
 #include "windows/manifest_index.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/arena.h"
-#include "base/cleanup.h"
-#include "base/fsio.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "store/digest.h"
 
 enum { INDEX_VERSION = 2, PATH_BYTES = 4096, INDEX_MAX_BYTES = 1 << 30, FLUSH_BYTES = 1 << 20 };

@@ -3,11 +3,8 @@
  * file and labels and the facts read from them. It is a cache: unreadable or outdated entries count as absent. Used by manifest.c.
  * Loading and writing: one thread; manifest_index_find: any. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/cleanup.h"
-#include "base/err.h"
+#include "base/base.h"
 #include "eeg/labels.h"
 #include "windows/manifest.h"
 #include "windows/recording.h"

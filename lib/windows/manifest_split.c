@@ -1,12 +1,8 @@
 /* Splits of a manifest by patient. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/counted.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "windows/manifest.h"
 
 enum {

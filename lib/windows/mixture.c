@@ -1,11 +1,6 @@
 #include "windows/mixture.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "base/rng.h"
 
 struct mixture {

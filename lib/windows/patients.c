@@ -1,12 +1,6 @@
 #include "windows/patients.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/fsio.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "store/digest.h"
 #include "windows/manifest.h"
 

@@ -2,10 +2,8 @@
  * for files that leave the site. Hashes tell whether a patient took part, without his name; they hide names that cannot be guessed,
  * not a numbering such as sub-01. Pure; any thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/json.h"
 
 enum patient_role { PATIENT_UNUSED, PATIENT_TRAINING, PATIENT_VALIDATION, PATIENT_TEST, PATIENT_ROLES };

@@ -1,12 +1,5 @@
 #include "windows/prefetch.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <time.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
-
 enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD };
 
 struct slot {

@@ -1,10 +1,8 @@
 /* prefetch: reader threads that fill a bounded ring of ready batches, delivered strictly in the sampler's order for any timing of
  * the threads. One consumer thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "windows/manifest.h"
 #include "windows/sampler.h"
 

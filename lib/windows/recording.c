@@ -1,15 +1,5 @@
 #include "windows/recording.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/members.h"
-#include "base/str.h"
-
 static const int64_t MAX_SAMPLES = INT64_C(1) << 40; /* of file time: a century; keeps sizes in range */
 enum { MAGIC_SIZE = 16, HEAD_SIZE = 64, TRAILER_SIZE = 32, INDEX_MAX_BYTES = 256 << 20 };
 static const char MAGIC[MAGIC_SIZE + 1] = "brr recording 1\n";

@@ -4,11 +4,9 @@
  * object; a trailer of u64 index offset, u64 index length (little-endian) and the magic again. The trailer detects truncated files.
  * Reading: window.h. A writer belongs to one thread; an open recording's facts are immutable, any thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "base/arena.h"
-#include "base/err.h"
+#include "base/base.h"
 #include "base/json.h"
 #include "windows/window.h"
 

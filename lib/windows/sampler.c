@@ -1,7 +1,5 @@
 #include "windows/sampler.h"
 
-#include <stdlib.h>
-
 #include "windows/augment.h"
 #include "windows/mixture.h"
 

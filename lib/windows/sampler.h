@@ -2,10 +2,8 @@
  * epoch from the seed (Philox, stream RNG_SAMPLER, step = epoch). Windows less than half valid are never shown. Where the sources
  * of the manifest have weights, these are the shares of their windows in an epoch, and each source has a balance of its own. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "windows/draws.h"
 
 struct sampler;

@@ -1,9 +1,6 @@
 #define WINDOW_KERNEL_BODY
 #include "windows/window.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "windows/recording.h"
 #include "windows/window_kernel.h"
 

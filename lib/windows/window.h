@@ -7,10 +7,8 @@
  * m)/max(s, 0.1 µV), two-pass in double, clip ±10; a recording whose rows hold the network's columns (frontend.h) gives those
  * instead. Reading is thread-safe. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "eeg/frontend.h"
 
 struct window_span {

@@ -1,14 +1,8 @@
 /* Building one cache file: EDF and labels through the frontend into a recording. */
-#include <errno.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/counted.h"
-#include "base/fsio.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "eeg/dsp.h"
 #include "eeg/labels_path.h"
 #include "eeg/quality.h"

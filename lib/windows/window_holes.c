@@ -1,7 +1,6 @@
 /* Holes: records that a recording is read without, as if they had never been written. */
-#include <math.h>
-#include <stdlib.h>
 
+#include "base/base.h"
 #include "windows/window_builder.h"
 
 /* In records of the file. */

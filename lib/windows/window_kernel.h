@@ -2,8 +2,8 @@
  * (window.c baseline, window_avx2.c, window_avx512.c). Element e of a group adds only to sum e, so the order of every
  * sum is fixed by the layout and all variants give the same bits. period = 8 · channels ≤ WINDOW_PERIOD_MAX. */
 #pragma once
-#include <stdint.h>
 
+#include "base/base.h"
 #include "eeg/frontend.h"
 #include "eeg/half.h"
 

@@ -1,10 +1,6 @@
 /* Saying beforehand, from the header and the labels alone, what a cache file will hold. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "eeg/channels.h"
 #include "eeg/dsp.h"
 #include "windows/window_builder.h"

@@ -1,8 +1,6 @@
 /* The files that are parts of a recording, as its cache keys see them; declared in window.h. */
-#include <string.h>
 
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "formats/eegfile.h"
 #include "store/digest.h"
 #include "store/mirror.h"

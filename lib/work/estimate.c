@@ -1,11 +1,5 @@
 #include "work/estimate.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "base/str.h"
-
 const struct estimate_file *estimate_file(const struct estimate_config *config, const char *key) {
     for (int i = 0; i < config->n_files; i++)
         if (!strcmp(config->files[i].key, key))

@@ -1,12 +1,8 @@
 /* estimate: what a job would need and take, without starting it. Each kind makes its own (task_work.estimate); this file is what
  * they and those who ask have in common. Any thread. */
 #pragma once
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "work/jobfile.h"
 
 struct estimate {

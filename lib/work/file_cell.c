@@ -1,10 +1,6 @@
 #include "work/file_cell.h"
 
-#include <string.h>
-
-#include "base/clock.h"
 #include "base/shared_lock.h"
-#include "base/str.h"
 
 void file_cell_init(struct file_cell *cell) {
     memset(cell, 0, sizeof *cell);

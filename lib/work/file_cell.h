@@ -1,9 +1,7 @@
 /* file_cell: the file or folder in which a task is, for others to read while the task hangs there. It may lie in memory that
  * processes share: whoever dies or stops in it holds up nobody. Any thread. */
 #pragma once
-#include <pthread.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/base.h"
 
 struct file_cell {
     pthread_mutex_t lock;

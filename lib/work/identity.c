@@ -1,11 +1,6 @@
 #include "work/identity.h"
 
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
 #include "base/json.h"
-#include "base/str.h"
 
 enum { PATH_SIZE = 4096, IDENTITY_BYTES = 4 << 20 };
 

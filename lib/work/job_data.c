@@ -1,13 +1,7 @@
 #include "work/job_data.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/env.h"
-#include "base/members.h"
-#include "base/str.h"
 #include "eeg/channels.h"
 #include "eeg/labels.h"
 #include "work/job_source.h"

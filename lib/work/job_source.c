@@ -1,9 +1,6 @@
 #include "work/job_source.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "base/str.h"
+#include "base/base.h"
 
 #define WEIGHT_LEAST 1e-3
 #define WEIGHT_MOST  1e3

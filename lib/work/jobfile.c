@@ -1,9 +1,5 @@
 #include "work/jobfile.h"
 
-#include <string.h>
-
-#include "base/str.h"
-
 #define J(field) offsetof(struct jobfile, field)
 
 static const struct option job_rows[] = {

@@ -2,11 +2,9 @@
  * its row of kind.h reads. Unknown keys, keys of other kinds, wrong types and values out of range are errors with
  * file:line:column and the nearest known key. Everything lives in the arena given. Any thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "base/arena.h"
-#include "base/err.h"
+#include "base/base.h"
 #include "work/kind.h"
 
 enum {

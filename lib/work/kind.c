@@ -1,9 +1,5 @@
 #include "work/kind.h"
 
-#include <string.h>
-
-#include "base/str.h"
-
 const struct task_kind *task_kind_find(const char *name) {
     for (int i = 0; i < task_kind_count; i++)
         if (!strcmp(task_kinds[i]->name, name))

@@ -3,9 +3,8 @@
  * kernels. A kind is added by a file that defines both rows, kind_NAME and work_NAME (two files where the work needs kernels), and
  * a line in kinds.def. Constant data; any thread. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
 
+#include "base/base.h"
 #include "base/json.h"
 #include "base/metrics.h"
 #include "base/options.h"

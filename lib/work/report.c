@@ -1,7 +1,5 @@
 #include "work/report.h"
 
-#include <math.h>
-
 const char *const task_level_names[TASK_LEVELS] = {[TASK_INFO] = "info", [TASK_WARN] = "warn", [TASK_ERROR] = "error"};
 
 void task_progress_init(struct task_progress *p) {

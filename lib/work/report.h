@@ -1,10 +1,8 @@
 /* report: what a task, or an attempt at a job, tells its owner while it runs: one struct, whether the work is done on a thread of
  * this process, in a child or in a cluster. report_line.h writes and reads it as JSON. Plain data. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "work/jobfile.h"
 
 enum { TASK_MAX_FIGURES = 6 };

@@ -1,9 +1,5 @@
 #include "work/report_line.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/json.h"
 
 /* A member of a JSON object and of the struct that it stands for. */

@@ -1,9 +1,8 @@
 /* report_line: a report of a task (report.h) as one line of JSON. `brrd run --json` writes such lines; the daemon reads them from
  * the children and the clusters that run jobs for it. Any thread. */
 #pragma once
-#include <stddef.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "work/report.h"
 
 /* What the last line says beside the report; texts are borrowed. */

@@ -1,14 +1,5 @@
 #include "work/series.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/clock.h"
-#include "base/fsio.h"
-#include "base/str.h"
-
 enum { PATH = 4096, MOST = 1024 };
 
 static const char ending[] = ".safetensors";

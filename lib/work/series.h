@@ -1,9 +1,8 @@
 /* series: the checkpoints of a task that are one file each: DIRECTORY/checkpoints/WORD-NUMBER.safetensors, numbered by step or
  * tick. A file is either whole or not there (safetensors_save). One thread per folder. */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "store/digest.h"
 #include "work/task.h"
 

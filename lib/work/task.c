@@ -1,8 +1,5 @@
 #include "work/task.h"
 
-#include <stdio.h>
-
-#include "base/str.h"
 #include "kernels/profile.h"
 #include "store/digest.h"
 #include "store/mirror.h"

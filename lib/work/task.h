@@ -2,11 +2,8 @@
  * directory; it knows nothing of queues, RPC or processes. One thread runs it from open to close, and may block in files. Between
  * pieces of work (one micro-batch, one recording of a validation) it calls task_point, where its owner saves and ends it. */
 #pragma once
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/json.h"
 #include "base/world.h"
 #include "kernels/device.h"

@@ -1,13 +1,7 @@
 /* A kind of job for tests: counts to counter.to with a pause at each step, and goes on from its checkpoint, a file with the count.
  * It reads no recordings and knows no model; this file and a line of kinds.def are all there is of it. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "store/digest.h"
 #include "work/estimate.h"
 #include "work/task.h"

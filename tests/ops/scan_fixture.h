@@ -1,21 +1,10 @@
 /* scan_fixture: a device, seeded random tensors, and both selective scans as plain double loops with their gradients, to compare
  * the kernels with. One problem describes Mamba-1 (share 1, A per channel and state) and Mamba-2 (share P, A per head). */
 #pragma once
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "base/members.h"
 #include "kernels/op.h"
 #include "seed.h"
+#include "unit/cmocka_all.h"
 
 struct fixture {
     struct device *device;

@@ -1,15 +1,9 @@
 /* The ops mlp, mlp_backward and geodesic against networks and paths in double (geodesic_fixture.h), for every instruction set there
  * is. BRR_TEST_DEVICE names another device than the CPU. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "kernels/geodesic.h"
+#include "unit/cmocka_all.h"
 #include "unit/geodesic_fixture.h"
 
 enum {

@@ -1,6 +1,6 @@
 /* Promises of the small ops that are not values: dropout's counters and rate, calls in place, concatenation through slices, the
  * finite check, rows updated together, batch norm's running statistics over several calls. */
-#include "base/members.h"
+#include "base/base.h"
 #include "scan_fixture.h"
 #include "skip.h"
 

@@ -1,18 +1,10 @@
 /* op_windows against lib/windows's normaliser, bit for bit, with every kind of length and channel count. BRR_TEST_DEVICE names
  * another device than the CPU. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "base/members.h"
 #include "base/rng.h"
 #include "eeg/half.h"
 #include "kernels/op.h"
+#include "unit/cmocka_all.h"
 #include "windows/window.h"
 
 enum { ROWS = 3000, T = 512, B = 7, MOST_CHANNELS = 64 };

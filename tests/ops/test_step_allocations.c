@@ -2,21 +2,12 @@
  * process, and calls from this project's code (statically linked into this program) are told from those of shared libraries by
  * their return address. oneDNN keeps small argument tables on the heap during a call: those must be gone after the step.
  * Builds with a sanitizer, which brings its own malloc, leave this test out. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "base/members.h"
 #include "detect/seizure.h"
 #include "kernels/op.h"
 #include "nn/optim.h"
 #include "skip.h"
+#include "unit/cmocka_all.h"
 
 static atomic_long own_allocations, live_blocks;
 

@@ -1,8 +1,6 @@
 /* Devices with different numbers of threads in one process: an op computes with the team of its stream, and is refused on a thread
  * whose parallel regions have another size, before it touches anything. */
 #include <omp.h>
-#include <pthread.h>
-#include <string.h>
 
 #include "kernels/op.h"
 #include "unit/cmocka_all.h"

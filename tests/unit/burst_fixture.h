@@ -1,14 +1,10 @@
 /* burst_fixture: networks and engines for the tests of the burst engine. A network is written down by its arrays, as a file has
  * them; an engine runs on the device and the instruction set that the test names. */
 #pragma once
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include "unit/cmocka_all.h"
 
-#include "base/members.h"
+#include "base/base.h"
 #include "base/rng.h"
 #include "burst/burst.h"
 

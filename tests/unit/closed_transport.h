@@ -1,10 +1,8 @@
 /* closed_transport: what geodesic_transport_ode computes, in closed form: quadratures of √g and of the flow along a path, and their
  * gradients. The solver that Runge–Kutta must agree with; geodesic fits compute the same on their device. */
 #pragma once
-#include <math.h>
-#include <stdlib.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "geodesic/geodesic.h"
 #include "kernels/geodesic.h"
 

@@ -1,8 +1,7 @@
 /* EDF files made in memory (unit/edf_writer.h), opened, and opened again after a test changed their bytes. */
 #pragma once
-#include <string.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "tests/edf_records.h"
 #include "unit/edf_writer.h"
 

@@ -1,11 +1,7 @@
 /* edf_writer: builds small EDF and BDF files in memory for tests, correct by default; tests then damage them. */
 #pragma once
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/str.h"
+#include "base/base.h"
 
 struct written_signal {
     const char *label, *unit, *physical_min, *physical_max, *digital_min, *digital_max;

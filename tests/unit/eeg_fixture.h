@@ -1,14 +1,7 @@
 /* eeg_fixture: recordings for tests: small EDF+ files with a known signal, and the folder of real ones when there is one. */
 #pragma once
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/fsio.h"
+#include "base/base.h"
 
 static const char *const fixture_referential[] = {"EEG FP1-REF", "EEG F3-REF",  "EEG C3-REF", "EEG P3-REF", "EEG F7-REF",
                                                   "EEG T3-REF",  "EEG T5-REF",  "EEG O1-REF", "EEG FZ-REF", "EEG CZ-REF",

@@ -1,8 +1,6 @@
 /* failing_readdir: a volume that fails in the middle of a directory. The program is linked with --wrap=readdir. */
 #pragma once
-#include <dirent.h>
-#include <errno.h>
-#include <stddef.h>
+#include "base/base.h"
 
 static int entries = -1; /* that a directory gives before its volume fails; -1 = all */
 struct dirent *__real_readdir(DIR *dir);

@@ -1,8 +1,7 @@
 /* geodesic_fixture: metrics with known geodesics, and networks evaluated in plain double loops, as fields (geodesic/geodesic.h). */
 #pragma once
-#include <math.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "geodesic/geodesic.h"
 #include "kernels/geodesic.h"
 

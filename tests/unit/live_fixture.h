@@ -1,8 +1,7 @@
 /* live_fixture: a small model with live streams, the loader of its files, and the streams' owner that counts reports. */
 #pragma once
-#include <math.h>
-#include <stdio.h>
 
+#include "base/base.h"
 #include "daemon/live/live.h"
 #include "daemon/live/live_stream.h"
 #include "unit/cmocka_all.h"

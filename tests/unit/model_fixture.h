@@ -1,7 +1,7 @@
 /* model_fixture: the file of a small untrained network for three channels. */
 #pragma once
-#include <string.h>
 
+#include "base/base.h"
 #include "detect/modelfile.h"
 #include "detect/seizure.h"
 

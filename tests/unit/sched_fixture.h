@@ -1,17 +1,10 @@
 /* sched_fixture: a scheduler whose workers are the test, which takes jobs and reports what it wants, beside a real database. */
 #pragma once
+#include "base/base.h"
 #include "daemon/jobs/sched.h"
 #include "daemon/jobs/sched_parts.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <sys/statvfs.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "daemon/jobs/jobdb.h"
 #include "unit/temp_dir.h"

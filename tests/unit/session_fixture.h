@@ -1,10 +1,7 @@
 /* session_fixture: sessions between a worker's side that keeps the orders and an owner's side that counts what it is told. */
 #pragma once
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/live/session.h"
 #include "unit/cmocka_all.h"
 

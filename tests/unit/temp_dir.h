@@ -1,18 +1,7 @@
 /* temp_dir: a directory of its own for each test: setup and teardown functions for cmocka, and paths below it. */
 #pragma once
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
+#include "unit/cmocka_all.h"
 
 /* *state becomes the malloc'd path of a fresh directory. */
 static inline int temp_dir_make(void **state) {

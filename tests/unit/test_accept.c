@@ -1,17 +1,12 @@
 #include "daemon/rpc/accept.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "unit/cmocka_all.h"
 
 /* Listeners under a limit of 128 descriptors, of which TCP leaves 16 and the unix socket 8. */

@@ -1,6 +1,4 @@
 /* The sweep of alarm rules against one that looks at every sample, counts in its own way, and chooses by its own order. */
-#include <math.h>
-#include <stdlib.h>
 
 #include "base/order.h"
 #include "base/rng.h"

@@ -1,6 +1,4 @@
 /* The alarm rule, its latch, and the sets of a model file. */
-#include <math.h>
-#include <string.h>
 
 #include "detect/alarms.h"
 #include "unit/cmocka_all.h"

@@ -1,7 +1,6 @@
 /* array: which jobs a cluster gets together, and when. */
 #include "daemon/jobs/array.h"
 
-#include "base/str.h"
 #include "unit/cmocka_all.h"
 
 enum { SIZE = 3, NOW_MS = 1000000 };

@@ -1,16 +1,9 @@
 /* Random changes of training windows: pure functions of seed, epoch and place; what they do to a window; and the op that does it,
  * on BRR_TEST_DEVICE. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "kernels/op.h"
+#include "unit/cmocka_all.h"
 #include "windows/augment.h"
 
 enum { B = 5, T = 300, MOST = 2 * 19, WINDOW = 2048 };

@@ -1,16 +1,9 @@
 /* Noise and missing bands of training windows: pure functions of seed, epoch and place; what is in the tables; and the op that adds
  * them, on BRR_TEST_DEVICE. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "kernels/op.h"
+#include "unit/cmocka_all.h"
 #include "windows/augment_noise.h"
 
 enum { B = 4, T = 700, SIGNALS = 5, COLUMNS = 11, WINDOW = 2048, CHANNELS = 18 };

@@ -1,6 +1,5 @@
+#include "base/base.h"
 #include "daemon/rpc/auth.h"
-
-#include <fcntl.h>
 
 #include "base/log.h"
 #include "daemon/rpc/audit.h"

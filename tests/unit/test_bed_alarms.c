@@ -1,7 +1,5 @@
 /* Alarms of beds, their answers and their escalation, with the test's clocks; what a restart takes back from the journal. */
-#include <math.h>
 
-#include "base/str.h"
 #include "daemon/alarms/alarm_entry.h"
 #include "unit/cmocka_all.h"
 

@@ -1,7 +1,6 @@
 /* The recent past of streams: points of each second, alarms, what stays of a stream that has ended. Time is the test's. */
-#include <limits.h>
-#include <math.h>
 
+#include "base/base.h"
 #include "daemon/status/beds.h"
 #include "daemon/status/gather_parts.h"
 #include "unit/session_fixture.h"

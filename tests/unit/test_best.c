@@ -1,7 +1,3 @@
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "unit/cmocka_all.h"
 
 #include "train/best.h"

@@ -1,5 +1,3 @@
-#include <string.h>
-
 #include "eeg/bids.h"
 #include "unit/cmocka_all.h"
 

@@ -1,14 +1,5 @@
 /* BrainVision: the samples of an EDF file bit for bit in every layout, markers and gaps, errors that name the reason, heads, and
  * one folder of two formats. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "eeg/labels.h"
 #include "eeg/mirrored.h"
@@ -17,6 +8,7 @@
 #include "store/cache.h"
 #include "store/store.h"
 #include "unit/brainvision_writer.h"
+#include "unit/cmocka_all.h"
 #include "unit/temp_dir.h"
 #include "windows/manifest.h"
 #include "windows/recording.h"

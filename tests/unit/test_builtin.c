@@ -1,18 +1,10 @@
 /* The built-in models: ordinary files, the same bytes each time, and what pretends to be one is refused. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "base/str.h"
 #include "detect/builtin.h"
 #include "detect/detector.h"
 #include "store/digest.h"
 #include "store/safetensors.h"
+#include "unit/cmocka_all.h"
 #include "unit/temp_dir.h"
 
 static const char *const names[] = {"line_length", "band_power"};

@@ -1,9 +1,8 @@
 /* Random networks of every kind, run side by side: one thread of plain C against two threads, AVX2, AVX-512, other cuts of the
  * targets and the device of BRR_TEST_DEVICE. Fired neurons of every tick, what was delivered, and the membranes at the end are the
  * same, bit for bit; so is what follows a snapshot that is restored elsewhere. BRR_TEST_MODEL=NEURONS,TICKS runs larger ones. */
-#include <stdio.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "seed.h"
 #include "skip.h"
 #include "unit/burst_fixture.h"

@@ -3,11 +3,8 @@
  * one another's lists there; with BRR_TEST_SPREAD=1 they are spread over all GPUs, of which there must be two, else the program
  * exits with 77. */
 #include <dlfcn.h>
-#include <pthread.h>
-#include <stdio.h>
 
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "burst/wiring.h"
 #include "seed.h"
 #include "unit/burst_fixture.h"

@@ -1,8 +1,7 @@
-#include <pthread.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "base/base.h"
 #include "unit/temp_dir.h"
 
 #include "store/cache.h"

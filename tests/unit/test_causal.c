@@ -1,18 +1,10 @@
 /* The causal network and its streams: a step carries the state of the one before, nothing depends on later samples, on the other
  * rows of a batch, on the size of chunks, or on a snapshot in between; a gap begins anew. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "detect/detector.h"
 #include "detect/timeline.h"
+#include "unit/cmocka_all.h"
 #include "unit/eeg_fixture.h"
 
 enum { C = 3, INPUTS = 2 * C, WINDOW = 2048, SECONDS = 33, N = SECONDS * 256 + 100, STREAMS = 3, ROWS = 4, STEPS = 4 };

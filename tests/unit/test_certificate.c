@@ -1,14 +1,5 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "base/clock.h"
 #include "trust/certificate.h"
+#include "unit/cmocka_all.h"
 
 struct lab {
     struct certificate_pair ca, other_ca, client;

@@ -1,12 +1,5 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "eeg/channels.h"
+#include "unit/cmocka_all.h"
 #include "unit/edf_fixture.h"
 
 static const struct frontend_config config = {.montage = "custom:Fp1,F3", .bandpass_hz = {0.5, 120}, .fill_gap_s = 2};

@@ -1,6 +1,4 @@
 /* Calls of brrctl over a libbrr that answers what the test says. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"

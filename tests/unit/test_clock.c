@@ -1,9 +1,4 @@
-#include <errno.h>
-#include <math.h>
-
 #include "unit/cmocka_all.h"
-
-#include "base/clock.h"
 
 static void both_units_are_the_same_monotonic_clock(void **state) {
     (void)state;

@@ -1,8 +1,6 @@
 /* command: the status and output of a program, and programs that do not end. */
 #include "daemon/jobs/command.h"
 
-#include <stdlib.h>
-
 #include "base/spawn.h"
 #include "unit/cmocka_all.h"
 

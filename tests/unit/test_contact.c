@@ -1,5 +1,4 @@
 /* Channels without a usable signal, second by second, for any chunks and after a snapshot. */
-#include <math.h>
 
 #include "base/rng.h"
 #include "detect/contact.h"

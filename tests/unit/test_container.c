@@ -1,17 +1,7 @@
 /* Limits of control groups, of both versions, from trees of files as the kernel shows them. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/container.h"
-#include "base/fsio.h"
-#include "base/str.h"
+#include "unit/cmocka_all.h"
 
 static char root[64];
 

@@ -1,5 +1,3 @@
-#include <stdint.h>
-
 #include "base/counted.h"
 #include "unit/cmocka_all.h"
 

@@ -1,14 +1,7 @@
 /* Checksums of S3 servers: values of the catalogue, by folding and by tables, in pieces and joined. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <setjmp.h>
-
-#include <cmocka.h>
 
 #include "store/crc.h"
+#include "unit/cmocka_all.h"
 
 enum { SIZE = 5000 };
 

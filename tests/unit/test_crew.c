@@ -1,7 +1,3 @@
-#include <stdatomic.h>
-#include <stdio.h>
-#include <time.h>
-
 #include "unit/cmocka_all.h"
 
 #include "base/crew.h"

@@ -1,12 +1,8 @@
 /* db: one process at a time, tables that grow with the version, transactions that are whole, errors that name the file. */
+#include "base/base.h"
 #include "daemon/db/db.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "skip.h"
 #include "unit/temp_dir.h"

@@ -1,14 +1,5 @@
 /* Model files and detectors: what is saved comes back, batching and interleaving change nothing, bad files are refused. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-
-#include <cmocka.h>
 
 #include "detect/detector.h"
 #include "detect/model_image.h"
@@ -16,6 +7,7 @@
 #include "detect/timeline.h"
 #include "kernels/op.h"
 #include "nn/ckpt.h"
+#include "unit/cmocka_all.h"
 #include "unit/eeg_fixture.h"
 
 enum { C = 3, WINDOW = 512, HOP = 128, SECONDS = 13, N = SECONDS * 256, STREAMS = 3 };

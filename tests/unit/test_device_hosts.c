@@ -2,10 +2,7 @@
  * job. */
 #include "daemon/hosts/device_hosts.h"
 
-#include <stdatomic.h>
-#include <time.h>
-
-#include "base/clock.h"
+#include "base/base.h"
 #include "daemon/live/live_host.h"
 #include "daemon/live/live_stream.h"
 #include "unit/temp_dir.h"

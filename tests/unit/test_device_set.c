@@ -1,9 +1,8 @@
 /* device_set: two CPU devices share threads and memory; streams and networks are spread over them, and each lies where it was put.
  */
 #include <omp.h>
-#include <time.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/burst/burst_service.h"
 #include "daemon/burst/network_host.h"
 #include "daemon/burst/network_places.h"

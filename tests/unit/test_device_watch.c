@@ -1,9 +1,5 @@
 #include "daemon/device/device_watch.h"
 
-#include <math.h>
-#include <stdatomic.h>
-#include <time.h>
-
 #include "unit/cmocka_all.h"
 
 static const struct metric_family families[] = {

@@ -1,5 +1,4 @@
-#include <sys/stat.h>
-
+#include "base/base.h"
 #include "unit/temp_dir.h"
 
 #include "store/digest.h"

@@ -1,12 +1,4 @@
 #include <complex.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/subnormals.h"
 #include "eeg/dsp.h"
@@ -14,6 +6,7 @@
 #include "eeg/half.h"
 #include "eeg/half_rows.h"
 #include "skip.h"
+#include "unit/cmocka_all.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 

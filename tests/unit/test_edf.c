@@ -1,23 +1,10 @@
 /* With `--dump FILE` it prints what the reader makes of a file as one JSON line, for test_edf_values.py. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include "base/fsio.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "formats/edf_decode.h"
 #include "skip.h"
 #include "tests/edf_records.h"
+#include "unit/cmocka_all.h"
 #include "unit/edf_fixture.h"
 
 static void plain_file_is_read_to_the_digit(void **state) {

@@ -1,17 +1,7 @@
 /* EDF files of which a part is there: records as they arrive, a header, the first bytes. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include "base/fsio.h"
 #include "formats/edf.h"
+#include "unit/cmocka_all.h"
 #include "unit/edf_fixture.h"
 
 /* Records given in pieces of every size say what the whole file says, and only the last piece can be read. */

@@ -1,7 +1,4 @@
 /* The newest EEG of a stream, for people: what it keeps, what is gone, the minute of an alarm, and a reader beside the writer. */
-#include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 
 #include "base/rng.h"
 #include "daemon/viewer/traces.h"

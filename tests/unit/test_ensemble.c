@@ -1,18 +1,10 @@
 /* Ensembles: one file of several models whose networks answer with the mean of their logits, in windows, in steps with a state for
  * each member, and in batches. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "detect/detector.h"
 #include "detect/ensemble.h"
+#include "unit/cmocka_all.h"
 #include "unit/eeg_fixture.h"
 
 enum { C = 3, WINDOW = 512, MEMBERS = 3, ROWS = 2 };

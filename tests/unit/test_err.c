@@ -1,9 +1,4 @@
-#include <errno.h>
-#include <stdio.h>
-
 #include "unit/cmocka_all.h"
-
-#include "base/err.h"
 
 static void every_code_is_its_negated_grpc_number_and_has_a_word(void **state) {
     (void)state;

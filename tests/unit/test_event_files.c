@@ -1,8 +1,3 @@
-#include <math.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
 #include "eeg/events.h"
 #include "eeg/labels.h"
 #include "formats/eegfile.h"

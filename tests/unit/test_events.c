@@ -1,18 +1,10 @@
 /* Post-processing: the incremental form against a naive one over whole arrays, for random traces, settings and chunk sizes. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/order.h"
 #include "base/rng.h"
 #include "detect/alarms.h"
 #include "seed.h"
+#include "unit/cmocka_all.h"
 
 enum { MAX_SAMPLES = 200000, MAX_EVENTS = 4096, ROUNDS = 3000 };
 static uint64_t seed;

@@ -1,18 +1,11 @@
 /* The features of models without a network against their definition, computed the plain way, and through the frontend. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "eeg/dsp.h"
 #include "eeg/feature.h"
 #include "eeg/frontend.h"
 #include "eeg/half.h"
+#include "unit/cmocka_all.h"
 #include "unit/eeg_fixture.h"
 
 enum { C = 4, LANES = 8, STRIDE = C + 1, N = 60 * DSP_RATE_HZ };

@@ -1,17 +1,9 @@
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "eeg/frontend.h"
 #include "eeg/half.h"
 #include "eeg_fixture.h"
 #include "skip.h"
 #include "tests/edf_records.h"
+#include "unit/cmocka_all.h"
 
 enum { MAX_ROWS = 200000, CHANNELS = 19 };
 

@@ -1,14 +1,10 @@
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "unit/temp_dir.h"
 
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 
 static void assert_holds(const char *path, const char *want) {
     struct err err = {0};

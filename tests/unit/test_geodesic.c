@@ -1,15 +1,10 @@
 /* Geodesics in double precision: metrics whose paths are known, coupled flows, gradients, the properties that any metric has, and
  * the closed form against Runge–Kutta with shooting. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "closed_transport.h"
 #include "geodesic_fixture.h"
+#include "unit/cmocka_all.h"
 
 static struct err err;
 static void ok(int rc) {

@@ -2,13 +2,6 @@
  * networks, model files, predictions and metrics. Small tables of the formula's spectra. BRR_TEST_DEVICE names another device than
  * the CPU; fewer steps with BRR_TEST_MODEL=mini, for an emulated one. */
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "geodesic/geodesic_file.h"
 #include "geodesic/geodesic_fit.h"
@@ -16,6 +9,7 @@
 #include "geodesic/geodesic_prior.h"
 #include "geodesic_fixture.h"
 #include "unit/closed_transport.h"
+#include "unit/cmocka_all.h"
 #include "unit/temp_dir.h"
 
 enum { WIDTH = 24, FOLDS = 6, ALL = (1 << FOLDS) - 1 };

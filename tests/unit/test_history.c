@@ -1,12 +1,4 @@
 /* The amplitude history against its definition, computed the plain way, and through the frontend in chunks of any size. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "eeg/dsp.h"
@@ -14,6 +6,7 @@
 #include "eeg/half.h"
 #include "eeg/half_asinh.h"
 #include "eeg/history.h"
+#include "unit/cmocka_all.h"
 #include "unit/eeg_fixture.h"
 
 enum { C = 3, LANES = 8, N = 40 * DSP_RATE_HZ, COLUMNS = 2 * C, MOST = 5 * C };

@@ -1,11 +1,7 @@
 /* What receivers of other makers are told: bodies that they parse, without markup of a name, and without any name where none may
  * leave. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/json.h"
-#include "base/str.h"
 #include "daemon/hooks/hook_format.h"
 #include "unit/cmocka_all.h"
 

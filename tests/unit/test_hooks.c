@@ -3,21 +3,11 @@
 #include "daemon/hooks/hooks.h"
 
 #include <arpa/inet.h>
-#include <math.h>
 #include <netinet/in.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "base/clock.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "daemon/hooks/owed.h"
 #include "daemon/journal/journal.h"
 #include "unit/temp_dir.h"

@@ -1,8 +1,6 @@
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/http/event_seats.h"
 #include "daemon/http/link.h"
 #include "daemon/http/origin.h"

@@ -1,7 +1,6 @@
 /* jobdb: what was saved comes back, numbers of jobs never come again, pins keep what is pruned, and older databases are read. */
+#include "base/base.h"
 #include "daemon/jobs/jobdb.h"
-
-#include <math.h>
 
 #include "unit/temp_dir.h"
 

@@ -1,8 +1,5 @@
 #include "unit/cmocka_all.h"
 
-#include <stdlib.h>
-
-#include "base/str.h"
 #include "evaluate/detect_kind.h"
 #include "evaluate/evaluate_kind.h"
 #include "train/train_estimate.h"

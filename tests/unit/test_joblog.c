@@ -2,14 +2,6 @@
  * neither the caller nor, once it answers, loses a line without saying so. */
 #include "daemon/jobs/joblog.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
 #include "unit/cmocka_all.h"
 #include "unit/temp_dir.h"
 

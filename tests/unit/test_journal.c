@@ -2,16 +2,7 @@
  * fits into memory, and a reader sees what it asks for. */
 #include "daemon/journal/journal.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "base/clock.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/journal/journaldb.h"
 #include "unit/temp_dir.h"
 

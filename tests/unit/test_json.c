@@ -1,7 +1,6 @@
-#include <float.h>
 #include <locale.h>
-#include <math.h>
 
+#include "base/base.h"
 #include "unit/temp_dir.h"
 
 #include "base/json.h"

@@ -1,19 +1,9 @@
 /* One table with the seizures of many recordings: separators, numbers and times of spreadsheets, columns by their usual names or
  * those that are given, and where a row lies in a recording. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include "base/str.h"
 #include "eeg/label_table.h"
 #include "formats/eegfile.h"
+#include "unit/cmocka_all.h"
 #include "unit/temp_dir.h"
 
 static const struct label_table_columns usual;

@@ -1,16 +1,5 @@
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "unit/cmocka_all.h"
 
-#include <cmocka.h>
-
-#include "base/fsio.h"
 #include "eeg/channels.h"
 #include "eeg/labels.h"
 #include "formats/eegfile.h"

@@ -1,11 +1,5 @@
 #include "client/link.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-#include "base/str.h"
 #include "unit/cmocka_all.h"
 
 /* ---- the connection's side: one call at a time, whose answers the test has put down ---- */

@@ -1,7 +1,6 @@
 /* listing: columns as wide as their widest cell, in characters, and rows that values cannot break. */
+#include "base/base.h"
 #include "client/brrctl/listing.h"
-
-#include <unistd.h>
 
 #include "unit/temp_dir.h"
 

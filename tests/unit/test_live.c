@@ -1,6 +1,6 @@
 #include "daemon/live/live.h"
 
-#include "base/clock.h"
+#include "base/base.h"
 #include "detect/timeline.h"
 #include "seed.h"
 #include "unit/live_fixture.h"

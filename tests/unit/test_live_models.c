@@ -1,6 +1,6 @@
 /* The models of live streams: whose file is read, who waits for it, and which detectors are shared. */
-#include <unistd.h>
 
+#include "base/base.h"
 #include "skip.h"
 #include "unit/live_fixture.h"
 

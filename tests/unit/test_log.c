@@ -1,7 +1,4 @@
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
-
+#include "base/base.h"
 #include "unit/temp_dir.h"
 
 #include "base/json.h"

@@ -1,5 +1,3 @@
-#include <math.h>
-
 #include "client/brrctl/lsl/lsl_timeline.h"
 #include "unit/cmocka_all.h"
 

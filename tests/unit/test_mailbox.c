@@ -1,7 +1,3 @@
-#include <pthread.h>
-#include <stdatomic.h>
-#include <time.h>
-
 #include "unit/cmocka_all.h"
 
 #include "base/mailbox.h"

@@ -1,10 +1,4 @@
-#include <fcntl.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
+#include "base/base.h"
 #include "corpus_case.h"
 
 static void recordings_come_sorted_with_patients_and_window_classes(void **state) {

@@ -1,8 +1,5 @@
-#include <stdio.h>
-
 #include "unit/cmocka_all.h"
 
-#include "base/err.h"
 #include "base/map.h"
 
 static void values_are_found_replaced_and_removed(void **state) {

@@ -1,18 +1,9 @@
 /* MAT files whose compressed variables say that they are long, or go on beyond what they say: refused before memory, time or a disk
  * is spent on them. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
-#include <cmocka.h>
-
 #include "formats/mat5.h"
+#include "unit/cmocka_all.h"
 
 enum { MOST = 1 << 20, HEAD = 128, BODY = 56 };
 

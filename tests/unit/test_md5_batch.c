@@ -1,11 +1,7 @@
 /* MD5 in lanes and in a batch, beside OpenSSL's. */
-#include <fcntl.h>
 #include <openssl/evp.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
+#include "base/base.h"
 #include "unit/temp_dir.h"
 
 #include "store/md5_batch.h"

@@ -1,7 +1,3 @@
-#include <math.h>
-#include <string.h>
-
-#include "base/str.h"
 #include "brr/v1/admin.pb-c.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/message_json.h"

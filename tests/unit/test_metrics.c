@@ -1,7 +1,6 @@
-#include <math.h>
-#include <pthread.h>
 #include <sys/wait.h>
 
+#include "base/base.h"
 #include "skip.h"
 #include "unit/temp_dir.h"
 

@@ -1,8 +1,6 @@
 /* model_quota: how fast one principal may go from model to model. */
 #include "daemon/live/model_quota.h"
 
-#include <stdio.h>
-
 #include "unit/cmocka_all.h"
 #include "unit/session_fixture.h"
 

@@ -1,21 +1,12 @@
 /* The detector's network: parameter counts, gradients against finite differences, batch invariance, memory known before it is
  * taken, no allocation in a step, initial weights and loss, configurations. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "base/members.h"
 #include "base/order.h"
 #include "base/rng.h"
 #include "detect/seizure_net.h"
 #include "kernels/op.h"
 #include "seed.h"
+#include "unit/cmocka_all.h"
 
 static uint64_t seed;
 static struct err err;

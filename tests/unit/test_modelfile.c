@@ -1,7 +1,7 @@
 /* A model file's metadata: all of it comes back, averaged weights take the parameters' place, and a file that lacks or contradicts
  * something is an error that names file and key. */
-#include <math.h>
 
+#include "base/base.h"
 #include "unit/temp_dir.h"
 
 #include "base/json.h"

@@ -1,12 +1,8 @@
 /* models: a served name is lost neither when memory is short, nor when the database or the worker takes nothing. */
+#include "base/base.h"
 #include "daemon/models/models.h"
 #include "daemon/models/serveddb.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <uv.h>
 
 #include "unit/model_fixture.h"

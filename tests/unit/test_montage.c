@@ -1,16 +1,7 @@
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "base/str.h"
 #include "eeg/frontend.h"
 #include "eeg/montage.h"
 #include "eeg/montage_partial.h"
+#include "unit/cmocka_all.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 

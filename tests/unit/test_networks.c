@@ -1,7 +1,5 @@
+#include "base/base.h"
 #include "daemon/burst/networks.h"
-
-#include <pthread.h>
-#include <string.h>
 
 #include "unit/burst_fixture.h"
 

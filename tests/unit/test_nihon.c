@@ -1,16 +1,7 @@
 /* Nihon Kohden: a recording of one block, and one whose log is there in part: an error that leaves no file open. */
-#include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <sys/stat.h>
 
-#include <cmocka.h>
-
-#include "base/str.h"
 #include "formats/eegfile.h"
+#include "unit/cmocka_all.h"
 #include "unit/edf_writer.h"
 #include "unit/temp_dir.h"
 

@@ -1,18 +1,8 @@
 /* Checkpoints: what is in a model file, loading it back, refusals that name the tensor and touch nothing, the state file. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
 #include "detect/seizure.h"
 #include "nn/ckpt.h"
+#include "unit/cmocka_all.h"
 
 struct fixture {
     struct device *dev;

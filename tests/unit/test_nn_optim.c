@@ -1,16 +1,9 @@
 /* The optimizer against its formulas in double, the schedule, clipping, skipped steps and the average of the weights. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "nn/optim.h"
 #include "seed.h"
+#include "unit/cmocka_all.h"
 
 enum { WEIGHTS = 53, PLAIN = 7, STEPS = 12 };
 

@@ -1,13 +1,7 @@
 /* Parameter table and activation plan: offsets, views, the decay mask, memory measured before it is taken and then reused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/blocks.h"
+#include "unit/cmocka_all.h"
 
 static struct device *dev;
 static struct err err;

@@ -1,10 +1,7 @@
 /* notify: a service manager that reads nothing holds up nothing, and hears of each state when it reads again. */
 #include "daemon/notify.h"
 
-#include <stdlib.h>
-#include <unistd.h>
-
-#include "base/str.h"
+#include "base/base.h"
 #include "unit/temp_dir.h"
 
 /* The service manager's side. */

@@ -2,7 +2,6 @@
 
 #include "base/json.h"
 #include "base/options.h"
-#include "base/str.h"
 
 struct config {
     bool on;

@@ -1,8 +1,6 @@
 /* order: numbers near their limits, NaN and equal strings have a place. */
 #include "base/order.h"
 
-#include <stdlib.h>
-
 #include "unit/cmocka_all.h"
 
 static void numbers_at_their_limits_are_compared(void **state) {

@@ -1,14 +1,7 @@
 /* Packed state: what was written is read back, and everything else is refused. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/pack.h"
+#include "unit/cmocka_all.h"
 
 static void values_come_back_as_they_were(void **state) {
     (void)state;

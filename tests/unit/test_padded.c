@@ -1,19 +1,12 @@
 /* The detector's network with padded branches (nn/padded.h), as a GPU has them, against the one without, on the CPU: the same
  * logits, gradients and training up to rounding, zeros that stay zeros, and memory that is known before it is taken. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "detect/seizure_net.h"
 #include "nn/optim.h"
 #include "nn/padded.h"
 #include "seed.h"
+#include "unit/cmocka_all.h"
 
 enum { ROWS = 2, STEPS = 4 };
 

@@ -1,10 +1,6 @@
 /* The web pages from a status that is made up: no name becomes markup, the order, the moods, what an event says. */
-#include <limits.h>
-#include <math.h>
 
-#include "base/clock.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "daemon/http/event_cache.h"
 #include "daemon/journal/journaldb.h"
 #include "daemon/page/chart.h"

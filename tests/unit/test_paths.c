@@ -2,12 +2,7 @@
  * stays. */
 #include "daemon/paths.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "unit/temp_dir.h"
 
 /* Below the cache and the results; a folder ends with "/". */

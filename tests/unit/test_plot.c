@@ -1,21 +1,12 @@
 /* Pictures: well-formed whatever the texts and values, bounded whatever the length, everything drawn where it belongs. With
  * BRR_PLOT_DIR set the pictures stay there to be looked at. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
-#include "base/str.h"
 #include "plot/plot.h"
 #include "plot/plot_compare.h"
 #include "plot/plot_operating.h"
 #include "plot/plot_strips.h"
+#include "unit/cmocka_all.h"
 #include "unit/eeg_fixture.h"
 
 enum { HOUR_S = 3600, RATE = 256, CHANNELS = 6 };

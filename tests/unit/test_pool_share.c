@@ -1,8 +1,6 @@
 #include "daemon/models/pool_share.h"
 
-#include <dirent.h>
 #include <omp.h>
-#include <stdatomic.h>
 
 #include "kernels/lanes.h"
 #include "unit/cmocka_all.h"

@@ -1,13 +1,5 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-#include <cmocka.h>
-
 #include "corpus_fixture.h"
+#include "unit/cmocka_all.h"
 #include "windows/prefetch.h"
 #include "windows/sampler.h"
 

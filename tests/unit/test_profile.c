@@ -2,8 +2,6 @@
 #include "kernels/profile.h"
 
 #include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "kernels/op.h"
 #include "nn/replay.h"

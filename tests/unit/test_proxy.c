@@ -1,7 +1,5 @@
 #include "client/proxy.h"
 
-#include <stdlib.h>
-
 #include "unit/cmocka_all.h"
 
 static void lists_have_names_networks_and_everything(void **state) {

@@ -1,9 +1,5 @@
 #include "eeg/quality.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "seed.h"
 #include "unit/cmocka_all.h"
 

@@ -1,7 +1,7 @@
 /* Rasters: every spike where it belongs, rates that add up, and a bounded, well-formed picture for any network. With BRR_PLOT_DIR
  * set the pictures stay there to be looked at. */
-#include <math.h>
 
+#include "base/base.h"
 #include "unit/temp_dir.h"
 
 #include "base/rng.h"

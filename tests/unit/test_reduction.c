@@ -1,6 +1,5 @@
 /* Trainings whose gradients are reduced in a tree have the same bits on 1, 2 and 4 ranks: parameters, moments, running statistics
  * and the gradient's norm. The ranks are threads here. */
-#include <pthread.h>
 
 #include "base/rng.h"
 #include "seed.h"

@@ -1,18 +1,11 @@
 /* The average reference and the input "baseline" of a frontend: the same for a recording against any reference, in chunks of any
  * size and across snapshots; electrodes without contact stay flat in the channels, which stay as recorded. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "detect/contact.h"
 #include "eeg/feature.h"
 #include "eeg/frontend.h"
 #include "eeg/half.h"
+#include "unit/cmocka_all.h"
 #include "unit/eeg_fixture.h"
 
 enum { C = 19, SECONDS = 20, N = SECONDS * 256, INPUTS = 2 * C + 1, COLUMNS = C + INPUTS, MAX_LABELS = 19 };

@@ -1,15 +1,8 @@
 /* The rejecter of events: its features, and what its fit and its search say where there is nothing to fit. What they compute is
  * compared with NumPy by tests/golden/test_rejecter_golden.py. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "score/score_rejecter.h"
+#include "unit/cmocka_all.h"
 
 enum { S = 256, SECONDS = 1200, MOST = 4 };
 static float p[MOST][SECONDS * S];

@@ -2,9 +2,7 @@
  * answer (here a FIFO that nobody writes) is left behind. */
 #include "daemon/reload.h"
 
-#include <fcntl.h>
 #include <semaphore.h>
-#include <sys/stat.h>
 
 #include "unit/cmocka_all.h"
 #include "unit/temp_dir.h"

@@ -3,12 +3,9 @@
 #include "daemon/jobs/removal.h"
 #include "daemon/models/serveddb.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <unistd.h>
 #include <uv.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "daemon/jobs/pins.h"
 #include "daemon/jobs/retention.h"
 #include "unit/model_fixture.h"

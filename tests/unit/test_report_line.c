@@ -1,10 +1,6 @@
 /* report_line: whatever a task can report comes back from its line of JSON as it was, and what is no report is refused. */
 #include "work/report_line.h"
 
-#include <math.h>
-#include <stdlib.h>
-
-#include "base/str.h"
 #include "unit/cmocka_all.h"
 
 static struct report_line back_of(const struct task_report *report, const struct report_frame *frame) {

@@ -1,23 +1,11 @@
 /* Answers of readers as label files: what a second answer does to the first, what stands in the file where nobody has answered,
  * what training reads in it, whose files are replaced; and their way into a folder: moved ends, two readers, interrupted saves. */
-#include <math.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
 #include "eeg/correction.h"
 #include "store/outputs.h"
+#include "unit/cmocka_all.h"
 #include "unit/edf_writer.h"
 #include "unit/temp_dir.h"
 

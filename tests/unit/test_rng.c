@@ -1,6 +1,3 @@
-#include <math.h>
-#include <stdbool.h>
-
 #include "unit/cmocka_all.h"
 
 #include "base/rng.h"

@@ -1,10 +1,9 @@
 /* rpc: whichever allocation fails, a client gets all answers or an error, and the next call is served; so does one that watches a
  * job, and one that sends a stream, whose results are whole. */
+#include "base/base.h"
 #include "daemon/models/serveddb.h"
 #include "daemon/rpc/rpc.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <sys/socket.h>
 #include <uv.h>
 

@@ -1,9 +1,6 @@
 /* A store's recordings as a local tree: what is fetched, what is not, and what stays in the cache. */
-#include <pthread.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "base/base.h"
 #include "unit/temp_dir.h"
 
 #include "eeg/mirrored.h"

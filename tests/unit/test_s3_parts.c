@@ -1,9 +1,8 @@
 /* What XML of S3 says, where keys come from, what answers mean. */
 #include <curl/curl.h>
-#include <stdio.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
+#include "base/base.h"
 #include "unit/temp_dir.h"
 
 #include "store/s3_credentials.h"

@@ -1,6 +1,4 @@
 /* The signer: the worked examples of the Amazon S3 API reference (24 May 2013), and encoding rules. */
-#include <stdio.h>
-#include <string.h>
 
 #include "store/digest.h"
 #include "store/sigv4.h"

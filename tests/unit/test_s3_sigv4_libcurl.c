@@ -7,17 +7,11 @@
  * "name:value" as one text). The worked examples of test_s3_sigv4.c and the gateways of tests/integration decide there. */
 #include <arpa/inet.h>
 #include <curl/curl.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/order.h"
 #include "unit/cmocka_all.h"
 
-#include "base/str.h"
 #include "seed.h"
 #include "store/digest.h"
 #include "store/sigv4.h"

@@ -1,13 +1,5 @@
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "corpus_fixture.h"
+#include "unit/cmocka_all.h"
 #include "windows/sampler.h"
 
 static char folder[4096], root[4200], cache[4200];

@@ -5,9 +5,6 @@
 
 #include <dlfcn.h>
 #include <omp.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <xmmintrin.h>
 
 #include "client/scan/brr_scan.h"

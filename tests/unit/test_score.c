@@ -1,13 +1,7 @@
 /* Scores against cases worked by hand. tests/golden/test_score_golden.py compares random annotations with a second implementation.
  */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "unit/cmocka_all.h"
 
 #include "base/rng.h"
 #include "score/score.h"

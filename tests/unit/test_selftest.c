@@ -1,12 +1,8 @@
 /* The self-tests of a device: the CPU passes them, with any number of threads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "burst/selftest_tick.h"
 #include "nn/selftest.h"
+#include "unit/cmocka_all.h"
 
 static void the_cpu_passes_both_tests_with_any_number_of_threads(void **state) {
     (void)state;

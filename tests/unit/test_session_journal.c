@@ -1,5 +1,5 @@
 /* What sessions write into the journal, and alarms that wait until it has them. The journal says what the test wants it to say. */
-#include "base/clock.h"
+#include "base/base.h"
 #include "daemon/journal/journal.h"
 #include "unit/session_fixture.h"
 

@@ -1,6 +1,4 @@
-#include <math.h>
-
-#include "base/clock.h"
+#include "base/base.h"
 #include "daemon/live/session_parts.h"
 #include "unit/session_fixture.h"
 

@@ -1,5 +1,4 @@
 /* Recordings for the viewer: who sees which, and their samples: gaps, offsets, high rates, bins, large values. */
-#include <math.h>
 
 #include "base/json.h"
 #include "daemon/viewer/recordings.h"

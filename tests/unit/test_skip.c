@@ -1,16 +1,9 @@
 /* Networks whose last input goes straight to the logit: they begin as the model line_length, the way's gradient is that of a linear
  * map, and their files say it. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "detect/seizure.h"
+#include "unit/cmocka_all.h"
 
 enum { C = 5, T = 512, B = 2 };
 

@@ -1,7 +1,6 @@
 /* slots: which device a waiting job gets, by name and by memory, and which running job makes room. */
 #include "daemon/jobs/slots.h"
 
-#include "base/str.h"
 #include "unit/cmocka_all.h"
 
 enum { DEVICES = 3 };

@@ -2,12 +2,7 @@
  * state of Slurm that nobody knows is no end. The clock is the test's, and so is what Slurm says. */
 #include "daemon/jobs/slurm.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/clock.h"
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "daemon/jobs/command.h"
 #include "daemon/jobs/slurm_record.h"
 #include "unit/temp_dir.h"

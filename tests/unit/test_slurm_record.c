@@ -1,11 +1,6 @@
 /* slurm_record: what a job's directory says about its attempts in a cluster survives as it was written. */
 #include "daemon/jobs/slurm_record.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
 #include "unit/cmocka_all.h"
 
 static char dir[] = "/tmp/brr-slurm-record-XXXXXX";

@@ -1,10 +1,5 @@
 #include "daemon/live/snapshot.h"
 
-#include <fcntl.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "base/str.h"
 #include "seed.h"
 #include "unit/cmocka_all.h"
 #include "unit/eeg_fixture.h"

@@ -1,11 +1,6 @@
 #include "daemon/live/snapshot_store.h"
 
-#include <fcntl.h>
-#include <pthread.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "base/fsio.h"
+#include "base/base.h"
 #include "daemon/live/session_parts.h"
 #include "daemon/live/snapshot.h"
 #include "daemon/viewer/eegring.h"

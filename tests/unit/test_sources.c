@@ -1,16 +1,8 @@
 /* Several sources of one training: the list in the job file; names of recordings and patients; splits within each source; and the
  * shares of an epoch's windows. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "base/str.h"
 #include "corpus_fixture.h"
+#include "unit/cmocka_all.h"
 #include "windows/sampler.h"
 #include "work/job_source.h"
 

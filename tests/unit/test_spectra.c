@@ -1,20 +1,10 @@
 /* Tables of spectra: what is read, what is refused and with which words; the formula; classical rules against known scores. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include "base/str.h"
 #include "geodesic/interpolate.h"
 #include "geodesic/spectra.h"
 #include "geodesic/spectrum_score.h"
 #include "skip.h"
+#include "unit/cmocka_all.h"
 #include "unit/temp_dir.h"
 
 static struct err err;

@@ -1,6 +1,4 @@
-#include <fcntl.h>
-#include <sys/stat.h>
-
+#include "base/base.h"
 #include "unit/failing_readdir.h"
 #include "unit/temp_dir.h"
 

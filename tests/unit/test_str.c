@@ -2,8 +2,6 @@
 
 #include "unit/cmocka_all.h"
 
-#include "base/str.h"
-
 static void appending_grows_and_stays_terminated(void **state) {
     (void)state;
     struct str s;

@@ -1,19 +1,11 @@
 /* Burst suppression: against a reference that sees the whole recording at once, for any chunks, gaps and snapshots; against closed
  * forms of the recursion; and the rules of runs, channels and windows one by one. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "detect/suppression.h"
 #include "eeg/half.h"
 #include "seed.h"
+#include "unit/cmocka_all.h"
 
 enum { RATE = 256, SHORT = 128, MAX_S = 200, MAX_T = MAX_S * RATE, MAX_C = 19, MAX_REPORTS = MAX_S + 2, MAX_SEGMENTS = 1000 };
 

@@ -1,6 +1,6 @@
 /* SVG text: what people may read cannot break the document, paths do not drift, axes get round steps. */
-#include <math.h>
 
+#include "base/base.h"
 #include "unit/temp_dir.h"
 
 #include "plot/svg.h"

@@ -1,14 +1,5 @@
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "formats/tal.h"
+#include "unit/cmocka_all.h"
 
 struct seen {
     char text[1024];

@@ -1,19 +1,11 @@
 /* A process that may not start threads: the start of the daemon says so, and its stop has a limit all the same. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "daemon/deadline.h"
 #include "daemon/thread_room.h"
 #include "skip.h"
+#include "unit/cmocka_all.h"
 
 enum { NOBODY = 65534, NO_LIMIT = 77 };
 

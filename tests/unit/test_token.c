@@ -1,6 +1,5 @@
+#include "base/base.h"
 #include "unit/temp_dir.h"
-
-#include <sys/stat.h>
 
 #include "trust/token.h"
 

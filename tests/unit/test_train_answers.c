@@ -1,8 +1,6 @@
 /* train_answers: points of a curve count the first of the readers' answers, in an order that is drawn once; the rest is unknown. */
+#include "base/base.h"
 #include "train/train_answers.h"
-
-#include <stdio.h>
-#include <string.h>
 
 #include "corpus_case.h"
 

@@ -1,10 +1,6 @@
 /* train_hard: hard windows of a checkpoint belong to recordings by name: another attempt may find others beside them. */
+#include "base/base.h"
 #include "train/train_hard.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "corpus_case.h"
 

@@ -1,8 +1,5 @@
 /* The memory that a training is admitted by covers what it takes: network, optimizer, batches, and the working memory of the ops.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "kernels/device.h"
 #include "train/step.h"

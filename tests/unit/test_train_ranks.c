@@ -1,8 +1,6 @@
 /* train_ranks: each rank of each training has a folder of its own for the files of its validations. */
 #include "train/train_ranks.h"
 
-#include <string.h>
-
 #include "unit/cmocka_all.h"
 
 static void folder_of(const char *job, int rank, char ret[256]) {

@@ -1,9 +1,3 @@
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
 #include "eeg/tree.h"
 #include "unit/cmocka_all.h"
 #include "unit/temp_dir.h"

@@ -3,12 +3,8 @@
 #include "kernels/turns.h"
 
 #include <signal.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "kernels/op.h"
 #include "unit/cmocka_all.h"

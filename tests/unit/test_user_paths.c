@@ -1,12 +1,8 @@
 /* user_paths: the directories of the XDG specification, and whether somebody listens on a socket. */
 #include "base/user_paths.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "unit/cmocka_all.h"
 

@@ -2,9 +2,7 @@
  * system call that waits is this file's. */
 #include "base/volume.h"
 
-#include <stdatomic.h>
 #include <sys/statvfs.h>
-#include <time.h>
 
 #include "unit/cmocka_all.h"
 

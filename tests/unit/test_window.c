@@ -1,17 +1,9 @@
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <time.h>
-
-#include <cmocka.h>
 
 #include "eeg/half.h"
 #include "eeg_fixture.h"
 #include "skip.h"
+#include "unit/cmocka_all.h"
 #include "unit/edf_writer.h"
 #include "windows/manifest.h"
 #include "windows/recording.h"

@@ -1,14 +1,5 @@
 /* A recording planned from its header against the same recording built from its samples. */
-#include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "base/str.h"
 #include "eeg/frontend.h"
 #include "eeg/mirrored.h"
 #include "eeg_fixture.h"
@@ -16,6 +7,7 @@
 #include "skip.h"
 #include "store/cache.h"
 #include "store/mirror.h"
+#include "unit/cmocka_all.h"
 #include "windows/loader.h"
 #include "windows/recording.h"
 

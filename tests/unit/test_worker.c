@@ -1,10 +1,7 @@
 /* worker: the end of a job is reported whatever happens to memory meanwhile, a checkpoint too or the job fails, and jobs run one at
  * a time. The device is the CPU. */
+#include "base/base.h"
 #include "daemon/jobs/worker.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
-#include <time.h>
 
 #include "unit/temp_dir.h"
 

@@ -1,10 +1,6 @@
 /* What the ranks of a world exchange, here threads of one process, and what happens when one of them does not come. */
 #include "base/world.h"
 
-#include <pthread.h>
-#include <string.h>
-
-#include "base/clock.h"
 #include "base/world_mpi.h"
 #include "unit/cmocka_all.h"
 

@@ -1,6 +1,5 @@
 #include "unit/cmocka_all.h"
 
-#include "base/str.h"
 #include "base/yaml.h"
 
 static struct arena arena;

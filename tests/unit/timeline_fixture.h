@@ -1,11 +1,8 @@
 /* What the tests of timelines share: sources, what their traces must be, computed all at once from the same filtered samples, and
  * the streams that are compared with them. The network is a fixed function of the window; test_detector.c runs a real one. */
 #pragma once
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "detect/detector.h"
 #include "detect/timeline.h"
 #include "eeg/half.h"

@@ -1,9 +1,8 @@
 /* bench: the frame of brr-bench. A case opens its data once, runs many times, and says how much work one run is; the frame
  * measures, divides by this machine's own measured rates and prints. Cases of one subject live in one file, as a table. */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "kernels/op.h"
 #include "kernels/rates.h"
 

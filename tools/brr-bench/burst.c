@@ -5,16 +5,11 @@
  * sink, as a job runs them.
  * Every neuron has a refractory time, a fire limit and a snooze, so that the whole rule is paid for. Beside the ticks: drawing a
  * network, and loading it from a file in $TMPDIR. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/needed.h"
-#include "base/str.h"
-#include "bench.h"
 #include "burst/burst.h"
+#include "base/base.h"
+#include "base/needed.h"
+#include "bench.h"
 #include "burst/column.h"
 #include "burst/netfile.h"
 #include "burst/wiring.h"

@@ -1,10 +1,8 @@
 /* The whole detector: one inference pass (samples to probabilities; of the causal network, one second with its state), and one
  * training step (zero the gradients, forward, focal loss, backward, AdamW), for presets and batches. Random weights and input;
  * floors count the products of every layer. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/members.h"
+#include "base/base.h"
 #include "base/needed.h"
 #include "bench.h"
 #include "detect/seizure.h"

@@ -1,13 +1,9 @@
 /* Cases of the data path: an hour of 23 channels at 256 Hz on one core, decoded alone and on its whole way into the window cache.
  * The recording is written to $TMPDIR (42 MB) and stays in the page cache, so that no disk is measured but for the cache file's own
  * fsync. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/needed.h"
-#include "base/str.h"
 #include "bench.h"
 #include "formats/eegfile.h"
 #include "windows/window.h"

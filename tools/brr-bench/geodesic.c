@@ -2,12 +2,10 @@
  * wavelengths) in closed form, on a GPU on its tensor cores, too, and (at 5 wavelengths) by Runge-Kutta with shooting. Bench "ode":
  * a model's geodesics one by one, as a program without batches solves them, beside all of them in closed form; and the integrator
  * alone, on the Lorenz system, beside the same steps as a plain C loop. */
-#include <math.h>
-#include <stdlib.h>
 
+#include "geodesic/geodesic.h"
 #include "base/needed.h"
 #include "bench.h"
-#include "geodesic/geodesic.h"
 #include "geodesic/geodesic_fit.h"
 #include "geodesic/ode.h"
 #include "kernels/geodesic.h"

@@ -1,7 +1,6 @@
 /* Random tensors of a bench case. */
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "bench.h"
 
 static float uniform(struct bench_memory *m, double low, double high) {

@@ -1,10 +1,8 @@
 /* The selective scans and the causal convolution: the batch of short sequences (32,60,512,16) and one EEG window of 960 tokens.
  * "scalar loop" is the same function as plain C with one expf per state and step, one thread. "host to host": what goes in is
  * copied from pinned host memory and what comes out back to it, one call at a time. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "base/needed.h"
 #include "bench.h"
 

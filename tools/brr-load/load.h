@@ -1,9 +1,7 @@
 /* brr-load: the types its files share: the plan of a run, one worker thread with its sessions, and their measurements. */
 #pragma once
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "client/brr.h"
 
 enum { LOAD_CHANNELS = 19, LOAD_RATE_HZ = 256, LOAD_MAX_SESSIONS = 100000, LOAD_MAX_THREADS = 64, LOAD_REASONS = 16 };

@@ -1,13 +1,10 @@
 /* The daemon as its metrics show it, and the connections to it. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "brr-load/load.h"
 #include "brr/v1/admin.pb-c.h"
 

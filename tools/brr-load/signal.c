@@ -1,6 +1,4 @@
-#include <math.h>
-#include <stdlib.h>
-
+#include "base/base.h"
 #include "base/rng.h"
 #include "brr-load/load.h"
 

@@ -1,13 +1,8 @@
 /* One thread of brr-load: a loop of libbrr with many sessions, each pushing its chunks at their times. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/clock.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "base/needed.h"
 #include "base/rng.h"
-#include "base/str.h"
 #include "brr-load/load.h"
 
 struct session {

@@ -1,7 +1,5 @@
 #include "tools/edfgen/noise.h"
 
-#include <math.h>
-
 #include "tools/edfgen/scalp.h"
 
 uint32_t noise_seed(uint32_t a, uint32_t b) {

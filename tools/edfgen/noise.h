@@ -1,7 +1,7 @@
 /* noise: cheap random waves for synthetic EEG: parallel lanes of 1/f noise, narrow-band rhythms, slow jitter. State is plain data;
  * every wave is a pure function of its seed. */
 #pragma once
-#include <stdint.h>
+#include "base/base.h"
 
 enum { LANES = 32, POLES = 5 };
 

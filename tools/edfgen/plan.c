@@ -1,11 +1,5 @@
 #include "tools/edfgen/plan.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/members.h"
 #include "base/needed.h"
 #include "base/order.h"
 #include "tools/edfgen/plan_icu.h"

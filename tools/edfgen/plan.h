@@ -1,11 +1,8 @@
 /* plan: what a synthetic patient is like and what happens in each recording: seizures, distractors, artefacts, vigilance.
  * Everything is drawn here, from one seed; the renderer only plays it. One thread per plan. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/rng.h"
 #include "tools/edfgen/scalp.h"
 

@@ -1,7 +1,6 @@
 #include "tools/edfgen/plan_icu.h"
 
-#include <string.h>
-
+#include "base/base.h"
 #include "tools/edfgen/plan_parts.h"
 #include "tools/edfgen/plan_wide.h"
 

@@ -1,8 +1,5 @@
 #include "tools/edfgen/plan_parts.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/needed.h"
 
 enum { QUIET_AROUND_SEIZURE_S = 4 };

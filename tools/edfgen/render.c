@@ -1,9 +1,5 @@
 #include "tools/edfgen/render.h"
 
-#include <math.h>
-#include <stdbool.h>
-#include <stdlib.h>
-
 #include "base/needed.h"
 #include "tools/edfgen/noise.h"
 

@@ -2,8 +2,8 @@
  * waves, spindles, muscle noise, drift and mains, suppressed outside of the plan's bursts if it has any, and the plan's events on
  * top. The same plan gives the same samples. One thread per renderer. */
 #pragma once
-#include <stdint.h>
 
+#include "base/base.h"
 #include "tools/edfgen/plan.h"
 
 struct renderer;

@@ -1,6 +1,6 @@
 #include "tools/edfgen/scalp.h"
 
-#include <math.h>
+#include "base/base.h"
 
 const struct electrode SCALP[ELECTRODES] = {
     {"Fp1", -0.31f, 0.95f}, {"F3", -0.40f, 0.50f},  {"C3", -0.45f, 0},      {"P3", -0.40f, -0.50f}, {"F7", -0.81f, 0.59f},

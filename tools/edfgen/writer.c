@@ -1,10 +1,5 @@
 #include "tools/edfgen/writer.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/str.h"
 #include "formats/edf_write.h"
 
 enum { ANNOTATION_SAMPLES = 16, HEADER_MAX = 256 * (WRITER_MAX_SIGNALS + 2) };

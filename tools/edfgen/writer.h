@@ -1,10 +1,8 @@
 /* writer: one EDF+C file of one-second records, microvolt in steps of 0.1, with a time-keeping annotation signal. One thread per
  * writer. */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "tools/edfgen/scalp.h"
 
 enum { WRITER_MAX_SIGNALS = ELECTRODES };

@@ -1,13 +1,7 @@
 #include "client/brrctl/admin/alarm_history.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/members.h"
+#include "base/base.h"
 #include "base/needed.h"
-#include "base/str.h"
 #include "brr/v1/journal.pb-c.h"
 
 enum { PAGE = 500 };

@@ -1,14 +1,7 @@
 /* alarms report and alarms export: what happened to alarms in the last hours, and the answers as labels for training. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 
-#include "base/clock.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "client/brrctl/admin/alarm_history.h"
 #include "client/brrctl/admin/alarms.h"
 #include "client/brrctl/listing.h"

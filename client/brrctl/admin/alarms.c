@@ -1,12 +1,8 @@
 /* alarms: the alarms of beds, and answers to them: acknowledge, silence, mark, note, standby; a test alarm. */
-#include <stdio.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/str.h"
-#include "brr/v1/alarms.pb-c.h"
 #include "client/brrctl/admin/alarms.h"
+#include "base/base.h"
+#include "brr/v1/alarms.pb-c.h"
 #include "client/brrctl/listing.h"
 #include "client/brrctl/output.h"
 

@@ -1,11 +1,7 @@
 /* backup: what Admin.Backup sends, as files and their manifest. The manifest is written last: a directory without one is no backup.
  */
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
 
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"

@@ -1,7 +1,6 @@
 /* doctor and drain. */
-#include <stdio.h>
-#include <unistd.h>
 
+#include "base/base.h"
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"

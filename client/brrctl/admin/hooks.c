@@ -1,7 +1,6 @@
 /* hooks test: a test alarm for the hooks of the daemon's configuration. */
-#include <stdio.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "brr/v1/hooks.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"

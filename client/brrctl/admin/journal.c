@@ -1,13 +1,7 @@
 /* journal: what happened to every stream, from the daemon's disk: as a table, as JSON lines or as CSV; with --follow as it happens.
  */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include "base/clock.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "brr/v1/journal.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/message_json.h"

@@ -1,9 +1,6 @@
 /* metrics [PREFIX], and top: device, jobs, streams and rates at a glance. */
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "brr/v1/admin.pb-c.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"

@@ -1,17 +1,9 @@
 /* store ls|get|put|check: a directory or bucket by its URL, without a daemon. */
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/fsio.h"
-#include "base/str.h"
+#include "store/store.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "store/outputs.h"
-#include "store/store.h"
 #include "store/store_options.h"
 
 /* The options of store. */

@@ -1,16 +1,7 @@
 /* tls init|renew|token|revoke|client DIR: a laboratory's own certificate authority, certificates and tokens. Runs here, without a
  * daemon. Keys and tokens are made with mode 0600; a token is shown once, and only its SHA-256 is kept. */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "trust/certificate.h"

@@ -1,11 +1,6 @@
 /* burst create, list, inject, observe, snapshot, restore, destroy: networks in the daemon. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "burst/spikefile.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/burst/burst.h"

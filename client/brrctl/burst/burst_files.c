@@ -1,13 +1,7 @@
 /* burst generate, burst info: network files, without a daemon and without a device. */
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "burst/column.h"
 #include "burst/netfile.h"
 #include "burst/wiring.h"

@@ -1,8 +1,7 @@
 /* burst import, burst export: networks of other programs as network files, and spikes as those programs read them. Without a
  * daemon. */
-#include <inttypes.h>
-#include <stdio.h>
 
+#include "base/base.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/burst/burst.h"
 #include "client/brrctl/feagi/feagi.h"

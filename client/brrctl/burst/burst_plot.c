@@ -1,10 +1,6 @@
 /* burst plot: the picture of spikes that a job or an earlier run has written. Without a daemon. */
-#include <inttypes.h>
-#include <stdio.h>
 
-#include "base/fsio.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "burst/netfile.h"
 #include "burst/raster.h"
 #include "burst/spikefile.h"

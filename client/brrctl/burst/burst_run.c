@@ -1,15 +1,8 @@
 /* burst run, burst step: ticks of a network in the daemon, in slices of a fraction of a second, so that progress shows and Ctrl-C
  * works. Spikes come with the answer of each slice, those of networks that are too large for that from an observer: none is lost.
  */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "burst/netfile.h"
 #include "burst/raster.h"
 #include "client/brrctl/brrctl.h"

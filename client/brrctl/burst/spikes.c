@@ -1,10 +1,5 @@
 #include "client/brrctl/burst/spikes.h"
 
-#include <inttypes.h>
-#include <string.h>
-
-#include "base/str.h"
-
 bool spikes_is_name(const char *path) { return str_ends(path, ".npy") || str_ends(path, ".tsv"); }
 
 int spikes_open(struct spikes *s, const char *path, struct err *err) {

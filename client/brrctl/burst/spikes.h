@@ -1,8 +1,8 @@
 /* spikes: the file of fired neurons that --fired names: .npy (int64 [n,2]: tick, id) or .tsv (header "tick id"), sorted as ticks
  * come. It appears when it is closed. One owner. */
 #pragma once
-#include <stdbool.h>
 
+#include "base/base.h"
 #include "burst/spikefile.h"
 
 struct spikes {

@@ -1,18 +1,9 @@
 /* dataset DIR: what a folder of recordings holds, from headers and label files alone; nothing is filtered or cached, so that a
  * corpus of thousands takes seconds. Window counts are those that training finds. */
-#include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-#include <sys/stat.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/counted.h"
-#include "base/fsio.h"
 #include "base/needed.h"
-#include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/source.h"
 #include "client/brrctl/output.h"

@@ -1,19 +1,10 @@
 /* detect FILE|DIR …: many recordings through a model, an events TSV for each; a few in flight at a time. Those of a store are done
  * by the daemon (detect_server.c). */
-#include <ctype.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/counted.h"
 #include "base/crew.h"
-#include "base/fsio.h"
-#include "base/members.h"
 #include "base/needed.h"
-#include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/detect_server.h"
 #include "client/brrctl/detect/detect_table.h"

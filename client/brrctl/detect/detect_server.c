@@ -1,15 +1,9 @@
 #include "client/brrctl/detect/detect_server.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/counted.h"
-#include "base/fsio.h"
 #include "base/json.h"
 #include "base/needed.h"
-#include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/detect_table.h"

@@ -1,11 +1,5 @@
 #include "client/brrctl/detect/detect_table.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
 #include "client/brrctl/output.h"
 
 void detect_item_json(const struct detect_item *item) {

@@ -1,7 +1,7 @@
 /* detect_table: the table of recordings that detect prints, for local and server runs. */
 #pragma once
-#include <stdbool.h>
 
+#include "base/base.h"
 #include "client/brr.h"
 
 struct detect_item {

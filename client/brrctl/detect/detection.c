@@ -1,14 +1,7 @@
 #include "client/brrctl/detect/detection.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "base/needed.h"
-#include "base/str.h"
 #include "eeg/channels.h"
 #include "eeg/npy.h"
 #include "store/digest.h"

@@ -1,12 +1,7 @@
 #include "client/brrctl/detect/eeg_clip.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/needed.h"
-#include "base/str.h"
 #include "eeg/channels.h"
 #include "eeg/half.h"
 #include "eeg/montage.h"

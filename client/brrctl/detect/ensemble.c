@@ -1,10 +1,6 @@
 /* ensemble: one model file of several. Works without a daemon. */
 #include "detect/ensemble.h"
 
-#include <stdio.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 

@@ -1,16 +1,8 @@
 #include "client/brrctl/detect/feed.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/needed.h"
 #include "formats/edf.h"
 

@@ -2,10 +2,8 @@
  * arrive; an incomplete record waits for its rest. A pipe ends with its writer; a file when nothing was added for a while; both
  * with the first SIGINT or SIGTERM (the second one kills, as usual). One feed per process, one thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "formats/eegfile.h"
 
 struct feed;

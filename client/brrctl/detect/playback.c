@@ -1,14 +1,5 @@
 #include "client/brrctl/detect/playback.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/members.h"
 #include "base/needed.h"
 #include "brr/v1/sessions.pb-c.h"
 #include "client/brrctl/brrctl.h"

@@ -1,15 +1,9 @@
 /* sessions: the open streams of the daemon; sessions observe ID: one of them live, drawn in a terminal or line by line; sessions
  * close ID. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/counted.h"
-#include "base/str.h"
 #include "brr/v1/sessions.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/listing.h"

@@ -1,12 +1,8 @@
 /* source: where the samples of a stream come from: a recording, one that is still being written (a growing file or a pipe), or a
  * stream of the Lab Streaming Layer. Each kind gives samples in µV, in order, with the gaps between them. One thread per source. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/cleanup.h"
-#include "base/err.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "client/brrctl/arguments.h"
 #include "eeg/frontend.h"
 #include "formats/eegfile.h"

@@ -1,9 +1,6 @@
 /* The sources that are EDF or BDF: complete files, and those that are still being written. Declared in source.h. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/members.h"
+#include "base/base.h"
 #include "base/needed.h"
 #include "client/brrctl/detect/feed.h"
 #include "client/brrctl/detect/source.h"

@@ -1,17 +1,10 @@
 /* stream FILE, stream -, stream FILE --follow: one recording, whole or still being written, through a model; events as they become
  * final. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/clock.h"
+#include "client/brrctl/detect/stream.h"
 #include "base/counted.h"
-#include "base/fsio.h"
-#include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/detection.h"
-#include "client/brrctl/detect/stream.h"
 #include "client/brrctl/interrupt.h"
 #include "client/brrctl/output.h"
 #include "formats/eegfile.h"

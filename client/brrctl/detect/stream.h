@@ -1,8 +1,8 @@
 /* stream: one source of samples through a model, with events, alarms and files as the options say; the command `stream`, and others
  * whose samples come from elsewhere. */
 #pragma once
-#include <stdbool.h>
 
+#include "base/base.h"
 #include "client/brrctl/arguments.h"
 #include "client/brrctl/detect/source.h"
 

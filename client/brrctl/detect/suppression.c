@@ -1,7 +1,5 @@
 #include "client/brrctl/detect/suppression.h"
 
-#include "base/fsio.h"
-
 enum { RATE_HZ = 256, TABLE_BYTES = 1 << 30 };
 
 void suppression_table_done(struct suppression_table *t) {

@@ -1,11 +1,8 @@
 /* suppression: burst suppression of one recording as a stream reports it, second by second: a table, the highest minute, and the
  * trace of a plot. One thread per object. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "client/brr.h"
 #include "plot/plot.h"
 

@@ -1,10 +1,6 @@
 #include "client/brrctl/detect/trends_file.h"
 
-#include <math.h>
-#include <stdlib.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/needed.h"
 #include "client/brrctl/detect/eeg_clip.h"
 #include "eeg/trends.h"

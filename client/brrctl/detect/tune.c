@@ -1,14 +1,9 @@
 /* tune MODEL DIR: labelled recordings through a model, by an evaluate job of the daemon that chooses thresholds as a validation
  * does, and alarm rules for rates of false alarms; the model with these thresholds becomes a new file here. */
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
+#include "base/base.h"
 #include "base/counted.h"
-#include "base/fsio.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "detect/alarms.h"

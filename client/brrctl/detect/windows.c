@@ -1,13 +1,7 @@
 /* windows FILE: what the network would be given for a recording, as safetensors. Runs here, without a daemon. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "base/needed.h"
-#include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "store/safetensors.h"

@@ -1,13 +1,5 @@
 #include "client/brrctl/feagi/feagi.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/members.h"
-#include "base/str.h"
 #include "burst/burst_data.h"
 #include "burst/netfile.h"
 #include "client/brrctl/feagi/feagi_file.h"

@@ -1,9 +1,7 @@
 /* feagi: a connectome or a genome of FEAGI as a network file of the burst engine (docs/burst.md). One thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 /* True if the file begins as a connectome of FEAGI does, binary or JSON. */
 bool feagi_is_connectome(const char *path);

@@ -4,18 +4,11 @@
  * does. */
 #include "client/brrctl/feagi/feagi_file.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #ifdef BRR_LZ4
 #include <lz4.h>
 #endif
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
 #include "base/json.h"
-#include "base/str.h"
 
 static const char MAGIC[] = "FEAGI";
 enum { NEWEST_VERSION = 2, COMPRESSED = 1, MOST_FILE_BYTES = INT32_MAX };

@@ -1,9 +1,8 @@
 /* feagi_file: a connectome that FEAGI has written, as plain arrays: a download as JSON, or the binary file of versions 1 and 2.
  * Other layouts are refused. One thread. */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 /* Arrays of neurons and synapses, in the order of the binary file: type of an element, name, elements of each. */
 #define FEAGI_NEURONS(X)                                                                                                           \

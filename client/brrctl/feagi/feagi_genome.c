@@ -1,15 +1,6 @@
 #include "client/brrctl/feagi/feagi_genome.h"
 
-#include <float.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
 #include "base/json.h"
-#include "base/str.h"
 
 enum { MOST_GENOME_BYTES = 256 << 20 };
 static const char GENE[] = "_____10c-";

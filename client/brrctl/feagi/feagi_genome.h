@@ -1,9 +1,8 @@
 /* feagi_genome: what a genome of FEAGI says of cortical areas and a connectome lacks. Both forms of a blueprint are read: genes
  * ("_____10c-AREA-nx-snooze-f"), and an object for each area. One thread. */
 #pragma once
-#include <stdbool.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/json.h"
 
 /* The properties that a connectome lacks: field, gene, name in an object, value where a genome has none (NAN: it must have one). */

@@ -1,13 +1,7 @@
 /* Neurons and synapses of a genome, in FEAGI's order: its areas _death, _power and _fatigue, then those of the genome; in an area z
  * first, then y, then x. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "burst/netfile.h"
 #include "client/brrctl/feagi/feagi.h"
 #include "client/brrctl/feagi/feagi_genome.h"

@@ -1,10 +1,5 @@
 #include "client/brrctl/feagi/feagi_morphology.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/str.h"
-
 enum kind { VECTORS, PATTERNS, PROJECTOR, SWEEPER, LAST_TO_FIRST, FIRST_TO_LAST, ENCODER, DECODER, TILE };
 enum { FAR = 1 << 24 /* beyond every area */ };
 

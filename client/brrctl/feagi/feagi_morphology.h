@@ -1,10 +1,8 @@
 /* feagi_morphology: rules by which FEAGI connects the voxels of two areas, as far as its published source determines their result.
  * One thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "base/json.h"
 
 /* A place in an area, or the size of one: x, y, z. */

@@ -1,16 +1,8 @@
 /* brrctl geodesic: what a geodesic model says about concentrations that nobody measured. Computed here; the daemon only
  * sends the model of a job. */
-#include <errno.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/needed.h"
-#include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "geodesic/geodesic_file.h"

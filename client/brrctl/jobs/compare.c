@@ -1,13 +1,8 @@
 /* compare JOB JOB: what differs between two jobs: keys of their files, results, curves. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/arena.h"
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/needed.h"
-#include "base/str.h"
 #include "base/yaml.h"
 #include "client/brrctl/jobs/curves.h"
 #include "client/brrctl/output.h"

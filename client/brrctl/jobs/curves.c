@@ -1,11 +1,8 @@
 #include "client/brrctl/jobs/curves.h"
 
-#include <math.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/json.h"
 #include "base/needed.h"
-#include "base/str.h"
 
 enum { CURVES_MAX_COLUMNS = 64, CURVES_MAX_LINES = 1 << 24 };
 

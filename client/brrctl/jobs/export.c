@@ -1,16 +1,9 @@
 /* brrctl export: a model file for other runtimes. The Python package brr writes ONNX; this finds the model and the package and runs
  * it. */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/spawn.h"
-#include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "detect/builtin.h"

@@ -1,11 +1,7 @@
 /* A job file on its way to the daemon: its text, --set and --name; local paths leave absolute, those of the file relative to it. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/json.h"
-#include "base/str.h"
 #include "base/yaml.h"
 #include "client/brrctl/brrctl.h"
 #include "work/jobfile.h"

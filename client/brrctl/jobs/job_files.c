@@ -1,8 +1,5 @@
 #include "client/brrctl/jobs/job_files.h"
 
-#include "base/fsio.h"
-#include "base/str.h"
-
 enum { JOB_FILE_BYTES = 256 << 20 };
 
 struct transfer {

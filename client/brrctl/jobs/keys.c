@@ -1,6 +1,6 @@
 /* keys [KIND]: the kinds of job, and what their files may say. */
-#include <stdio.h>
 
+#include "base/base.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "work/jobfile.h"

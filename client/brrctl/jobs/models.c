@@ -1,11 +1,7 @@
 /* models [NAME], load NAME REF, unload NAME. */
-#include <math.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "base/counted.h"
-#include "base/str.h"
 #include "brr/v1/checkpoints.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/listing.h"

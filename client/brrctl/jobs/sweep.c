@@ -1,16 +1,11 @@
 /* sweep FILE: a training for each combination of values (--grid) and each left-out patient (--folds), as jobs of the daemon's queue
  * or of an executor, and one table of their scores. With folds each model is evaluated on the patients that it has not seen, and
  * the counts of a combination's folds are pooled. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/json.h"
 #include "base/needed.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "base/yaml.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/jobs/job_files.h"

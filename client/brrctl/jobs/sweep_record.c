@@ -1,8 +1,6 @@
 #include "client/brrctl/jobs/sweep_record.h"
 
-#include <string.h>
-
-#include "base/fsio.h"
+#include "base/base.h"
 
 enum { MAX_RECORD_BYTES = 1 << 20 };
 #define HEADING "brrctl sweep "

@@ -2,7 +2,7 @@
  * and sweep_record. */
 #pragma once
 #include "base/arena.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "client/brrctl/brrctl.h"
 #include "work/estimate.h"
 

@@ -1,7 +1,6 @@
 #include "client/brrctl/jobs/sweep_table.h"
 
-#include <math.h>
-
+#include "base/base.h"
 #include "client/brrctl/output.h"
 #include "score/interval.h"
 

@@ -1,13 +1,8 @@
 /* usage: what each caller's jobs took of the device. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/clock.h"
+#include "base/base.h"
 #include "base/needed.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/listing.h"

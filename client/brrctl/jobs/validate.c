@@ -1,8 +1,6 @@
 /* validate FILE: what a job would need and mean, before it runs. */
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "base/counted.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"

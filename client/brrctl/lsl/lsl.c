@@ -1,11 +1,7 @@
 /* lsl list, in, out: streams of the Lab Streaming Layer on the network; one of them through a model; the results of a session as
  * streams that other programs record. */
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "brr/v1/sessions.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/stream.h"

@@ -1,9 +1,6 @@
 #include "client/brrctl/lsl/lsl_library.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 static struct lsl_library library;
 static struct err failure;

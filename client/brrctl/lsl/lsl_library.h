@@ -1,9 +1,8 @@
 /* lsl_library: liblsl, loaded at run time (the Lab Streaming Layer is no package of Debian). LSL_LIBRARY names the file; otherwise
  * the names under which it is installed are tried. Handles are the library's own. Any thread. */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 typedef struct lsl_streaminfo_ *lsl_streaminfo;
 typedef struct lsl_xml_ *lsl_xml;

@@ -1,8 +1,5 @@
 #include "client/brrctl/lsl/lsl_timeline.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 #include "base/order.h"
 
 static const double TOLERANCE_S = 0.25; /* as for the records of a file */

@@ -3,8 +3,7 @@
  * off for less is jitter of the sender. A silence becomes a gap while it lasts. Knows no library and no clock: times are given, in
  * seconds. One thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 struct lsl_timeline {
     double rate_hz;

@@ -1,17 +1,8 @@
 #include "client/brrctl/lsl/source_lsl.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-#include <time.h>
-
-#include "base/cleanup.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "base/needed.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "client/brrctl/interrupt.h"
 #include "client/brrctl/lsl/lsl_library.h"
 #include "client/brrctl/lsl/lsl_timeline.h"

@@ -1,14 +1,7 @@
 /* benchmark DIR: several detectors on the same labelled recordings: detect and score for each of them, then one table of scores
  * with intervals and one picture. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/detect_server.h"
 #include "client/brrctl/output.h"

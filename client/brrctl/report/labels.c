@@ -1,15 +1,9 @@
 /* labels import TABLE [DIR]: label files of recordings out of one table of seizures, as people keep it in a spreadsheet. Runs here,
  * without a daemon. Nothing is written if a row cannot be used. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/counted.h"
-#include "base/fsio.h"
 #include "base/needed.h"
-#include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "client/brrctl/report/score_files.h"

@@ -1,12 +1,7 @@
 /* picture SVG|job:ID/PATH: a picture as PNG or PDF. */
-#include <stdio.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/str.h"
-#include "client/brrctl/jobs/job_files.h"
 #include "plot/picture.h"
+#include "client/brrctl/jobs/job_files.h"
 
 enum { SVG_BYTES = 64 << 20 };
 

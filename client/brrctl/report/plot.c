@@ -1,14 +1,7 @@
 /* plot FILE: some seconds of a recording as a picture, with its labels. Runs here, without a daemon and without a model. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "base/needed.h"
-#include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/eeg_clip.h"
 #include "client/brrctl/output.h"

@@ -1,16 +1,8 @@
 /* report job:ID|DIR: a job, or a folder of detected events, as one HTML file: scores, curves, and a page of EEG for each event. */
 #include "client/brrctl/report/report.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/counted.h"
-#include "base/fsio.h"
-#include "base/members.h"
-#include "base/str.h"
 #include "client/brrctl/jobs/job_files.h"
 #include "client/brrctl/output.h"
 #include "eeg/frontend.h"

@@ -1,13 +1,6 @@
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "base/needed.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "client/brrctl/report/report.h"
 #include "client/brrctl/report/score_files.h"
 #include "client/brrctl/report/stems.h"

@@ -1,14 +1,8 @@
 /* The HTML of a report: one file, no script, nothing from elsewhere; reads in light and dark and prints a page of EEG a sheet. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/members.h"
+#include "base/base.h"
 #include "base/needed.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "client/brrctl/output.h"
 #include "client/brrctl/report/report.h"
 #include "plot/eeg_page.h"

@@ -1,15 +1,9 @@
 /* review DIR: what is worth a reader's look in recordings, and the answers of readers as label files that training reads. DIR has
  * the names of its places (REVIEW_FILE), what models found (.found/MODEL), and, of each recording with an answer, a link and its
  * label file. Files of others are never replaced. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/counted.h"
-#include "base/fsio.h"
-#include "base/str.h"
 #include "client/brrctl/detect/detect_server.h"
 #include "client/brrctl/listing.h"
 #include "client/brrctl/output.h"

@@ -1,9 +1,6 @@
 #include "client/brrctl/report/review_queue.h"
 
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "base/base.h"
 
 enum { LABELS = -1 }; /* in place of a model */
 

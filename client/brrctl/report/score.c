@@ -1,17 +1,12 @@
 /* score REF HYP: files or directories of labelled recordings and events. Runs here, without a daemon. */
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "base/cleanup.h"
+#include "score/score.h"
 #include "base/counted.h"
-#include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "client/brrctl/report/score_pairs.h"
 #include "client/brrctl/report/score_table.h"
 #include "eeg/labels.h"
-#include "score/score.h"
 
 /* The options of score. */
 struct score_options {

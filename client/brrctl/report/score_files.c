@@ -1,16 +1,7 @@
 #include "client/brrctl/report/score_files.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-
-#include "base/cleanup.h"
 #include "base/counted.h"
-#include "base/fsio.h"
 #include "base/needed.h"
-#include "base/str.h"
 #include "eeg/labels.h"
 #include "formats/eegfile.h"
 

@@ -1,10 +1,8 @@
 /* score_files: the seizures of one recording for `score`, from every form of labels that training reads: an event file of any
  * format, a TUSZ csv or csv_bi, or a recording whose labels stand beside it or in it. One thread. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
 
-#include "base/err.h"
+#include "base/base.h"
 #include "score/score.h"
 
 struct score_labels {

@@ -1,13 +1,6 @@
 #include "client/brrctl/report/score_pairs.h"
 
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/counted.h"
-#include "base/fsio.h"
 #include "base/needed.h"
 #include "client/brrctl/report/score_files.h"
 #include "client/brrctl/report/stems.h"

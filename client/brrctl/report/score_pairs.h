@@ -1,8 +1,8 @@
 /* score_pairs: the recordings of two files or two folders of labels and events, each with its reference and hypothesis, as `score`
  * and `benchmark` compare them. Notes about what is left out go to stderr. One thread. */
 #pragma once
-#include <stdbool.h>
 
+#include "base/base.h"
 #include "eeg/label_rule.h"
 #include "score/score.h"
 

@@ -1,8 +1,5 @@
 #include "client/brrctl/report/score_table.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "score/interval.h"
 
 struct score_intervals score_intervals(const struct score *s) {

@@ -1,8 +1,7 @@
 /* score_table: event scores with their 95 % intervals as the rows of a table, in CSV or LaTeX. Any thread. */
 #pragma once
-#include <stdbool.h>
 
-#include "base/str.h"
+#include "base/base.h"
 #include "score/score.h"
 
 /* first: the heading of the first column, "patient". */

@@ -1,9 +1,5 @@
 #include "client/brrctl/report/stems.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/fsio.h"
 #include "base/needed.h"
 #include "client/brrctl/report/score_files.h"
 #include "eeg/tree.h"

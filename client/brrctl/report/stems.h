@@ -2,11 +2,8 @@
  * folders belong together when their stems are equal; when only the last parts are equal, if no other file has that part. One
  * thread. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
 
-#include "base/cleanup.h"
-#include "base/err.h"
+#include "base/base.h"
 
 struct stems;
 /* The stems of the files below root, or of the file root, for which wanted(path) is true; wanted gets whole paths. */

@@ -1,15 +1,7 @@
 /* view FILE: the page of the daemon that shows a recording, with its labels, the events of a file and those of a model. */
-#include <errno.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/fsio.h"
+#include "base/base.h"
 #include "base/needed.h"
-#include "base/str.h"
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/detect/detection.h"
 #include "client/brrctl/jobs/job_files.h"

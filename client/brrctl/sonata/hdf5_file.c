@@ -1,12 +1,6 @@
 #include "client/brrctl/sonata/hdf5_file.h"
 
 #include <hdf5.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
 
 /* Sparse and compressed arrays may be larger than their file, but not without end: MOST_NUMBERS take 8 GiB. */
 enum { FEW_NUMBERS = 1 << 24, MOST_NUMBERS = 1 << 30, MOST_NUMBERS_A_BYTE = 1024 };

@@ -1,11 +1,8 @@
 /* hdf5_file: HDF5 files as lists of numbers: arrays of one dimension by their path, and files of spikes written. The only module
  * that includes HDF5's header. Errors name the file and the array. One thread. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/cleanup.h"
-#include "base/err.h"
+#include "base/base.h"
 
 struct hdf5_file;
 int hdf5_open(const char *path, struct hdf5_file **ret, struct err *err);

@@ -1,10 +1,5 @@
 #include "client/brrctl/sonata/sonata.h"
 
-#include <math.h>
-
-#include "base/cleanup.h"
-#include "base/members.h"
-#include "base/str.h"
 #include "burst/netfile.h"
 #include "client/brrctl/sonata/sonata_parts.h"
 

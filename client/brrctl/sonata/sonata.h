@@ -1,9 +1,8 @@
 /* sonata: networks of point neurons as SONATA files (github.com/AllenInstitute/sonata): read into network files of the burst engine
  * (docs/burst.md), and its spikes written. What a file asks for that the engine has not is UNSUPPORTED, by name. One thread. */
 #pragma once
-#include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 /* Counts of an import. */
 struct sonata_told {

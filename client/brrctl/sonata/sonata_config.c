@@ -1,10 +1,6 @@
 #include "client/brrctl/sonata/sonata_config.h"
 
-#include <ctype.h>
-#include <string.h>
-
-#include "base/fsio.h"
-#include "base/str.h"
+#include "base/base.h"
 
 enum { MOST_BYTES = 64 << 20, MOST_ROUNDS = 16 };
 

@@ -1,10 +1,4 @@
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "client/brrctl/sonata/sonata_parts.h"
 
 /* LARGEST: of the sum of two synapses whose weight and psp are at most 255; ROUNDED: the steps of weights that have no unit. */

@@ -1,10 +1,4 @@
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "client/brrctl/sonata/sonata_parts.h"
 
 /* Parameters that nodes of a group have themselves. */

@@ -1,11 +1,4 @@
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
-#include "base/fsio.h"
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "burst/spikefile.h"
 #include "client/brrctl/sonata/sonata_parts.h"
 

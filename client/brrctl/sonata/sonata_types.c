@@ -1,10 +1,6 @@
 #include "client/brrctl/sonata/sonata_types.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/members.h"
-#include "base/str.h"
+#include "base/base.h"
 #include "eeg/table.h"
 
 static bool is_absent(const char *text) { return !*text || !strcmp(text, "NULL") || !strcmp(text, "None"); }
