@@ -13,7 +13,8 @@ find_program(Python3_EXECUTABLE NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH REQ
 # brr_test(NAME COMMAND program argument… LABELS label… [ENVIRONMENT NAME=VALUE…]): an entry of CTest. After test_limit_NAME seconds, else
 # 300, in which it could have run, the test counts as hung; tests/with_limit.py, which does not count the time of other programs, then says
 # who waits for what. CTest's own limit, a bare kill by the clock, lies far behind. By COST, CTest starts tests with a limit of their own first, then
-# those with daemons and emulated GPUs: what takes longest does not begin when the others have ended.
+# those with daemons and emulated GPUs: what takes longest does not begin when the others have ended. PROCESSORS counts halves: tests with
+# daemons and clients wait for clocks, sockets and disks two thirds of their time, so two of them run in the place of one that computes.
 set(test_limit_test_chaos 600)   # two minutes of faults, and the time to get over each
 set(test_limit_test_package 900) # this one and the next may fetch a Debian first
 set(test_limit_test_image 900)
@@ -23,17 +24,21 @@ function(brr_test name)
   cmake_parse_arguments(ARG "" "" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})
   set(limit 300)
   set(cost 0)
+  set(halves 2)
   if(DEFINED test_limit_${name})
     set(limit ${test_limit_${name}})
     set(cost ${limit})
   elseif(ARG_LABELS MATCHES "integration|package|emulated")
     set(cost 30)
   endif()
+  if(ARG_LABELS MATCHES "integration|package|chaos")
+    set(halves 1)
+  endif()
   if(BRR_SANITIZE)
     math(EXPR limit "4 * ${limit}")
   endif()
   add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/with_limit.py ${limit} ${ARG_COMMAND})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 14400 SKIP_RETURN_CODE 77 COST ${cost} LABELS "${ARG_LABELS}"
+  set_tests_properties(${name} PROPERTIES TIMEOUT 14400 SKIP_RETURN_CODE 77 COST ${cost} PROCESSORS ${halves} LABELS "${ARG_LABELS}"
     ENVIRONMENT "OMP_WAIT_POLICY=passive;${ARG_ENVIRONMENT}")
 endfunction()
 

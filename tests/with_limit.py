@@ -8,7 +8,7 @@ seconds, lengthens the time; the test finds its limit there.
 BRR_TEST_FILES names a folder for the files of the test (integration/daemon.py: temporary()). It is deleted when the test passes; when it fails
 its files are kept in failed/NAME of the build folder until the next failure of the test. What a failed test prints last is where they are and
 its seed. The last line of all is the processor time of the test and of all processes that it has waited for, which
-tools/test_report.py adds up.
+tools/test_report.py adds up; the line before it the time that the test got.
 usage: with_limit.py SECONDS PROGRAM [ARGUMENT ...]    a PROGRAM that ends in .py is run by this Python"""
 import os
 import resource
@@ -169,7 +169,7 @@ def end(child, family):
 
 
 def run(command, limit, files):
-    """Exit status of the test, negative for a signal, and None when its time was up."""
+    """Exit status of the test, negative for a signal, and None when its time was up; and the time that it got."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # for the test: a shell's background jobs ignore it
     child = subprocess.Popen(command, env={**os.environ, "BRR_TEST_LIMIT": f"{limit:.0f}", "BRR_TEST_FILES": files, MARK: str(os.getpid())})
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the test too
@@ -181,8 +181,8 @@ def run(command, limit, files):
             print(f"\nlimit: {' '.join(sys.argv[2:])} did not end within {limit:.0f} s of its own. Who waits for what:", flush=True)
             say_who_waits(family.pids())
             end(child, family)
-            return None
-    return child.wait()
+            return None, got.seconds
+    return child.wait(), got.look()
 
 
 def keep(files, name):
@@ -211,7 +211,7 @@ def main():
         command[:0] = [sys.executable, "-X", "faulthandler"]
     files = tempfile.mkdtemp(prefix="brr-test-")
     os.chmod(files, 0o711)  # programs of other users may be given a folder in it
-    code = run(command, limit, files)
+    code, got_s = run(command, limit, files)
     if code in (0, 77):
         shutil.rmtree(files, ignore_errors=True)
     else:
@@ -220,6 +220,7 @@ def main():
     if code is None:
         return 1
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"its own time: {got_s:.1f} s")
     print(f"processor: {used.ru_utime + used.ru_stime:.1f} s", flush=True)
     if code < 0:  # a signal: end in the same way
         signal.signal(-code, signal.SIG_DFL)
