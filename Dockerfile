@@ -29,14 +29,13 @@ FROM nvidia/cuda:13.0.1-cudnn-devel-ubuntu24.04 AS build-cuda
 ARG DEBIAN_FRONTEND=noninteractive
 WORKDIR /src
 COPY . .
-# brrctl reads SONATA networks and compressed connectomes with these two. A missing part ends the build.
-RUN apt-get update && apt-get install -y --no-install-recommends libhdf5-dev liblz4-dev
-RUN ./dev configure -DBRR_CUDA=ON -DBRR_HDF5=ON -DBRR_LZ4=ON && ./dev build && DESTDIR=/stage cmake --install build --prefix /usr --strip
+# A missing part ends the build.
+RUN ./dev configure -DBRR_CUDA=ON && ./dev build && DESTDIR=/stage cmake --install build --prefix /usr --strip
 
 FROM nvidia/cuda:13.0.1-cudnn-runtime-ubuntu24.04 AS runtime-cuda
 ARG DEBIAN_FRONTEND=noninteractive
 RUN apt-get update && apt-get install -y --no-install-recommends libuv1t64 libgrpc29t64 libprotobuf-c1 libjansson4 libyaml-0-2 libssl3t64 \
-        libcurl4t64 libsqlite3-0 libdnnl3 libmicrohttpd12t64 libgomp1 libhdf5-103-1t64 liblz4-1 zlib1g ca-certificates tini \
+        libcurl4t64 libsqlite3-0 libdnnl3 libmicrohttpd12t64 libgomp1 zlib1g ca-certificates tini \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 900 --home-dir /results brrd \
     && install -d -o brrd -g brrd /data /cache /results /run/brrd

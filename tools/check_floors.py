@@ -54,7 +54,7 @@ FLOORS = {
     "client/detector": ["base", "kernels", "lib/detect", "lib/eeg", "lib/formats", "lib/windows"],
 }
 # The rooms of brrctl: each may use what its commands share, and one the files of another where it says so.
-BRRCTL = {"jobs": [], "detect": [], "report": ["jobs", "detect"], "burst": ["sonata", "feagi"], "sonata": [], "feagi": [], "geodesic": [], "lsl": ["detect"], "admin": []}
+BRRCTL = {"jobs": [], "detect": [], "report": ["jobs", "detect"], "burst": [], "geodesic": [], "lsl": ["detect"], "admin": []}
 FLOORS |= {f"client/brrctl/{room}": FLOORS["client/brrctl"] + ["client/brrctl"] + [f"client/brrctl/{other}" for other in others] for room, others in BRRCTL.items()}
 # Narrower than a folder: (folder, folder it may include) -> the only headers that it may include there.
 NARROW = {
@@ -86,8 +86,6 @@ WALLS = {
     "openssl/": ["lib/store/", "lib/trust/"],
     "curl/": ["lib/store/"],
     "zlib.h": ["lib/formats/mat5.c"],
-    "lz4.h": ["client/brrctl/feagi/feagi_file.c"],
-    "hdf5": ["client/brrctl/sonata/hdf5_file.c"],
     "dnnl": ["kernels/cpu/"],
     "oneapi/": ["kernels/cpu/"],
     "omp.h": ["kernels/cpu/"],

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""brrctl burst import of connectomes of FEAGI, written here from the format's definition: JSON with both names of a field, and the
+"""brr.networks: connectomes of FEAGI, written here from the format's definition: JSON with both names of a field, and the
 binary file, plain and compressed. All give one network, whose spikes are those of the golden simulator; genomes alone, with synapses
-counted by hand; what is refused, by name."""
+counted by hand; what is refused, by name. Network files have the SHA-256 that another importer, written in C, gave for them."""
+import hashlib
 import json
 import os
 import pathlib
@@ -23,6 +24,9 @@ try:
 except ImportError:
     lz4 = None
 
+CONNECTOME_SHA256 = "f7071687bba00f1f829843c3f6ad754e5065757800d664cad90d04794c159dee"  # of files that an importer in C wrote
+GROWN_SHA256 = "3dbed49e1c5a0e380a7cb8e1c15c154a84b004396ffad2b8cb0024845b01c0bd"  # of all networks of check_rules and check_growth, one after the other
+written = hashlib.sha256()
 DRIVER = os.path.join(BIN, "..", "tests", "task_driver")
 N, S, SPARE, TICKS, BEGUN, POWER = 150, 2400, 7, 200, 4711, 650.25
 AREAS = {0: "_death", 1: "_power", 9: "aTM=", 4: "bXZpc3Vh"}  # id: name
@@ -35,8 +39,8 @@ NEURONS = (("membrane_potentials", "<f4"), ("thresholds", "<f4"), ("leak_coeffic
 SYNAPSES = (("source_neurons", "<u4"), ("target_neurons", "<u4"), ("weights", "<u1"), ("conductances", "<u1"), ("types", "<u1"), ("valid_mask", "<u1"))
 
 
-def ctl(*args, code=0):
-    r = subprocess.run([f"{BIN}/brrctl", "burst", *map(str, args)], capture_output=True, text=True)
+def networks(*args, code=0):
+    r = subprocess.run([sys.executable, "-m", "brr.networks", *map(str, args)], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": f"{SOURCE}/client/python"})
     assert r.returncode == code, (args, r)
     return r.stdout if code == 0 else r.stderr
 
@@ -118,17 +122,17 @@ def check_network(tmp, neurons, synapses, rng):
     forms = {"a.json": json.dumps(as_json(neurons, synapses)).encode(), "b.json": json.dumps(as_json(neurons, synapses, "postsynaptic_potentials")).encode()}
     body = as_bincode(neurons, synapses)
     forms |= {"v1.connectome": container(body, 1), "v2.connectome": container(body, 2)}
-    if lz4 and "without liblz4" not in refused(tmp, "probe.connectome", container(b"", 2, True)):
+    if lz4:
         forms["lz4.connectome"] = container(body, 2, True)
     else:
-        print("skipped: package: no liblz4 in brrctl, or no python3-lz4; ./dev deps installs them")
-    networks = []
+        print("skipped: package: no python3-lz4; ./dev deps installs it")
+    made = []
     for i, (name, data) in enumerate(forms.items()):
         pathlib.Path(tmp, name).write_bytes(data)
         pathlib.Path(tmp, "genome.json").write_text(json.dumps(genome(i % 2)))
-        told = json.loads(ctl("import", f"{tmp}/{name}", "--genome", f"{tmp}/genome.json", "--out", f"{tmp}/{name}.safetensors", "--json"))
-        networks.append(pathlib.Path(tmp, f"{name}.safetensors").read_bytes())
-    assert len(set(networks)) == 1, {k: len(v) for k, v in zip(forms, networks)}
+        told = json.loads(networks("import", f"{tmp}/{name}", "--genome", f"{tmp}/genome.json", "--out", f"{tmp}/{name}.safetensors", "--json"))
+        made.append(pathlib.Path(tmp, f"{name}.safetensors").read_bytes())
+    assert len(set(made)) == 1, {k: len(v) for k, v in zip(forms, made)}
     alive = np.flatnonzero(neurons["valid_mask"])
     injections = [(t, i, p) for t, i, p in draw_injections(rng, N, TICKS) if i in alive]
     pathlib.Path(tmp, "in.tsv").write_text("tick\tid\tpotential\n" + "".join(f"{BEGUN + t}\t{i}\t{p:.6g}\n" for t, i, p in injections))
@@ -141,10 +145,19 @@ def check_network(tmp, neurons, synapses, rng):
     assert got == want and len(want) > TICKS, (len(got), len(want))
 
 
+def check_bytes(tmp):
+    """Of one connectome, the same with every seed."""
+    neurons, synapses = draw(np.random.default_rng(59))
+    pathlib.Path(tmp, "fixed.connectome").write_bytes(container(as_bincode(neurons, synapses), 2))
+    pathlib.Path(tmp, "genome.json").write_text(json.dumps(genome(True)))
+    networks("import", f"{tmp}/fixed.connectome", "--genome", f"{tmp}/genome.json", "--out", f"{tmp}/fixed.safetensors")
+    assert hashlib.sha256(pathlib.Path(tmp, "fixed.safetensors").read_bytes()).hexdigest() == CONNECTOME_SHA256
+
+
 def refused(tmp, name, data, blueprint=None):
     pathlib.Path(tmp, name).write_bytes(data)
     pathlib.Path(tmp, "genome.json").write_text(json.dumps(blueprint or genome(True)))
-    said = ctl("import", f"{tmp}/{name}", "--genome", f"{tmp}/genome.json", "--out", f"{tmp}/no.safetensors", code=1)
+    said = networks("import", f"{tmp}/{name}", "--genome", f"{tmp}/genome.json", "--out", f"{tmp}/no.safetensors", code=1)
     assert not os.path.exists(f"{tmp}/no.safetensors")
     return said
 
@@ -152,7 +165,7 @@ def refused(tmp, name, data, blueprint=None):
 def check_refusals(tmp, neurons, synapses):
     body, good = as_bincode(neurons, synapses), as_json(neurons, synapses)
     text = json.dumps(good).encode()
-    assert "--genome" in ctl("import", f"{tmp}/a.json", "--out", f"{tmp}/no.safetensors", code=1)
+    assert "--genome" in networks("import", f"{tmp}/a.json", "--out", f"{tmp}/no.safetensors", code=1)
     damaged = bytearray(container(body, 2))
     damaged[-1] ^= 1
     assert "checksum" in refused(tmp, "bad.connectome", bytes(damaged))
@@ -220,8 +233,9 @@ def arrays_of(path):
 def grow(tmp, blueprint, morphologies, code=0):
     pathlib.Path(tmp, "grow.json").write_text(json.dumps({"genome_title": "a test", "neuron_morphologies": morphologies, "blueprint": blueprint}))
     pathlib.Path(tmp, "grown.safetensors").unlink(missing_ok=True)
-    said = ctl("import", f"{tmp}/grow.json", "--out", f"{tmp}/grown.safetensors", "--json", code=code)
+    said = networks("import", f"{tmp}/grow.json", "--out", f"{tmp}/grown.safetensors", "--json", code=code)
     assert (code == 0) == os.path.exists(f"{tmp}/grown.safetensors")
+    written.update(b"" if code else pathlib.Path(tmp, "grown.safetensors").read_bytes())
     return said if code else (json.loads(said), *arrays_of(f"{tmp}/grown.safetensors"))
 
 
@@ -286,7 +300,7 @@ def check_refused_genomes(tmp):
     for kind, parts in (("vectors", [[1, 0]]), ("vectors", [[1, 0, .5]]), ("patterns", [[ANY, ["*", "*"]]]), ("patterns", [[ANY, [-1, 0, 0]]]), ("patterns", [[ANY, ["x", 0, 0]]]), ("patterns", [[ANY, ["?1..2", 0, 0]]])):
         refused("is malformed", None, {"projector": {"type": kind, "parameters": {kind: parts}}})
     refused("of type \"more\"", None, {"projector": {"type": "more"}})
-    assert "is a genome itself" in ctl("import", f"{tmp}/grow.json", "--genome", f"{tmp}/grow.json", "--out", f"{tmp}/no.safetensors", code=1)
+    assert "is a genome itself" in networks("import", f"{tmp}/grow.json", "--genome", f"{tmp}/grow.json", "--out", f"{tmp}/no.safetensors", code=1)
 
 
 def main():
@@ -297,6 +311,8 @@ def main():
         check_refusals(tmp, neurons, synapses)
         check_rules(tmp)
         check_growth(tmp)
+        assert written.hexdigest() == GROWN_SHA256
+        check_bytes(tmp)
         check_refused_genomes(tmp)
     print("ok: connectomes and genomes of FEAGI")
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""brrctl burst import and export: a SONATA network written here by h5py from the format's definition, whose spikes are those of
+"""brr.networks: a SONATA network written here by h5py from the format's definition, whose spikes are those of
 simulators written here from the definitions of the cells; what is refused, by name; and, where it is at hand (BRR_SONATA_DIR), the
-published network 300_intfire, whose every spike is there. Skips without h5py, and without libhdf5 in brrctl."""
+published network 300_intfire, whose every spike is there. Network files have the SHA-256 that
+another importer, written in C, gave for them. Skips without h5py."""
 import contextlib
+import hashlib
 import heapq
 import json
 import math
@@ -21,6 +23,8 @@ except ImportError:
     print("skipped: package: there is no python3-h5py; ./dev deps installs it")
     sys.exit(77)
 
+SMALL_SHA256 = "6cef110dd46df22257e490c3ed623a6f1318661c65043b4811016a80efa894b8"  # of the network files that an importer in C wrote
+PUBLISHED_SHA256 = "254a0ec522f4bb52b376b4dd283550def569a3930dcacb60521a19ffd81dd784"
 DRIVER = os.path.join(BIN, "..", "tests", "task_driver")
 PUBLISHED = pathlib.Path(os.environ.get("BRR_SONATA_DIR") or os.path.join(SOURCE, "..", "shared", "sonata"))
 TICK = 0.05
@@ -32,10 +36,14 @@ TAU, REFRACTORY = (20., 35.), 2.
 EXP = {"tau_m": 12., "tau_syn_ex": 2., "tau_syn_in": 2., "C_m": 250., "E_L": -70., "V_reset": -70., "V_th": -66.5, "t_ref": 1.}
 
 
-def ctl(*args, code=0):
-    r = subprocess.run([f"{BIN}/brrctl", "burst", *map(str, args)], capture_output=True, text=True)
+def networks(*args, code=0):
+    r = subprocess.run([sys.executable, "-m", "brr.networks", *map(str, args)], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": f"{SOURCE}/client/python"})
     assert r.returncode == code, (args, r)
     return r.stdout if code == 0 else r.stderr
+
+
+def sha256(path):
+    return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
 
 
 def nodes(path, name, types, groups, ids=None):
@@ -137,12 +145,13 @@ def run(tmp, network, table, ticks):
 def check_small(tmp):
     folder = pathlib.Path(tmp, "small")
     write(folder)
-    told = json.loads(ctl("import", folder / "config.json", "--out", f"{tmp}/s.safetensors", "--inject", f"{tmp}/s.tsv", "--json"))
+    told = json.loads(networks("import", folder / "config.json", "--out", f"{tmp}/s.safetensors", "--inject", f"{tmp}/s.tsv", "--json"))
     count = sum(map(len, SPIKES.values()))
     assert (told["neurons"], told["virtual_neurons"], told["synapses"], told["injections"], told["ticks"], told["rounded_neurons"]) == (5, 2, 7, count, 1200, 0), told
+    assert sha256(f"{tmp}/s.safetensors") == SMALL_SHA256
     fired = run(f"{tmp}/small", f"{tmp}/s.safetensors", f"{tmp}/s.tsv", told["ticks"])
-    ctl("export", folder / "config.json", fired, "--out", f"{tmp}/s.h5")
-    ctl("export", folder / "config.json", fired, "--out", f"{tmp}/s.csv")
+    networks("export", folder / "config.json", fired, "--out", f"{tmp}/s.h5")
+    networks("export", folder / "config.json", fired, "--out", f"{tmp}/s.csv")
     with h5py.File(f"{tmp}/s.h5") as f:
         assert list(f["spikes"]) == ["cells"] and f.attrs["magic"] == 0x0A7A, list(f["spikes"])
         got = [(round(float(t), 3), int(i)) for t, i in zip(f["spikes/cells/timestamps"], f["spikes/cells/node_ids"])]
@@ -150,7 +159,26 @@ def check_small(tmp):
     assert sorted(got) == want and {i for _, i in want} == {7, 3, 5} and len(want) > 9, (got, want)
     rows = [line.split() for line in pathlib.Path(f"{tmp}/s.csv").read_text().splitlines()]
     assert rows[0] == ["timestamps", "population", "node_ids"] and sorted((round(float(t), 3), int(i)) for t, _, i in rows[1:]) == want, rows
+    check_units(tmp, folder)
     check_refusals(tmp, folder)
+
+
+def check_units(tmp, folder):
+    """The same spikes in seconds are the same injections; times without a unit are milliseconds."""
+    want = pathlib.Path(tmp, "s.tsv").read_bytes()
+    path = folder / "spikes.h5"
+    was = path.read_bytes()
+    for units, scale in (("seconds", .001), ("s", .001), ("ms", 1), ("milliseconds", 1)):
+        with h5py.File(path, "r+") as f:
+            del f["spikes/in/timestamps"]
+            f["spikes/in/timestamps"] = np.float64([t * scale for times in SPIKES.values() for t in times])
+            f["spikes/in/timestamps"].attrs["units"] = units
+        networks("import", folder / "config.json", "--out", f"{tmp}/u.safetensors", "--inject", f"{tmp}/u.tsv")
+        assert pathlib.Path(tmp, "u.tsv").read_bytes() == want, units
+    with h5py.File(path, "r+") as f:
+        f["spikes/in/timestamps"].attrs["units"] = "samples"
+    assert "is in 'samples'" in networks("import", folder / "config.json", "--out", f"{tmp}/u.safetensors", "--inject", f"{tmp}/u.tsv", code=1)
+    path.write_bytes(was)
 
 
 def check_refusals(tmp, folder):
@@ -160,7 +188,7 @@ def check_refusals(tmp, folder):
         was = path.read_text()
         assert old in was, (name, old)
         path.write_text(was.replace(old, new))
-        said = ctl("import", folder / "config.json", "--out", f"{tmp}/no.safetensors", "--inject", f"{tmp}/no.tsv", *options, code=1)
+        said = networks("import", folder / "config.json", "--out", f"{tmp}/no.safetensors", "--inject", f"{tmp}/no.tsv", *options, code=1)
         path.write_text(was)
         assert all(word in said for word in words) and not os.path.exists(f"{tmp}/no.safetensors"), said
     refused("network/in_types_of_edges.csv", "10 .3 1.5", "10 .3 1.52", "1.52 ms", "multiple of the tick of 0.05 ms", "edge 0")
@@ -207,7 +235,18 @@ def check_files(tmp, folder, refused):
     refused_file("network/cells.h5", lambda f: f.create_group("nodes/" + "x" * 64), "/nodes has 64 bytes")
     refused_file("network/in_cells.h5", lambda f: f.create_group("edges/" + "x" * 64), "/edges has 64 bytes")
     refused_file("spikes.h5", lambda f: f.create_group("spikes/" + "x" * 64), "/spikes has 64 bytes")
+    def larger(path, n):  # fewer numbers than any file may have, more than its rows
+        def change(f):
+            f.pop(path, None)
+            f.create_dataset(path, (n,), "f8", chunks=(1 << 20,), compression="gzip")
+        return change
+
     refused_file("spikes.h5", sparse, "timestamps has 10000000000 numbers in 0 bytes")
+    for name, path, words in (("spikes.h5", "spikes/in/timestamps", "/spikes/in/timestamps 16000000"), ("network/cells.h5", "nodes/cells/1/dynamics_params/tau", "tau has 16000000 elements; expected at most 3"),
+                              ("network/cells.h5", "nodes/cells/node_group_index", "node_group_index has 16000000 elements; expected 3"),
+                              ("network/in_cells.h5", "edges/in_to_cells/1/syn_weight", "syn_weight has 16000000 elements; expected at most 5"),
+                              ("network/in_cells.h5", "edges/in_to_cells/target_node_id", "target_node_id has 16000000 elements; expected 5")):
+        refused_file(name, larger(path, 16_000_000), words)
     refused_file("network/cells.h5", lambda f: f["nodes/cells"].__setitem__("0/dynamics_params/V_m", np.float64([0, -68])), "/nodes/cells/0/dynamics_params/V_m", "node 0")
     refused_file("network/cells.h5", own("rho", 1), "/nodes/cells/2/dynamics_params/rho", "no such parameter")
     refused_file("network/cells.h5", own("I_e", 1), "I_e is 1")
@@ -215,7 +254,7 @@ def check_files(tmp, folder, refused):
     refused_file("network/cells.h5", lambda f: f["nodes/cells/node_group_id"].__setitem__(0, 1024), "node 0 is of group 1024")
     for key, value, v in (("I_e", 0, 0), ("V_m", -68, 2)):
         with changed("network/cells.h5", own(key, value)):
-            ctl("import", folder / "config.json", "--out", f"{tmp}/own.safetensors")
+            networks("import", folder / "config.json", "--out", f"{tmp}/own.safetensors")
         data = pathlib.Path(tmp, "own.safetensors").read_bytes()
         head = 8 + int.from_bytes(data[:8], "little")
         at, end = json.loads(data[8:head])["neuron.v"]["data_offsets"]
@@ -232,9 +271,10 @@ def check_published(tmp):
         (folder / "shared_components" / f"{path}.json").write_text(json.dumps(text))
     (folder / "300_intfire").symlink_to(PUBLISHED / "300_intfire")
     config = folder / "300_intfire/config.json"
-    told = json.loads(ctl("import", config, "--tick", .01, "--out", f"{tmp}/p.safetensors", "--inject", f"{tmp}/p.tsv", "--json"))
+    told = json.loads(networks("import", config, "--tick", .01, "--out", f"{tmp}/p.safetensors", "--inject", f"{tmp}/p.tsv", "--json"))
     assert told["synapses"] == 87720 and told["neurons"] == 420 and told["ticks"] == 300000, told
-    ctl("export", config, run(folder, f"{tmp}/p.safetensors", f"{tmp}/p.tsv", told["ticks"]), "--tick", .01, "--out", f"{tmp}/p.h5")
+    assert sha256(f"{tmp}/p.safetensors") == PUBLISHED_SHA256
+    networks("export", config, run(folder, f"{tmp}/p.safetensors", f"{tmp}/p.tsv", told["ticks"]), "--tick", .01, "--out", f"{tmp}/p.h5")
     lists = []
     for path in (f"{tmp}/p.h5", PUBLISHED / "300_intfire/output/spikes.h5"):
         with h5py.File(path) as f:
@@ -245,10 +285,6 @@ def check_published(tmp):
 
 
 def main():
-    probe = subprocess.run([f"{BIN}/brrctl", "burst", "import", "/proc/nonexistent.json", "--out", "/proc/nonexistent/x"], capture_output=True, text=True)
-    if "without libhdf5" in probe.stderr:
-        print("skipped: package: brrctl was built without libhdf5-dev; ./dev deps installs it")
-        return 77
     with temporary() as tmp:
         check_small(tmp)
         if PUBLISHED.is_dir():

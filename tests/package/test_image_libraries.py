@@ -16,10 +16,7 @@ PACKAGES = {
     "libuv": "libuv1t64", "libgrpc": "libgrpc29t64", "libgpr": "libgrpc29t64", "libprotobuf-c": "libprotobuf-c1", "libjansson": "libjansson4",
     "libyaml-0": "libyaml-0-2", "libcrypto": "libssl3t64", "libssl": "libssl3t64", "libcurl": "libcurl4t64", "libsqlite3": "libsqlite3-0",
     "libdnnl": "libdnnl3", "libmicrohttpd": "libmicrohttpd12t64", "libgomp": "libgomp1", "libz": "zlib1g",
-    "libhdf5_serial": "libhdf5-103-1t64", "liblz4": "liblz4-1",
 }
-# Built only where the -dev package is: the stage build-cuda installs it, and insists on it.
-OPTIONAL = {"libhdf5_serial": ("libhdf5-dev", "BRR_HDF5"), "liblz4": ("liblz4-dev", "BRR_LZ4")}
 # The packages of NVIDIA's repository that nvidia/cuda:MAJOR.MINOR.PATCH-cudnn-runtime-ubuntu24.04 has; {} is MAJOR-MINOR or MAJOR.
 NVIDIA = {"libcublasLt": "libcublas-{minor}", "libnccl": "libnccl2", "libcudnn": "libcudnn9-cuda-{major}", "libnvrtc": "cuda-nvrtc-{minor}"}
 DRIVER = {"libnvidia-ml"}  # mounted by NVIDIA's container toolkit
@@ -75,7 +72,7 @@ def check_libraries(packages):
     used = {name_of(soname) for soname, _ in uses}
     missing = {library: PACKAGES[library] for library in used & set(PACKAGES) if PACKAGES[library] not in packages}
     assert not missing, f"the stage runtime-cuda installs no {missing}"
-    needless = packages - TOOLS - {PACKAGES[library] for library in used | set(OPTIONAL) if library in PACKAGES}
+    needless = packages - TOOLS - {PACKAGES[library] for library in used if library in PACKAGES}
     assert not needless, f"the stage runtime-cuda installs {needless}, which nothing needs"
     return uses
 
@@ -93,8 +90,6 @@ def check_base(uses):
 
 def main():
     _, commands = stage("build-cuda")
-    for library, (package, option) in OPTIONAL.items():
-        assert package in installed(commands) and f"-D{option}=ON" in commands, f"the stage build-cuda builds brrctl without {library}"
     assert "-DBRR_CUDA=ON" in commands, "the stage build-cuda may leave the CUDA backend out"
     check_base(check_libraries(installed(stage("runtime-cuda")[1])))
     return 0

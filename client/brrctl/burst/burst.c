@@ -31,19 +31,6 @@ static const struct argument generate_rows[] = {
     ROW_OUTPUT,
 };
 static const struct argument_table generate_table = ARGUMENT_TABLE_LOCAL(generate_rows, struct burst_options);
-#define ROW_TICK NUMBER("--tick", tick, "MS", "length of a tick; default: run.dt of the simulation", 1e-6, 1000)
-static const struct argument import_rows[] = {
-    ROW_OUTPUT,
-    OUTPUT("--inject", inject, "FILE.tsv", "write the input's spikes as a table of injections"),
-    ROW_TICK,
-    TEXT("--genome", genome, "FILE", "of a connectome of FEAGI: the genome, for what it lacks"),
-};
-static const struct argument_table import_table = ARGUMENT_TABLE_LOCAL(import_rows, struct burst_options);
-static const struct argument export_rows[] = {
-    ROW_OUTPUT,
-    ROW_TICK,
-};
-static const struct argument_table export_table = ARGUMENT_TABLE_LOCAL(export_rows, struct burst_options);
 static const struct argument plot_rows[] = {
     ROW_OUTPUT,
 };
@@ -92,8 +79,6 @@ static const struct argument_table other_table = {.rows = NULL, .size = sizeof(s
 static const struct command_verb burst_verbs[] = {
     {"generate", "random|ring|layered|column", &generate_table, burst_generate, 2},
     {"info", "FILE", &info_table, burst_info, 2},
-    {"import", "FILE", &import_table, burst_import, 2},
-    {"export", "FILE FIRED", &export_table, burst_export, 3},
     {"plot", "FILE FIRED", &plot_table, burst_plot, 3},
     {"run", "FILE", &run_table, burst_run, 2},
     {"create", "FILE", &create_table, burst_create, 2},
@@ -110,7 +95,7 @@ static const struct command_verb burst_verbs[] = {
 
 const struct command command_burst = {
     .name = "burst",
-    .words = "generate|info|import|export|plot|run|create|list|inject|step|observe|ledger|snapshot|restore|destroy ...",
+    .words = "generate|info|plot|run|create|list|inject|step|observe|ledger|snapshot|restore|destroy ...",
     .options = &arguments_none,
     .summary = "networks of spiking neurons: draw, run, plot, observe",
     .details =
@@ -118,11 +103,8 @@ const struct command command_burst = {
         "  generate random|ring|layered|column --out FILE   draw a network from a seed; targets anywhere, the next neurons, the "
         "next layer; the cortical column of Potjans and Diesmann\n"
         "  info FILE                    synapses, degrees, areas, memory and numbers of a network or snapshot\n"
-        "  import FILE --out NET        a SONATA network, by its configuration, a connectome of FEAGI (--genome FILE) or a genome "
-        "of\n"
-        "                               it as a network file; --inject writes SONATA's input\n"
-        "  export FILE FIRED --out OUT  spikes of a run of it as SONATA has them (.h5 or .csv)\n"
         "  plot FILE FIRED --out FILE   a raster of spikes that a run or a job wrote (.npy or .tsv)\n"
+        "  SONATA networks, and connectomes and genomes of FEAGI: python3 -m brr.networks import FILE --out NET (docs/burst.md)\n"
         "In the daemon:\n"
         "  run FILE --ticks N           create, inject (--inject FILE.tsv), run, write spikes (--fired) and a raster (--plot), "
         "destroy;\n"

@@ -20,8 +20,6 @@ struct burst_options {
     double power;
     int64_t ticks;
     const char *inject;
-    double tick; /* ms */
-    const char *genome;
     const char *fired;
     const char *plot;
     const char *keep;
@@ -36,10 +34,6 @@ static inline const struct burst_options *burst_options_of(const struct argument
 /* burst_files.c: network files, without a daemon. */
 int burst_generate(const struct arguments *o);
 int burst_info(const struct arguments *o);
-
-/* burst_import.c: networks and spikes of other programs, without a daemon. */
-int burst_import(const struct arguments *o);
-int burst_export(const struct arguments *o);
 
 /* burst_plot.c: spikes that were written before. */
 int burst_plot(const struct arguments *o);
