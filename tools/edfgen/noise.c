@@ -35,19 +35,17 @@ void pink_init(struct pink *pink, uint32_t seed, float slope) {
         pink_next(pink, unused);
 }
 
-void pink_next(struct pink *pink, float out[LANES]) {
-    float white[LANES];
-    for (int l = 0; l < LANES; l++) {
-        white[l] = noise_unit(&pink->random[l]);
-        out[l] = 0;
-    }
+NOISE_CLONES void pink_next(struct pink *restrict pink, float out[restrict LANES]) {
+    float white[LANES], sum[LANES] = {0};
+    noise_units(pink->random, LANES, white);
     for (int k = 0; k < POLES; k++) {
-        float keep = pink->keep[k], gain = pink->gain[k];
+        float keep = pink->keep[k], gain = pink->gain[k], *pole = pink->pole[k];
         for (int l = 0; l < LANES; l++) {
-            pink->pole[k][l] = pink->pole[k][l] * keep + gain * white[l];
-            out[l] += pink->pole[k][l];
+            pole[l] = pole[l] * keep + gain * white[l];
+            sum[l] += pole[l];
         }
     }
+    memcpy(out, sum, sizeof sum);
 }
 
 void rhythm_init(struct rhythm *r, uint32_t seed, float hz, float bandwidth_hz) {

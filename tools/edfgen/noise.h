@@ -16,6 +16,20 @@ static inline uint32_t noise_u32(uint32_t *state) {
 /* Uniform in [-1, 1). */
 static inline float noise_unit(uint32_t *state) { return (float)(int32_t)noise_u32(state) * 0x1p-31f; }
 
+/* Of n generators side by side. */
+static inline void noise_units(uint32_t *restrict state, int n, float *restrict ret) {
+    for (int l = 0; l < n; l++)
+        ret[l] = noise_unit(&state[l]);
+}
+
+/* Compiled for wide vectors too, without fused operations: the bits are the same on every processor. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) &&                           \
+    !defined(__SANITIZE_THREAD__)
+#define NOISE_CLONES __attribute__((noinline, optimize("O3"), target_clones("avx2", "default")))
+#else
+#define NOISE_CLONES
+#endif
+
 /* LANES independent 1/f noises of unit variance: first-order low-passes two octaves apart share one white input. */
 struct pink {
     uint32_t random[LANES];
@@ -24,7 +38,7 @@ struct pink {
 };
 /* slope: weight of a low-pass over that of the one two octaves below; smaller is steeper. */
 void pink_init(struct pink *pink, uint32_t seed, float slope);
-void pink_next(struct pink *pink, float out[LANES]);
+void pink_next(struct pink *restrict pink, float out[restrict LANES]);
 
 /* A rhythm that waxes and wanes: noise through a complex resonator. Unit variance of the real part. */
 struct rhythm {

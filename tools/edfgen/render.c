@@ -34,7 +34,7 @@ struct renderer {
     struct rhythm rhythm_alpha[2], slow[SLOW_SOURCES], spindle;
     uint32_t muscle[ELECTRODES];
     float muscle_last[ELECTRODES], drift[ELECTRODES];
-    float region[ELECTRODES][REGIONS], alpha_weight[ELECTRODES][2], slow_weight[ELECTRODES][SLOW_SOURCES],
+    float region[REGIONS][ELECTRODES], alpha_weight[2][ELECTRODES], slow_weight[SLOW_SOURCES][ELECTRODES],
         spindle_weight[ELECTRODES];
     float line[ELECTRODES];
     float line_phase;
@@ -47,25 +47,25 @@ static void init_weights(struct renderer *r) {
     for (int k = 0; k < REGIONS; k++) {
         scalp_weights(REGION[k][0], REGION[k][1], REGION[k][2], w);
         for (int c = 0; c < ELECTRODES; c++)
-            r->region[c][k] = w[c];
+            r->region[k][c] = w[c];
     }
     for (int c = 0; c < ELECTRODES; c++) { /* regional sources together: 0.8 of the amplitude */
         float sum = 0;
         for (int k = 0; k < REGIONS; k++)
-            sum += r->region[c][k] * r->region[c][k];
+            sum += r->region[k][c] * r->region[k][c];
         for (int k = 0; k < REGIONS; k++)
-            r->region[c][k] *= 0.8f / sqrtf(sum);
+            r->region[k][c] *= 0.8f / sqrtf(sum);
     }
     for (int side = 0; side < 2; side++) {
         scalp_weights(side ? 0.35f : -0.35f, -0.9f, 0.6f, w);
         for (int c = 0; c < ELECTRODES; c++)
-            r->alpha_weight[c][side] = w[c] * 0.8f;
+            r->alpha_weight[side][c] = w[c] * 0.8f;
     }
     static const float slow_at[SLOW_SOURCES][3] = {{0, 0.5f, 1}, {-0.6f, 0, 0.8f}, {0.6f, 0, 0.8f}};
     for (int k = 0; k < SLOW_SOURCES; k++) {
         scalp_weights(slow_at[k][0], slow_at[k][1], slow_at[k][2], w);
         for (int c = 0; c < ELECTRODES; c++)
-            r->slow_weight[c][k] = w[c] * (k ? 0.5f : 0.75f);
+            r->slow_weight[k][c] = w[c] * (k ? 0.5f : 0.75f);
     }
     scalp_weights(0, 0.1f, 0.6f, r->spindle_weight);
     for (int c = 0; c < ELECTRODES; c++)
@@ -108,37 +108,56 @@ static void follow_plan(struct renderer *r) {
     r->aftermath *= 0.96f;
 }
 
+/* One sample of the sources, seen by all electrodes. */
+struct sources {
+    float lane[LANES], alpha[2], slow[SLOW_SOURCES], spindle, line;
+};
+
+NOISE_CLONES static void mix(struct renderer *restrict r, const struct sources *restrict s, const float *restrict muscle,
+                             float *restrict ret) {
+    const float rms_uv = r->patient->rms_uv, rms = rms_uv * (1 - r->aftermath);
+    float v[ELECTRODES], white[ELECTRODES];
+    for (int c = 0; c < ELECTRODES; c++)
+        v[c] = 0.6f * s->lane[c];
+    for (int k = 0; k < REGIONS; k++)
+        for (int c = 0; c < ELECTRODES; c++)
+            v[c] += r->region[k][c] * s->lane[ELECTRODES + k];
+    for (int c = 0; c < ELECTRODES; c++)
+        v[c] += r->alpha_weight[0][c] * s->alpha[0] + r->alpha_weight[1][c] * s->alpha[1];
+    for (int k = 0; k < SLOW_SOURCES; k++)
+        for (int c = 0; c < ELECTRODES; c++)
+            v[c] += r->slow_weight[k][c] * s->slow[k];
+    noise_units(r->muscle, ELECTRODES, white);
+    for (int c = 0; c < ELECTRODES; c++) {
+        v[c] += r->spindle_weight[c] * s->spindle + r->line[c] * s->line;
+        v[c] += muscle[c] * (white[c] - r->muscle_last[c]);
+        r->muscle_last[c] = white[c];
+        r->drift[c] = r->drift[c] * 0.9995f + 0.05f * white[c];
+        ret[c] = rms * v[c] + rms_uv * r->drift[c] * 0.5f;
+    }
+}
+
 static void render_background(struct renderer *r, float uv[ELECTRODES][RATE_HZ]) {
     const struct patient *p = r->patient;
-    float rms = p->rms_uv * (1 - r->aftermath), alpha = p->alpha * r->alpha * r->alpha, slow = p->delta * r->depth,
-          spindles = r->depth > 0.3f ? 0.8f * r->depth : 0;
-    float muscle[ELECTRODES];
+    float alpha = p->alpha * r->alpha * r->alpha, slow = p->delta * r->depth, spindles = r->depth > 0.3f ? 0.8f * r->depth : 0;
+    float muscle[ELECTRODES], mixed[ELECTRODES];
     for (int c = 0; c < ELECTRODES; c++)
         muscle[c] = p->muscle * (1 - 0.7f * r->depth) * (0.3f + SCALP[c].x * SCALP[c].x);
     for (int i = 0; i < RATE_HZ; i++) {
-        float lane[LANES], slow_now[SLOW_SOURCES];
-        pink_next(&r->pink, lane);
-        float alpha_now[2] = {rhythm_next(&r->rhythm_alpha[0]) * alpha, rhythm_next(&r->rhythm_alpha[1]) * alpha};
+        struct sources now;
+        pink_next(&r->pink, now.lane);
+        for (int k = 0; k < 2; k++)
+            now.alpha[k] = rhythm_next(&r->rhythm_alpha[k]) * alpha;
         for (int k = 0; k < SLOW_SOURCES; k++)
-            slow_now[k] = rhythm_next(&r->slow[k]) * slow;
-        float burst = rhythm_next(&r->spindle), spindle = fabsf(burst) > 0.8f ? burst * spindles : 0.2f * burst * spindles;
+            now.slow[k] = rhythm_next(&r->slow[k]) * slow;
+        float burst = rhythm_next(&r->spindle);
+        now.spindle = fabsf(burst) > 0.8f ? burst * spindles : 0.2f * burst * spindles;
         r->line_phase += p->mains_hz / RATE_HZ;
         r->line_phase -= floorf(r->line_phase);
-        float line = sinf(2 * (float)M_PI * r->line_phase);
-        for (int c = 0; c < ELECTRODES; c++) {
-            float v = 0.6f * lane[c];
-            for (int k = 0; k < REGIONS; k++)
-                v += r->region[c][k] * lane[ELECTRODES + k];
-            v += r->alpha_weight[c][0] * alpha_now[0] + r->alpha_weight[c][1] * alpha_now[1];
-            for (int k = 0; k < SLOW_SOURCES; k++)
-                v += r->slow_weight[c][k] * slow_now[k];
-            v += r->spindle_weight[c] * spindle + r->line[c] * line;
-            float white = noise_unit(&r->muscle[c]);
-            v += muscle[c] * (white - r->muscle_last[c]);
-            r->muscle_last[c] = white;
-            r->drift[c] = r->drift[c] * 0.9995f + 0.05f * white;
-            uv[c][i] = rms * v + p->rms_uv * r->drift[c] * 0.5f;
-        }
+        now.line = sinf(2 * (float)M_PI * r->line_phase);
+        mix(r, &now, muscle, mixed);
+        for (int c = 0; c < ELECTRODES; c++)
+            uv[c][i] = mixed[c];
     }
 }
 
