@@ -1,5 +1,5 @@
 // node run.js MODEL.onnx ROWS.f32 STEPS OUT.f32: the logits, or what MODEL.onnx.json calls the output, of an exported graph in onnxruntime, and the
-// median milliseconds of a step, window or batch.
+// median milliseconds of a step, window or batch; with "processor" those of the process, on a machine with other work.
 const fs = require("fs");
 const ort = require("onnxruntime-node");
 
@@ -11,9 +11,10 @@ async function main([model, rows, steps, out]) {
     const logits = [], times = [];
     for (let i = 0; i < steps; i++) {
         const x = new ort.Tensor("float32", data.slice(i * each, (i + 1) * each), [batch, meta.samples, meta.columns]);
-        const begun = process.hrtime.bigint();
+        const begun = process.hrtime.bigint(), before = process.cpuUsage();
         const result = await session.run({[meta.input || "rows"]: x, ...state});
-        times.push(Number(process.hrtime.bigint() - begun) / 1e6);
+        const used = process.cpuUsage(before);
+        times.push(meta.processor ? (used.user + used.system) / 1e3 : Number(process.hrtime.bigint() - begun) / 1e6);
         if (meta.state)
             state = {state: result.state_after};
         logits.push(result[meta.output || "logits"].data);
