@@ -11,6 +11,7 @@ Inputs `rows` (B,T,C), what the network takes of T samples at 256 Hz (Detector.r
 a scale for each output channel, and 8-bit inputs, as QuantizeLinear and DequantizeLinear around them; with reduce_range 7 bits, for processors without
 VNNI."""
 import json
+import os
 import struct
 
 import numpy as np
@@ -171,18 +172,33 @@ class _Numpy:
 
 # ---- the causal network ----
 
-def read_model(path):
-    """Tensors and configuration of a model file."""
+def read_model(path, bare=False):
+    """Tensors and configuration of a model file; bare: of any safetensors file."""
     with open(path, "rb") as f:
         data = f.read()
     size = struct.unpack("<Q", data[:8])[0] if len(data) > 8 else 0
     try:
         header = json.loads(data[8:8 + size])
-        about, data = header.pop("__metadata__"), data[8 + size:]
+        about, data = header.pop("__metadata__", {}), data[8 + size:]
+        if "brr.model" not in about and not bare:
+            raise KeyError("brr.model")
     except (ValueError, KeyError, AttributeError):
-        raise ValueError(f"{path} is no model file of brrd") from None
+        raise ValueError(f"{path} is no {'safetensors file' if bare else 'model file of brrd'}") from None
     weights = {k: np.frombuffer(data[slice(*v["data_offsets"])], np.float32).reshape(v["shape"]) for k, v in header.items() if v["dtype"] == "F32"}
     return weights, about
+
+
+def write_model(path, weights, about):
+    header, at = {"__metadata__": about}, 0
+    for name, value in weights.items():
+        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [at, at + value.nbytes]}
+        at += value.nbytes
+    text = json.dumps(header, ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    with open(f"{path}.new", "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        f.writelines(np.ascontiguousarray(value, np.float32).tobytes() for value in weights.values())
+    os.replace(f"{path}.new", path)
 
 
 class _Network:

@@ -2,18 +2,21 @@
 are used where they are; those of mamba_ssm's functions that are (batch, channels, length) are copied unless their memory is channel-last already.
 
 as_mamba_ssm() puts these names in the place of the packages mamba_ssm and causal_conv1d, for programs that import them."""
+import json
 import math
 import sys
 import types
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
 from . import scan
 from ._library import scan_of
+from .onnx import read_model, write_model
 
-__all__ = ["Mamba", "Mamba2", "RMSNormGated", "as_mamba_ssm", "causal_conv1d_fn", "causal_conv1d_update", "mamba_chunk_scan_combined", "mamba_inner_fn",
+__all__ = ["Detector", "Mamba", "Mamba2", "RMSNormGated", "as_mamba_ssm", "causal_conv1d_fn", "causal_conv1d_update", "mamba_chunk_scan_combined", "mamba_inner_fn",
            "mamba_split_conv1d_scan_combined", "selective_scan_fn", "selective_state_update"]
 
 
@@ -395,6 +398,149 @@ class Mamba2(nn.Module):
         device = self.out_proj.weight.device
         return (torch.zeros(batch_size, self.conv1d.weight.shape[0], self.d_conv, device=device, dtype=dtype or self.conv1d.weight.dtype),
                 torch.zeros(batch_size, self.nheads, self.headdim, self.d_state, device=device))
+
+
+# ---- detectors ----
+
+class Detector(nn.Module):
+    """The network of a model file, for weights that were trained elsewhere. Its state_dict has the file's names, in the mixers those of mamba_ssm.
+
+        net = brr.torch.Detector("ward.safetensors")             # the shapes and the configuration of a file, and its weights
+        net.load_state_dict(theirs)                              # or Detector.load("theirs.pt", like=..., rename={"backbone.": ""})
+        net.save("mine.safetensors", like="ward.safetensors")    # a model file with the montage, the window and the thresholds of `like`
+
+    forward takes rows (B,T,C) as brr.Detector.rows makes them, and gives logits (B,T); for causal networks from the start of a recording on."""
+
+    def __init__(self, file):
+        super().__init__()
+        weights, about = read_model(file)
+        self.config = c = json.loads(about["brr.model"])
+        self._past_only = c.get("type", "seizure") == "causal"
+        if not self._past_only and c.get("type", "seizure") != "seizure":
+            raise ValueError(f"{file} is a model of type {c['type']}, which has no network")
+        for name, value in weights.items():
+            node, _, leaf = name.rpartition(".")
+            mixer = node.split(".")[:3]
+            if mixer[0] == "mamba" and mixer[2] in ("fwd", "bwd") and c.get("mixer", "mamba2") == "mamba2":
+                d = c["encoder_channels"][3]
+                self._put(".".join(mixer), lambda: Mamba2(d, c["d_state"], c["d_conv"], expand=c["expand"], headdim=c["headdim"], ngroups=c["ngroups"]))
+            elif leaf == "weight":
+                self._put(node, lambda: self._layer(node, value, f"{node}.bias" in weights, f"{node}.running_mean" in weights))
+        self.load_state_dict(_own_names(weights, {}, c))
+        self.eval()
+
+    def _layer(self, name, w, bias, is_batch_norm):
+        if is_batch_norm:
+            return nn.BatchNorm1d(len(w))
+        if w.ndim == 1:
+            return nn.LayerNorm(len(w))
+        if w.ndim == 2:
+            return nn.Linear(w.shape[1], w.shape[0], bias=bias)
+        if name.endswith(".up"):
+            return nn.ConvTranspose1d(w.shape[0], w.shape[1], w.shape[2], stride=2, bias=bias)
+        groups = w.shape[0] if name.startswith("mamba.") else 1
+        return nn.Conv1d(w.shape[1] * groups, w.shape[0], w.shape[2], stride=2 if name.endswith(".down") else 1, groups=groups, bias=bias)
+
+    def _put(self, name, make):
+        node, *path = self, *name.split(".")
+        for part in path[:-1]:
+            if part not in node._modules:
+                node.add_module(part, nn.Module())
+            node = node._modules[part]
+        if path[-1] not in node._modules:
+            node.add_module(path[-1], make())
+
+    def _conv(self, name, x):
+        """With as many samples as x has: of causal networks from the past alone."""
+        layer = self.get_submodule(name)
+        k = layer.kernel_size[0]
+        return layer(functional.pad(x, (k - 1, 0) if self._past_only else (k // 2, k // 2)))
+
+    def _block(self, conv, norm, x, activate=torch.relu):
+        return activate(self.get_submodule(norm)(self._conv(conv, x)))
+
+    def _direction(self, name, u):
+        if self.config.get("mixer", "mamba2") == "mamba2":
+            return self.get_submodule(name)(u)
+        return self._conv(f"{name}.conv", u.transpose(1, 2)).transpose(1, 2)
+
+    def _mix(self, x):
+        u = x.transpose(1, 2)
+        for i in range(self.config["mamba_layers"]):
+            m = f"mamba.{i}"
+            y = self._direction(f"{m}.fwd", u)
+            if not self._past_only:
+                y = torch.cat([y, self._direction(f"{m}.bwd", u.flip(1)).flip(1)], -1)
+            y = functional.dropout(self.get_submodule(f"{m}.fuse")(y), self.config.get("dropout", 0), self.training)
+            u = self.get_submodule(f"{m}.norm")(u + y)
+        return u
+
+    def _forward_causal(self, rows):
+        c, h = self.config, rows.transpose(1, 2)
+        for s in range(4):
+            for k in [""] + [str(k) for k in range(2, c.get("stage_convs", 1) + 1)]:
+                h = self._block(f"encoder.{s}.conv{k}", f"encoder.{s}.bn{k}", h)
+            h = self.get_submodule(f"encoder.{s}.down")(h)
+        for i in range(c["rescnn_blocks"]):
+            r = self._block(f"causal.{i}.conv1", f"causal.{i}.bn1", h)
+            h = torch.relu(h + self._block(f"causal.{i}.conv2", f"causal.{i}.bn2", r, nn.Identity()))
+        logits = self.head.out(self._mix(h).transpose(1, 2)).squeeze(1).repeat_interleave(16, 1)
+        return logits + rows[:, :, -1] * self.head.skip.weight.reshape(()) if c.get("skip") else logits
+
+    def forward(self, rows):
+        if self._past_only:
+            return self._forward_causal(rows)
+        h, skips = self._block("encoder.stem.conv", "encoder.stem.bn", rows.transpose(1, 2)), []
+        for s in range(4):
+            for k in (1, 2):
+                h = self._block(f"encoder.{s}.conv{k}", f"encoder.{s}.bn{k}", h)
+            skips.append(h)
+            h = self.get_submodule(f"encoder.{s}.down")(h)
+        for r in range(self.config["rescnn_blocks"]):
+            branches = [self._block(f"rescnn.{r}.branch{k}.conv", f"rescnn.{r}.branch{k}.bn", h) for k in (3, 5, 7)]
+            fused = self._block(f"rescnn.{r}.fuse.conv", f"rescnn.{r}.fuse.bn", torch.cat(branches, 1), nn.Identity())
+            h = torch.relu(functional.dropout1d(fused, self.config.get("dropout", 0), self.training) + h)
+        h = self._mix(h).transpose(1, 2)
+        for s in range(4):
+            h = torch.cat([self.get_submodule(f"decoder.{s}.up")(h), skips[3 - s]], 1)
+            for k in (1, 2):
+                h = self._block(f"decoder.{s}.conv{k}", f"decoder.{s}.bn{k}", h)
+        return self.head.out(self.head.proj(h)).squeeze(1)
+
+    @classmethod
+    def load(cls, file, like=None, rename=None):
+        """A model file; or with `like`, a model file of this network, the weights of a safetensors or PyTorch file. rename: {old: new} of whole names
+        or of their beginnings. RuntimeError names tensors that are missing, unknown, or of another shape."""
+        net = cls(like or file)
+        if like is not None:
+            theirs = torch.load(file, map_location="cpu") if str(file).endswith((".pt", ".pth", ".ckpt")) else read_model(file, bare=True)[0]
+            net.load_state_dict(_own_names(theirs.get("state_dict", theirs), rename or {}, net.config))
+        return net
+
+    def save(self, file, like):
+        """Writes a model file with the configuration of `like`; nothing of that file's training is said of it. ValueError names a wrong shape."""
+        wanted, about = read_model(like)
+        weights = {k.replace(".conv1d.", ".conv."): v.detach().float().cpu().numpy() for k, v in self.state_dict().items() if not k.endswith("num_batches_tracked")}
+        for name in sorted(wanted.keys() | weights.keys()):
+            sides = [tuple(t[name].shape) if name in t else None for t in (weights, wanted)]
+            if sides[0] != sides[1]:
+                raise ValueError(f"{name} has the shape {sides[0]}; {like} has {sides[1]}")
+        keep = ("brr.kind", "brr.model", "brr.frontend", "brr.events", "brr.labels", "brr.hop", "brr.most_missing", "format")
+        write_model(file, {k: weights[k] for k in wanted}, {k: about[k] for k in keep if k in about})
+
+
+def _own_names(weights, rename, config):
+    """Tensors by the names of a Detector's state_dict."""
+    scans = config.get("mixer", "mamba2") == "mamba2"
+    found = {}
+    for name, value in weights.items():
+        name = next((new + name[len(old):] for old, new in rename.items() if name.startswith(old)), name)
+        if scans and name.startswith("mamba."):
+            name = name.replace("wd.conv.", "wd.conv1d.")
+        found[name] = torch.tensor(value) if isinstance(value, np.ndarray) else value
+    for name in [k for k in found if k.endswith("running_mean")]:
+        found.setdefault(name.replace("running_mean", "num_batches_tracked"), torch.tensor(0))
+    return found
 
 
 MAMBA_SSM = {

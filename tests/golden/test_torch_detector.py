@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""brr.torch.Detector: random weights of a network of each kind give in PyTorch what brrd gives; files are written as they are read, weights of other
+names and files find their places, and what does not fit is named."""
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+SOURCE = os.environ["BRR_SOURCE_DIR"]
+sys.path[:0] = [f"{SOURCE}/{folder}" for folder in ("client/python", "client/examples", "tests/golden", "tests/integration", "tests")]
+try:
+    import torch
+except ImportError:
+    print("skipped: package: there is no PyTorch; ./dev deps installs python3-torch")
+    sys.exit(77)
+import numpy as np  # noqa: E402
+
+import brr.torch  # noqa: E402
+import test_causal_golden as golden  # noqa: E402
+from brr import Detector, onnx  # noqa: E402
+from seed import test_seed  # noqa: E402
+from stream import read_edf  # noqa: E402
+from test_onnx import UNETS  # noqa: E402
+
+CASES = {**{name: {**config, "type": "seizure"} for name, config in UNETS.items()}, "conv": {**UNETS["unet"], "type": "seizure", "mixer": "conv"},
+         **{name: {"rescnn_blocks": 0, **config, "type": "causal"} for name, config in golden.CASES.items()}}
+
+
+def check_case(directory, name, rng):
+    """Against brrd's own network."""
+    config = {"mixer": "mamba2", **CASES[name], "dropout": 0}
+    (directory / "config.json").write_text(json.dumps(config))
+    golden.run("init", directory / "config.json", int(rng.integers(1 << 30)), directory / "first")
+    weights = golden.read_safetensors(directory / "first")
+    for key in weights:
+        if "running_" in key or key.endswith((".D", ".weight")) and (".bn" in key or ".norm" in key):
+            weights[key] = weights[key] + (0.2 * rng.random(weights[key].shape)).astype(np.float32)
+    golden.write_safetensors(directory / "model", weights, {"brr.model": json.dumps(config), "config": json.dumps(config)})
+    x = rng.standard_normal((2, config["window"], config["in_channels"])).astype(np.float32)
+    unused = {"labels": np.zeros(x.shape[:2], np.uint8), "valid": np.full(2, config["window"], np.int32)}
+    golden.write_safetensors(directory / "in", {"x": x, **unused}, {"settings": json.dumps(dict(golden.SETTINGS, counted=1))})
+    golden.run("infer", directory / "model", directory / "in", directory / "out")
+    want = golden.read_safetensors(directory / "out")["logits"]
+    with torch.no_grad():
+        found = brr.torch.Detector(directory / "model")(torch.tensor(x)).numpy()
+    error = abs(found - want).max() / max(1, abs(want).max())
+    assert error < 1e-5, (name, error)
+    return error
+
+
+def check_file(directory, name, seconds):
+    """Random weights, saved like a shipped model, in brrd's detector on a recording."""
+    like = f"{SOURCE}/models/{name}.safetensors"
+    net = brr.torch.Detector(like)
+    kept = {k: v.clone() for k, v in net.state_dict().items()}
+    with torch.no_grad():
+        for p in net.parameters():
+            p.mul_(1 + 0.2 * torch.rand_like(p))
+    net.save(directory / "mine", like=like)
+    labels, rate, samples = read_edf(f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf")
+    uv = np.array(samples, np.float32)[:, :int(seconds * rate)]
+    mine = Detector(str(directory / "mine"))
+    rows = torch.tensor(mine.rows(uv, rate, labels))
+    with torch.no_grad():
+        logits = net(rows.reshape(1, -1, rows.shape[2]) if name == "ward" else rows).reshape(-1)
+    want = mine.detect(uv, rate, labels).probabilities
+    error = abs(torch.sigmoid(logits).numpy()[:len(want)] - want).max()
+    assert len(want) > 5000 and error < 1e-5, (name, error)
+    assert "brr.temperature" not in onnx.read_model(directory / "mine")[1] and (directory / "mine").stat().st_size > 10000
+    return kept, error
+
+
+def refused(call, *words):
+    try:
+        call()
+    except (RuntimeError, ValueError) as e:
+        assert all(word in str(e) for word in words), e
+        return
+    raise AssertionError(f"not refused: {words}")
+
+
+def check_names(directory, kept):
+    like = f"{SOURCE}/models/demo.safetensors"
+    theirs = {("net.decode." + k[8:] if k.startswith("decoder.") else "net." + k): v for k, v in kept.items() if not k.endswith("num_batches_tracked")}
+    torch.save({"state_dict": theirs}, directory / "theirs.pt")
+    net = brr.torch.Detector.load(directory / "theirs.pt", like=like, rename={"net.decode.": "decoder.", "net.": ""})
+    assert all(torch.equal(v, kept[k]) for k, v in net.state_dict().items() if not k.endswith("num_batches_tracked"))
+    net.save(directory / "again", like=like)
+    first, second = (onnx.read_model(path)[0] for path in (like, directory / "again"))
+    assert list(first) == list(second) and all(np.array_equal(first[k], second[k]) for k in first)
+    refused(lambda: brr.torch.Detector.load(directory / "theirs.pt", like=like), "encoder.stem.conv.weight")
+    theirs["net.head.proj.weight"] = torch.zeros(3, 16, 1)
+    torch.save(theirs, directory / "theirs.pt")
+    refused(lambda: brr.torch.Detector.load(directory / "theirs.pt", like=like, rename={"net.decode.": "decoder.", "net.": ""}), "head.proj.weight", "[3, 16, 1]")
+    net.head.proj = torch.nn.Conv1d(16, 5, 1)
+    refused(lambda: net.save(directory / "wrong", like=like), "head.proj.bias", "(5,)", "(19,)")
+    assert not (directory / "wrong").exists()
+    refused(lambda: brr.torch.Detector(f"{SOURCE}/README.md"), "no model file")
+
+
+def main():
+    rng = np.random.default_rng(test_seed())
+    torch.manual_seed(test_seed())
+    with tempfile.TemporaryDirectory() as folder:
+        directory = pathlib.Path(folder)
+        for name in CASES:
+            print(f"{name}: {check_case(directory, name, rng):.1e}")
+        for name, seconds in (("ward", 30), ("demo", 60)):
+            kept, error = check_file(directory, name, seconds)
+            print(f"{name}: {error:.1e} from brrd's detector")
+        check_names(directory, kept)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
