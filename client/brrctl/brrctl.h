@@ -77,7 +77,7 @@ int brrctl_fetch_model(const struct arguments *o, const char *ref, const char *p
 /* The options of the commands for jobs, and the first of sweep. */
 struct job_options {
     struct argument_list set;
-    const char *name;
+    const char *name, *after;
     bool watch;
     const char *id_file;
     bool follow, now, csv;

@@ -46,6 +46,7 @@ struct job {
     enum job_wish wish; /* active jobs only */
     char device[JOB_DEVICE_SIZE], versions[JOB_VERSIONS_SIZE]; /* of the newest attempt, or "" */
     char on[32];                                               /* active: the name of its device; not stored */
+    char after[JOB_ID_SIZE];                                   /* queued: the job that it waits for, or ""; not stored */
     char wanted[32];                                           /* the device that the job file names; "" = any; not stored */
     int devices;                                               /* that share it; not stored */
     bool remote;                                               /* a cluster runs it, which wanted names; not stored */

@@ -208,11 +208,23 @@ static int check_room(const struct sched *s, const char *owner, struct err *err)
     return 0;
 }
 
+/* A job to wait for must be there, and may yet succeed. */
+static int check_after(const struct sched *s, const char *id, struct err *err) {
+    const struct job *first = id ? map_get(s->by_id, id) : NULL;
+    if (id && (!first || first->leaving))
+        return err_set(err, ERR_NOT_FOUND, "after: there is no job '%.60s'; `brrctl jobs` lists them", id);
+    if (first && (first->state == JOB_FAILED || first->state == JOB_CANCELLED))
+        return err_set(err, ERR_PRECONDITION, "after: job %s has the state %s; resume it, or wait for another one", id,
+                       job_state_name(first->state));
+    return 0;
+}
+
 int sched_admit(struct sched *s, struct draft *d, const struct job **ret_same, struct err *err) {
     int rc = find_same(s, d->job, ret_same, err);
     if (rc || *ret_same)
         return rc;
-    if ((rc = check_room(s, d->job->owner, err)) || (rc = draft_refer(&s->config.rules, d, err)))
+    if ((rc = check_room(s, d->job->owner, err)) || (rc = draft_refer(&s->config.rules, d, err)) ||
+        (rc = check_after(s, d->file.after, err)))
         return rc;
     d->next = &s->next_sequence;
     return 0;

@@ -37,6 +37,7 @@ void sched_take_demands(struct job *job, const struct jobfile *file) {
     job->remote = file->executor != NULL;
     job->devices = job->remote ? 1 : (int)file->devices;
     str_copy(job->wanted, sizeof job->wanted, file->executor ? file->executor : file->device ? file->device : "");
+    str_copy(job->after, sizeof job->after, file->after ? file->after : "");
     job->preemptible = file->limits.preemptible;
     if (file->data)
         take_data(job, file->data);

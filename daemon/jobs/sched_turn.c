@@ -2,12 +2,15 @@
  * Declared in sched.h. */
 
 #include "base/base.h"
+#include "base/map.h"
 #include "base/volume.h"
 #include "daemon/jobs/array.h"
 #include "daemon/jobs/sched_parts.h"
 
 static bool may_start(const struct sched *s, const struct job *job) {
     int64_t now_ms = sched_wall_ms(s), waited_ms = now_ms - job->paused_ms;
+    if (*job->after)
+        return false;
     if (job->wish == JOB_WISH_CANCEL) /* which a cluster may have */
         return job->state == JOB_QUEUED;
     if (!array_is_due(job, now_ms))
@@ -170,12 +173,50 @@ static void show_waits(struct sched *s) {
     }
 }
 
+/* The job that this one waited for has succeeded, and may be deleted from here on: the record says so. */
+static void free_from_wait(struct sched *s, struct job *job) {
+    const char *none = "after=null";
+    char *overrides = job_overrides(job->overrides, &none, 1);
+    if (!overrides)
+        return; /* out of memory: at a later turn */
+    free(job->overrides);
+    job->overrides = overrides;
+    job->after[0] = '\0';
+    job->reason[0] = '\0';
+    ledger_record(&s->ledger, job);
+    sched_tell(s, job);
+}
+
+/* What has become of the jobs that others wait for. An interrupted one may yet go on. */
+static void follow_waits(struct sched *s) {
+    char reason[JOB_REASON_SIZE];
+    for (int i = s->n_open - 1; i >= 0; i--) { /* jobs that end leave the list */
+        struct job *job = s->open[i];
+        const struct job *first = *job->after && job->state == JOB_QUEUED ? map_get(s->by_id, job->after) : job;
+        if (first == job)
+            continue;
+        if (first && first->state == JOB_SUCCEEDED) {
+            free_from_wait(s, job);
+        } else if (!first || first->leaving || first->state == JOB_FAILED || first->state == JOB_CANCELLED) {
+            str_format(reason, sizeof reason, "cancelled: it was to run after %s, which %s", job->after,
+                       !first || first->leaving     ? "has been deleted"
+                       : first->state == JOB_FAILED ? "has failed"
+                                                    : "has been cancelled");
+            sched_move(s, job, JOB_CANCELLED, reason);
+        } else if (!*job->reason) {
+            str_format(job->reason, sizeof job->reason, "waits for %s", job->after);
+            sched_tell(s, job);
+        }
+    }
+}
+
 void sched_turn(struct sched *s) {
     struct slot *slot = NULL;
     struct job *job;
     db_writer_turn(s->ledger.writer);
     if (s->draining || s->ledger.broken)
         return;
+    follow_waits(s);
     while (!slots_run_alone(&s->slots) && (job = next_job(s, &slot)))
         if (!start(s, slot, job))
             return;

@@ -6,6 +6,8 @@ static const struct option job_rows[] = {
     {"kind", OPTION_STRING, J(written_kind), NULL, 0, 0, NULL, "the kind of work; `brrctl keys` lists them"},
     {"name", OPTION_STRING, J(name), "null", 0, 0, NULL, "a name shown in lists"},
     {"priority", OPTION_I64, J(priority), "5", 0, 9, NULL, "0 (last) to 9 (first)"},
+    {"after", OPTION_STRING, J(after), "null", 0, 0, NULL,
+     "the id of a job that must succeed before this one starts; if it fails, is cancelled or is deleted, this one is cancelled"},
     {"device", OPTION_STRING, J(device), "null", 0, 0, NULL,
      "the device that runs the job, such as cuda:1; without it a free one with enough memory does"},
     {"devices", OPTION_I64, J(devices), "1", 1, 16, NULL,

@@ -34,6 +34,7 @@ struct jobfile {
     const struct task_kind *kind;
     const char *written_kind; /* its name */
     const char *name;
+    const char *after;    /* the id of a job that must succeed first; NULL: none */
     const char *device;   /* "cuda:1"; NULL: any */
     int64_t devices;      /* that share the job */
     const char *executor; /* the cluster that runs it; NULL: the daemon */

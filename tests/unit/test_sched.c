@@ -476,6 +476,83 @@ static void work_that_was_done_before_its_cancel_is_kept(void **state) {
     assert_string_equal(job->result, "{\"f1\":1}");
 }
 
+/* ---- jobs that wait for others ---- */
+
+static const struct job *submit_after(struct fixture *f, const char *id) {
+    char override[JOB_ID_SIZE + 8];
+    str_format(override, sizeof override, "after=%s", id);
+    return submit_with(f, override);
+}
+
+static void a_job_waits_until_another_has_succeeded(void **state) {
+    struct fixture *f = *state;
+    char first[JOB_ID_SIZE], second[JOB_ID_SIZE];
+    const struct job *job = started(f);
+    str_copy(first, sizeof first, job->id);
+    str_copy(second, sizeof second, submit_after(f, first)->id);
+    report_checkpoint(f, 1, false);
+    end_at_time_limit(f, false);
+    turn(f); /* interrupted is no end: the device stays free */
+    const struct job *waiting = sched_get(f->sched, second);
+    assert_true(waiting->state == JOB_QUEUED && sched_idle(f->sched) && strstr(waiting->reason, "waits for ") != NULL);
+    assert_non_null(strstr(waiting->reason, first));
+    die_and_start(f);
+    turn(f);
+    waiting = sched_get(f->sched, second);
+    assert_true(waiting->state == JOB_QUEUED && sched_idle(f->sched) && strstr(waiting->reason, first) != NULL);
+    assert_int_equal(sched_resume(f->sched, first, NULL, 0, &job, NULL), 0);
+    turn(f);
+    assert_string_equal(f->running, first);
+    sched_report(f->sched, first, &(struct task_report){.kind = TASK_RUNNING});
+    report_end(f, 0, STOP_NONE, "{}");
+    turn(f);
+    assert_string_equal(f->running, second);
+    assert_int_equal(sched_get(f->sched, second)->state, JOB_PREPARING);
+}
+
+static void a_success_counts_after_its_record_has_gone(void **state) {
+    struct fixture *f = *state;
+    char first[JOB_ID_SIZE], second[JOB_ID_SIZE];
+    f->config.keep_finished_ms = 1000;
+    die_and_start(f);
+    str_copy(first, sizeof first, started(f)->id);
+    str_copy(second, sizeof second, submit_after(f, first)->id);
+    report_end(f, 0, STOP_NONE, "{}");
+    f->run_rc = ERR_EXHAUSTED; /* nothing starts yet */
+    turn(f);
+    now_ms += 5000;
+    tick(f);
+    assert_null(sched_get(f->sched, first));
+    f->run_rc = 0;
+    die_and_start(f);
+    now_ms = sched_get(f->sched, second)->retry_ms + 1;
+    turn(f);
+    assert_string_equal(f->running, second);
+}
+
+static void a_job_is_cancelled_with_the_one_it_waits_for(void **state) {
+    struct fixture *f = *state;
+    const struct job *job;
+    struct err err;
+    char first[JOB_ID_SIZE], second[JOB_ID_SIZE];
+    for (int i = 0; i < 2; i++) {
+        str_copy(first, sizeof first, started(f)->id);
+        str_copy(second, sizeof second, submit_after(f, first)->id);
+        if (i)
+            assert_int_equal(sched_cancel(f->sched, first, STOP_CANCEL, &job, NULL), 0);
+        report_end(f, i ? ERR_CANCELLED : ERR_INVALID, i ? STOP_CANCEL : STOP_NONE, NULL);
+        turn(f);
+        job = sched_get(f->sched, second);
+        assert_int_equal(job->state, JOB_CANCELLED);
+        assert_non_null(strstr(job->reason, first));
+        assert_non_null(strstr(job->reason, i ? "has been cancelled" : "has failed"));
+        char override[JOB_ID_SIZE + 8];
+        str_format(override, sizeof override, "after=%s", first);
+        assert_int_equal(try_submit(f, (const char *const[]){override}, 1, &job, &err), ERR_PRECONDITION);
+    }
+    assert_int_equal(try_submit(f, (const char *const[]){"after=train-1-1"}, 1, &job, &err), ERR_NOT_FOUND);
+}
+
 /* ---- bounds ---- */
 
 static void a_job_beyond_the_bound_is_refused_and_the_daemon_starts_again(void **state) {
@@ -626,6 +703,9 @@ int main(void) {
         rigged(a_cancel_that_was_acknowledged_survives_a_crash),
         rigged(a_cancel_holds_whatever_else_ends_the_run),
         rigged(work_that_was_done_before_its_cancel_is_kept),
+        rigged(a_job_waits_until_another_has_succeeded),
+        rigged(a_success_counts_after_its_record_has_gone),
+        rigged(a_job_is_cancelled_with_the_one_it_waits_for),
         rigged(a_job_beyond_the_bound_is_refused_and_the_daemon_starts_again),
         rigged(a_step_of_the_clock_makes_no_job_old),
         rigged(a_resumed_job_says_where_it_goes_on),

@@ -169,9 +169,11 @@ int brrctl_job_file_open(struct brrctl_job_file *f, const struct arguments *o, s
         return rc;
     }
     add_overrides(f, len, o);
-    char *name = NULL;
-    if (own(o)->name && asprintf(&name, "name=%s", own(o)->name) >= 0)
-        f->overrides[f->message.n_overrides++] = name;
+    char *text = NULL;
+    if (own(o)->name && asprintf(&text, "name=%s", own(o)->name) >= 0)
+        f->overrides[f->message.n_overrides++] = text;
+    if (own(o)->after && asprintf(&text, "after=%s", own(o)->after) >= 0)
+        f->overrides[f->message.n_overrides++] = text;
     f->message.yaml = f->text;
     f->message.name = (char *)(uintptr_t)o->args[0];
     f->message.overrides = f->overrides;

@@ -15,6 +15,7 @@
 static const struct argument submit_rows[] = {
     ASSIGNMENT("--set", set, "K=V", "override a key of the job file; may be repeated"),
     TEXT("--name", name, "NAME", "name of the job"),
+    TEXT("--after", after, "ID", "start once this job has succeeded; if it does not, this one is cancelled"),
     FLAG("--watch", watch, "follow the job to its end; Ctrl-C detaches"),
     TEXT("--id-file", id_file, "FILE", "write the job's id to this file"),
 };
