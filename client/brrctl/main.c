@@ -157,23 +157,23 @@ static const struct command *find_command(const char *name) {
     return NULL;
 }
 
-struct asked {
+struct option_search {
     const char *name;
     bool there;
 };
 
 static void ask_name(void *ctx, const struct argument *option) {
-    struct asked *asked = ctx;
-    asked->there |= !strcmp(option->name, asked->name);
+    struct option_search *search = ctx;
+    search->there |= !strcmp(option->name, search->name);
 }
 
 /* Names the command that a word such as --validate may have meant, where the command has no such option. */
 static void tell_command(const struct command *c, int argc, char **argv) {
     for (int i = 2; i < argc; i++) {
         const struct command *meant = str_starts(argv[i], "--") ? find_command(argv[i] + 2) : NULL;
-        struct asked asked = {argv[i], !meant};
-        arguments_each(c->options, ask_name, &asked);
-        if (!asked.there)
+        struct option_search search = {argv[i], !meant};
+        arguments_each(c->options, ask_name, &search);
+        if (!search.there)
             fprintf(stderr, "brrctl: `brrctl %s %s` is a command of its own: %s\n", meant->name, meant->words, meant->summary);
     }
 }

@@ -28,7 +28,7 @@ static bool take(ErlNifEnv *env, ERL_NIF_TERM term, const struct brr_scan_tensor
     return true;
 }
 
-static bool option(ErlNifEnv *env, ERL_NIF_TERM options, const char *name, ERL_NIF_TERM *ret) {
+static bool find_option(ErlNifEnv *env, ERL_NIF_TERM options, const char *name, ERL_NIF_TERM *ret) {
     return enif_get_map_value(env, options, enif_make_atom(env, name), ret);
 }
 
@@ -48,12 +48,12 @@ static const char *take_options(ErlNifEnv *env, ERL_NIF_TERM options, struct brr
     double low, high;
     int n;
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
-        if (option(env, options, tensors[i].name, &value) && !take(env, value, tensors[i].shape, tensors[i].to))
+        if (find_option(env, options, tensors[i].name, &value) && !take(env, value, tensors[i].shape, tensors[i].to))
             return tensors[i].name;
-    a->softplus = option(env, options, "softplus", &value) && enif_is_identical(value, yes);
-    if (option(env, options, "state", &value) && enif_is_identical(value, yes))
+    a->softplus = find_option(env, options, "softplus", &value) && enif_is_identical(value, yes);
+    if (find_option(env, options, "state", &value) && enif_is_identical(value, yes))
         a->hT = states;
-    if (!option(env, options, "clamp", &value))
+    if (!find_option(env, options, "clamp", &value))
         return NULL;
     if (!enif_get_tuple(env, value, &n, &pair) || n != 2 || !enif_get_double(env, pair[0], &low) ||
         !enif_get_double(env, pair[1], &high))
@@ -107,7 +107,7 @@ static ERL_NIF_TERM selective(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     return rc ? failure(env, err.message) : out;
 }
 
-static int load(ErlNifEnv *env, void **data, ERL_NIF_TERM info) {
+static int load_nif(ErlNifEnv *env, void **data, ERL_NIF_TERM info) {
     const char *threads = getenv("BRR_SCAN_THREADS");
     (void)env, (void)data, (void)info;
     lock = enif_mutex_create((char[]){"brr_scan"});
@@ -115,4 +115,4 @@ static int load(ErlNifEnv *env, void **data, ERL_NIF_TERM info) {
 }
 
 static ErlNifFunc functions[] = {{"selective", 7, selective, ERL_NIF_DIRTY_JOB_CPU_BOUND}};
-ERL_NIF_INIT(brr_scan, functions, load, NULL, NULL, NULL)
+ERL_NIF_INIT(brr_scan, functions, load_nif, NULL, NULL, NULL)

@@ -1,6 +1,6 @@
 #include "daemon/burst/network_host.h"
 
-#include "base/niceness.h"
+#include "daemon/hosts/niceness.h"
 
 enum { STALLED_MS = 60 * 1000 };
 

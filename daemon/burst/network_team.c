@@ -1,7 +1,7 @@
 #include "daemon/burst/network_team.h"
 
 #include "base/base.h"
-#include "base/niceness.h"
+#include "daemon/hosts/niceness.h"
 
 struct team_rank {
     struct network_team *team;

@@ -1,6 +1,6 @@
 #include "daemon/hosts/host.h"
 
-#include "base/niceness.h"
+#include "daemon/hosts/niceness.h"
 
 enum { ORDERS_MAX = 1 << 17 };
 

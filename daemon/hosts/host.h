@@ -12,7 +12,7 @@ enum { HOST_WAITS_TEXT = 4096 + 64 };
 /* The functions of a kind of work; all run on the host's thread, but where it is said. */
 struct host_work {
     const char *name; /* of the thread, at most 15 characters */
-    int niceness;     /* as of base/niceness.h */
+    int niceness;     /* as of daemon/hosts/niceness.h */
     bool prompt;      /* a woken thread computes at once (niceness_set_prompt) */
     /* ctx is that of host_start. On failure nothing is left. */
     int (*open)(void *ctx, void **ret_state, struct err *err);

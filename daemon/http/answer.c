@@ -5,8 +5,8 @@
 #include <sys/socket.h>
 
 #include "base/base.h"
-#include "base/niceness.h"
 #include "daemon/hosts/device_set.h"
+#include "daemon/hosts/niceness.h"
 #include "daemon/http/http_parts.h"
 #include "daemon/http/origin.h"
 #include "daemon/http/reading.h"

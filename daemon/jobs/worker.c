@@ -1,9 +1,9 @@
 #include "daemon/jobs/worker.h"
 
 #include "base/base.h"
-#include "base/niceness.h"
 #include "base/world.h"
 #include "daemon/hosts/host.h"
+#include "daemon/hosts/niceness.h"
 
 enum { REPORTS_MAX = 4096, ARRAY_BYTES = 4 << 20 };
 

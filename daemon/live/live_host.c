@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 #include "base/container.h"
-#include "base/niceness.h"
+#include "daemon/hosts/niceness.h"
 
 /* Steps take milliseconds to seconds. Replays sleep nine tenths of the time while live windows run. */
 enum { STALLED_MS = 60 * 1000, REPLAYS_STALLED_MS = 10 * STALLED_MS, LANES_BESIDE_GPU = 8 };

@@ -1,8 +1,8 @@
 #include "daemon/live/model_loader.h"
 
 #include "base/base.h"
-#include "base/niceness.h"
 #include "base/queue.h"
+#include "daemon/hosts/niceness.h"
 
 /* A file that is being read. */
 struct reading {

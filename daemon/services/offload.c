@@ -1,6 +1,6 @@
 #include "daemon/services/offload.h"
 
-#include "base/niceness.h"
+#include "daemon/hosts/niceness.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/services.h"
 

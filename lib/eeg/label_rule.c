@@ -39,14 +39,14 @@ static bool number_goes_on(const char *text, size_t at) {
 }
 
 /* True if text[at], behind a pattern that ends with `last`, belongs to the same word or number. */
-static bool goes_on(char last, const char *text, size_t at) {
+static bool text_goes_on(char last, const char *text, size_t at) {
     return (is_letter(text[at]) && is_letter(last)) || (is_digit(last) && number_goes_on(text, at));
 }
 
 /* True if the pattern of n bytes is found at text[at], up to the end of a word or number. */
 static bool found_at(const char *pattern, size_t n, const char *text, size_t at) {
     size_t p = 0, star = n, resume = 0; /* star: the newest '*' of the pattern, which takes text up to resume */
-    while (p < n || goes_on(pattern[n - 1], text, at)) {
+    while (p < n || text_goes_on(pattern[n - 1], text, at)) {
         if (p < n && pattern[p] == '*') {
             star = p++;
             resume = at;

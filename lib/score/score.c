@@ -471,7 +471,7 @@ struct auroc_sums {
     double positives, negatives, wins, ties; /* pairs: the positive above the negative; both in one bin */
 };
 
-static struct auroc_sums auroc_sums(const struct auroc *a) {
+static struct auroc_sums sum_auroc(const struct auroc *a) {
     struct auroc_sums s = {0};
     for (int i = 0; i < AUROC_BINS; i++) {
         s.wins += (double)a->positive[i] * s.negatives;
@@ -483,11 +483,11 @@ static struct auroc_sums auroc_sums(const struct auroc *a) {
 }
 
 double auroc_value(const struct auroc *a) {
-    const struct auroc_sums s = auroc_sums(a);
+    const struct auroc_sums s = sum_auroc(a);
     return s.positives > 0 && s.negatives > 0 ? (s.wins + 0.5 * s.ties) / (s.positives * s.negatives) : NAN;
 }
 
 double auroc_error_most(const struct auroc *a) {
-    const struct auroc_sums s = auroc_sums(a);
+    const struct auroc_sums s = sum_auroc(a);
     return s.positives > 0 && s.negatives > 0 ? 0.5 * s.ties / (s.positives * s.negatives) : NAN;
 }

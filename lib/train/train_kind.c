@@ -4,7 +4,6 @@
 
 #include "base/base.h"
 #include "base/counted.h"
-#include "base/env.h"
 #include "work/task.h"
 
 #define METRICS  "event_f1|subject_f1|auroc|sensitivity_at_10fa|sensitivity_at_5fa|sensitivity_at_2.5fa|sensitivity_at_1fa|loss"
@@ -162,7 +161,7 @@ static int read_model(struct jobfile *job, struct train_config *c, struct err *e
     m->skip = frontend_has_baseline(c->data.normalize);
     m->mixer = c->written.mixer ? SEIZURE_MIXER_CONV : SEIZURE_MIXER_MAMBA2;
     if (m->mixer == SEIZURE_MIXER_MAMBA2 &&
-        (env_is_one("BRR_MAMBA_FORCE_FALLBACK") || env_is_one("SEIZURE_MAMBA_FORCE_FALLBACK"))) {
+        (jobfile_env_is_one("BRR_MAMBA_FORCE_FALLBACK") || jobfile_env_is_one("SEIZURE_MAMBA_FORCE_FALLBACK"))) {
         m->mixer = SEIZURE_MIXER_CONV;
         jobfile_note(job, "BRR_MAMBA_FORCE_FALLBACK is set: model.mixer is conv instead of mamba2");
     }

@@ -1,7 +1,6 @@
 #include "work/job_data.h"
 
 #include "base/base.h"
-#include "base/env.h"
 #include "eeg/channels.h"
 #include "eeg/labels.h"
 #include "work/job_source.h"
@@ -237,7 +236,7 @@ int job_data_read(struct jobfile *job, struct job_data *data, struct arena *aren
         data->loader_workers = data->written.num_workers;
         jobfile_note(job, "data.num_workers is read as data.loader_workers");
     }
-    data->rebuild = env_is_one("BRR_FORCE_MANIFEST_REBUILD") || env_is_one("BGB_FORCE_MANIFEST_REBUILD");
+    data->rebuild = jobfile_env_is_one("BRR_FORCE_MANIFEST_REBUILD") || jobfile_env_is_one("BGB_FORCE_MANIFEST_REBUILD");
     job->data = data;
     return 0;
 }

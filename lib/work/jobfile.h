@@ -15,6 +15,12 @@ enum {
     JOBFILE_MAX_ARRAY = 1000
 };
 
+/* True if a variable of the environment, which some keys of a job file have beside them, is exactly "1". */
+static inline bool jobfile_env_is_one(const char *name) {
+    const char *value = getenv(name);
+    return value && !strcmp(value, "1");
+}
+
 struct jobfile_limits {
     int64_t wall_clock_ms, restarts;
     double cost; /* of all attempts, in the daemon's currency; 0: no limit */

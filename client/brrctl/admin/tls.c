@@ -40,7 +40,7 @@ enum { PATH_SIZE = 4096, TEXT_MAX = 1 << 20, LINE_SIZE = 400, PUBLIC_MODE = 0644
 
 /* Begins to write a file that takes the place of one with the same name: with its mode, owner and group, so that whoever reads the
  * old one reads the new one; `mode` where there is none. */
-static int stage(struct fsio_writer *w, const char *dir, const char *name, const char *text, mode_t mode, struct err *err) {
+static int stage_text(struct fsio_writer *w, const char *dir, const char *name, const char *text, mode_t mode, struct err *err) {
     char path[PATH_SIZE];
     struct stat st;
     int rc = fsio_join(path, sizeof path, dir, name, err);
@@ -65,7 +65,7 @@ static int stage(struct fsio_writer *w, const char *dir, const char *name, const
 
 static int put(const char *dir, const char *name, const char *text, mode_t mode, struct err *err) {
     struct fsio_writer w;
-    int rc = stage(&w, dir, name, text, mode, err);
+    int rc = stage_text(&w, dir, name, text, mode, err);
     return rc ? rc : fsio_writer_commit(&w, err);
 }
 
@@ -81,11 +81,11 @@ static int put_pair(const char *dir, const char *name, const struct certificate_
     char file[TOKEN_NAME_SIZE + 8];
     struct fsio_writer key, certificate;
     str_format(file, sizeof file, "%s.key", name);
-    int rc = stage(&key, dir, file, pair->key, SECRET_MODE, err);
+    int rc = stage_text(&key, dir, file, pair->key, SECRET_MODE, err);
     if (rc)
         return rc;
     str_format(file, sizeof file, "%s.crt", name);
-    if ((rc = stage(&certificate, dir, file, pair->certificate, PUBLIC_MODE, err))) {
+    if ((rc = stage_text(&certificate, dir, file, pair->certificate, PUBLIC_MODE, err))) {
         fsio_writer_abort(&key);
         return rc;
     }
