@@ -287,7 +287,7 @@ def check_refused_genomes(tmp):
         said = grow(tmp, {k: v for k, v in blueprint.items() if v != "none"}, morphologies or {}, code=1)
         assert words in said, (words, said)
     for genes, words in (({"cx-synatt-i": 99}, "synapse_attractivity is 99"), ({"cx-memory-b": True}, "area of memory"), ({"cx-_group-t": "MEMORY"}, "area of memory"), ({"nx-leak_v-f": 1}, "leak_variability"),
-                         ({"nx-leak_c-f": 10}, "leak_coefficient is 10"), ({"cx-_n_cnt-i": 2}, "per_voxel_neuron_cnt is 2"), ({"nx-excite-f": 50}, "neuron_excitability is 50"),
+                         ({"nx-leak_c-f": -1}, "leak_coefficient is -1"), ({"cx-_n_cnt-i": 2}, "per_voxel_neuron_cnt is 2"), ({"nx-excite-f": 50}, "neuron_excitability is 50"),
                          ({"nx-pstcr_-f": 500}, "postsynaptic_current is 500"), ({"nx-pstcr_-f": 1.5}, "postsynaptic_current is 1.5"), ({"nx-fire_t-f": "none"}, "has no firing_threshold"),
                          ({"nx-fire_t-f": True}, "of area a is no number"), ({"nx-fthlim-f": 1e300}, "of area a is no number"), ({"nx-mp_acc-b": .5}, "of area a is no flag"), ({"cx-memory-b": "true"}, "area of memory"),
                          ({"cx-___bbx-i": 0}, "block_boundaries is 0"), ({"cx-___bbz-i": "none"}, "no block_boundaries"), ({"cx-___bbx-i": 1 << 20, "cx-___bby-i": 65}, "more than 67108864 neurons"),
@@ -303,6 +303,54 @@ def check_refused_genomes(tmp):
     assert "is a genome itself" in networks("import", f"{tmp}/grow.json", "--genome", f"{tmp}/grow.json", "--out", f"{tmp}/no.safetensors", code=1)
 
 
+PUBLISHED = pathlib.Path(os.environ.get("BRR_FEAGI_DIR") or os.path.join(SOURCE, "..", "shared", "feagi"))
+GENOMES = {"barebones": (2, 0, 2, {}), "test": (12289, 0, 1, {}), "essential": (55357, 1552, 4, {}), "vision": (204862, 2064, 6, {"_death", "_power"})}  # neurons, synapses, notes
+
+
+def check_leaks(tmp):
+    """As FEAGI's public genomes have them: a leak of 10, and core areas of a size alone."""
+    bare = {f"_____10c-_power-cx-___bb{axis}-i": 1 for axis in "xyz"}
+    told, arrays, areas = grow(tmp, area("_death", (1, 1, 1), None, {"nx-leak_c-f": 10, "nx-pstcr_-f": 500}) | bare | area("c__lef", (10, 1, 2), None, {"nx-leak_c-f": 10, "nx-excite-f": 100}), {})
+    assert told["neurons"] == 22 and told["notes"][::2] == [f"area {name}: leak 10 is outside 0 to 1: taken as 1" for name in ("_death", "c__lef")], told
+    assert arrays["neuron.leak"].tolist() == [1, 0] + 20 * [1] and arrays["neuron.threshold"].tolist() == [10, 1] + 20 * [10], arrays
+    assert "_power lacks properties" in told["notes"][1] and "firing_threshold 1" in told["notes"][1] and "mp_charge_accumulation 0" in told["notes"][1], told
+    assert arrays["neuron.fire_limit"][1] == 65535 and arrays["neuron.excitability"].min() == 1 and arrays["neuron.accumulate"][1] == 0, arrays
+    said = grow(tmp, {"cortical_areas": {"sensory": {"cortical_synapses_per_neuron": 10}}}, {}, code=1)
+    assert "area sensory has cortical_synapses_per_neuron 10" in said and "draw" in said, said
+
+
+def check_published(tmp):
+    for name, (neurons, synapses, notes, lacking) in GENOMES.items():
+        if not os.path.exists(PUBLISHED / f"{name}_genome.json"):
+            print("skipped: data: no public genome of FEAGI (BRR_FEAGI_DIR)")
+            return
+        told = json.loads(networks("import", str(PUBLISHED / f"{name}_genome.json"), "--out", f"{tmp}/public.safetensors", "--json"))
+        assert (told["neurons"], told["synapses"], len(told["notes"])) == (neurons, synapses, notes), (name, told)
+        assert all(any(f"area {area} lacks" in note for note in told["notes"]) for area in lacking), told
+    for name in ("fp32", "int8"):
+        assert "draw them" in networks("import", str(PUBLISHED / f"example_{name}_genome.json"), "--out", f"{tmp}/no.safetensors", code=1)
+
+
+def check_save(tmp):
+    """Networks of NumPy arrays."""
+    sys.path.insert(0, f"{SOURCE}/client/python")
+    from brr import networks as own
+    pre, post, weight, delay = np.array([2, 0, 1]), np.array([0, 1, 2]), np.array([-3, 255, 7]), np.array([4, 1, 2])
+    own.save(f"{tmp}/saved", {"threshold": np.array([1.0, 2, 3]), "leak": np.full(3, .5)}, pre, post, weight, delay)
+    arrays, areas = arrays_of(f"{tmp}/saved")
+    assert {k: v.tolist() for k, v in arrays.items() if k.startswith("synapse.")} == {
+        "synapse.src": [0, 1, 2], "synapse.dst": [1, 2, 0], "synapse.weight": [255, 7, 3], "synapse.psp": [1, 1, 1], "synapse.type": [0, 0, 1], "synapse.delay": [1, 2, 4]}, arrays
+    assert arrays["neuron.threshold"].tolist() == [1, 2, 3] and areas[0]["name"] == "neurons", areas
+    for given, words in (((pre, post, weight * 2), "weight[1] is 510"), ((pre, post + 1, weight), "synapse.dst"), ((pre, post[:2], weight), "post has 2 values"),
+                         ((pre, post, weight, delay - 1), "delay[1] is 0"), ((pre, post, weight + .5), "weight[0] is -2.5")):
+        try:
+            own.save(f"{tmp}/wrong", {"threshold": np.ones(3)}, *given)
+            raise AssertionError(f"not refused: {words}")
+        except own.Refused as e:
+            assert words in str(e), e
+    assert not os.path.exists(f"{tmp}/wrong")
+
+
 def main():
     rng = np.random.default_rng(test_seed())
     neurons, synapses = draw(rng)
@@ -314,6 +362,9 @@ def main():
         assert written.hexdigest() == GROWN_SHA256
         check_bytes(tmp)
         check_refused_genomes(tmp)
+        check_leaks(tmp)
+        check_published(tmp)
+        check_save(tmp)
     print("ok: connectomes and genomes of FEAGI")
 
 

@@ -18,7 +18,7 @@ UNITTEST = "test_values (__main__.Peers.test_values) ... skipped 'package: MNE (
 def report(cases, **env):
     """Exit status and lines for (name, status, output) of each test."""
     body = "".join(f'<testcase name="{n}" status="{s}"><system-out>{escape(o)}</system-out></testcase>' for n, s, o in cases)
-    clean = {k: v for k, v in os.environ.items() if k not in ("CI", "BRR_TEST_SEED", "BRR_EEG_DIR", "BRR_FORMATS_DIR", "BRR_SONATA_DIR", "BRR_SPECTRA_CSV")}
+    clean = {k: v for k, v in os.environ.items() if k not in ("CI", "BRR_TEST_SEED", "BRR_EEG_DIR", "BRR_FORMATS_DIR", "BRR_SONATA_DIR", "BRR_FEAGI_DIR", "BRR_SPECTRA_CSV")}
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/tests.xml", "w", encoding="utf-8") as f:
             f.write(f'<?xml version="1.0" encoding="UTF-8"?><testsuite>{body}</testsuite>')

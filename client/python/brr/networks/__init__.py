@@ -3,6 +3,8 @@ h5py), and connectomes and genomes of FEAGI (compressed ones by lz4).
 
     python3 -m brr.networks import FILE --out NET
 
+    networks.save("net.safetensors", {"threshold": threshold}, pre, post, weight, delay)     # of NumPy arrays
+
 Each function takes and writes files; what a file asks for that the engine has not is `Refused`, by name."""
 import json
 import os
@@ -54,6 +56,26 @@ def import_file(path, out, *, inject=None, tick_ms=None, genome=None):
     if genome:
         raise Refused(f"{path} is a genome itself: leave out --genome")
     return feagi_growth.import_genome(path, out)
+
+
+def save(path, neurons, pre, post, weight, delay=None):
+    """Writes a network file of NumPy arrays, by the function that the importers use. neurons: arrays by the names of the file (docs/burst.md), of which
+    threshold is needed; `areas` among them: a list of dicts with name, psp_divide, mp_driven_psp and power. pre, post: indices of neurons; weight: whole
+    numbers from -255 to 255, below 0 inhibitory; delay: ticks, 1 unless it is given."""
+    import numpy as np
+    from .netfile import Network
+    arrays, areas = dict(neurons), [{"name": "neurons", "psp_divide": False, "mp_driven_psp": False}]
+    areas = arrays.pop("areas", areas)
+    pre, post, weight = (np.asarray(values) for values in (pre, post, weight))
+    delay = np.ones(len(pre), "i8") if delay is None else np.asarray(delay)
+    for name, values, low, high in (("pre", pre, 0, 2**32 - 1), ("post", post, 0, 2**32 - 1), ("weight", weight, -255, 255), ("delay", delay, 1, 255)):
+        wrong = (values < low) | (values > high) | (values != np.floor(values))
+        if len(values) != len(pre) or wrong.any():
+            at = int(np.argmax(wrong)) if wrong.any() else len(values)
+            raise Refused(f"{name} has {len(values)} values and pre {len(pre)}" if len(values) != len(pre) else
+                          f"{name}[{at}] is {values[at]:g}; expected a whole number from {low} to {high}")
+    synapses = {"src": pre, "dst": post, "weight": abs(weight), "psp": np.ones(len(pre), "u1"), "type": weight < 0, "delay": delay}
+    Network(arrays, synapses, areas).save(path)
 
 
 def export_spikes(path, fired, out, *, tick_ms=None):

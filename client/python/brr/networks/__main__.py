@@ -18,6 +18,8 @@ def print_sonata(told, options):
 
 
 def print_import(told, options):
+    for note in told.get("notes", []):
+        print(f"brr.networks: note: {note}", file=sys.stderr)
     if options.json:
         print(json.dumps({"file": options.out, **told}))
     elif "virtual_neurons" in told:

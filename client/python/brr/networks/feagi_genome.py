@@ -15,6 +15,9 @@ SEEDS = {"threshold": ("nx-fire_t-f", "firing_threshold", math.nan), "threshold_
          "leak": ("nx-leak_c-f", "leak_coefficient", math.nan), "leak_variability": ("nx-leak_v-f", "leak_variability", 0), "excitability": ("nx-excite-f", "neuron_excitability", math.nan),
          "refractory": ("nx-refrac-i", "refractory_period", math.nan), "psp": ("nx-pstcr_-f", "postsynaptic_current", math.nan), "per_voxel": ("cx-_n_cnt-i", "per_voxel_neuron_cnt", 1),
          "attractivity": ("cx-synatt-f", "synapse_attractivity", 100), "degeneration": ("cx-de_gen-f", "degeneration", 0)}
+# What FEAGI's loader takes for a property that an area lacks (feagi-core 44cc7a79, cortical_area.rs). Genomes leave those of the core areas out.
+CORE = (("_death", "___death", "X19fZGVhdGg="), ("_power", "___power", "X19fcG93ZXI="), ("_fatigue", "___fatig", "X19fZmF0aWc="))  # as its versions write them
+CORE_DEFAULTS = {"threshold_limit": 0, "fire_limit": 0, "snooze": 0, "accumulates": 0, "driven": 0, "uniform": 0, "threshold": 1, "leak": 0, "excitability": 100, "refractory": 0, "psp": 1}
 MEMORY_FLAGS, MEMORY_GROUPS, MAPPINGS = ("cx-memory-b", "is_mem_type"), ("cx-_group-t", "group_id", "cortical_group"), ("cx-dstmap-d", "cortical_mapping_dst")
 FLOAT32 = 3.4028234663852886e38
 
@@ -35,12 +38,21 @@ def scalar(value, flag):
     return number(value) if abs(number(value)) <= FLOAT32 else math.nan
 
 
+def core_of(name):
+    return next((i for i, names in enumerate(CORE) if name in names), len(CORE))
+
+
 class Genome:
+    """notes: what was taken otherwise than the file says, or was not said, for people."""
+
     def __init__(self, path):
-        self.path, root = path, read_json(path)
+        self.path, self.notes, root = path, [], read_json(path)
         self.blueprint, self.morphologies = member(root, "blueprint"), member(root, "neuron_morphologies")
         if not isinstance(self.blueprint, dict) or not self.blueprint:
             raise Refused(f"{path} has no blueprint: it is no genome")
+        for name, area in (member(self.blueprint, "cortical_areas") or {}).items():
+            raise Refused(f"{path}: area {name} has cortical_synapses_per_neuron {member(area, 'cortical_synapses_per_neuron')} and no rule that says where they go: "
+                          "FEAGI would draw them")
         for key, value in self.blueprint.items():
             part = self.part_of(key)
             for name, inner in [(part[1], value)] if part else value.items() if isinstance(value, dict) else []:
@@ -76,13 +88,21 @@ class Genome:
         return member(self.blueprint.get(area), name) if value is None else value
 
     def _read(self, area, table):
-        out = {}
+        out, missing = {}, []
         for field, (gene, name, absent) in table.items():
             value, flag = self.trait(area, gene, name), gene.endswith("-b")
+            if value is None and core_of(area) < len(CORE) and field in CORE_DEFAULTS:
+                absent = CORE_DEFAULTS[field]
+                missing.append(f"{name} {absent:g}")
             out[field] = absent if value is None else scalar(value, flag)
             if not math.isfinite(out[field]):
                 raise Refused(f"{self.path}: area {area} has no {name} ({gene})" if value is None else
                               f"{self.path}: {name} ({gene}) of area {area} is no {'flag' if flag else 'number of float32'}")
+        start = f"area {area} lacks properties: taken as FEAGI's loader does, "
+        if missing and self.notes and self.notes[-1].startswith(start):
+            self.notes[-1] += f", {', '.join(missing)}"
+        elif missing:
+            self.notes.append(start + ", ".join(missing))
         return out
 
     def properties(self, area):

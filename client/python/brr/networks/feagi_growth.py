@@ -6,11 +6,10 @@ import re
 import numpy as np
 
 from . import Refused, member, number
-from .feagi_genome import Genome, rule_at
+from .feagi_genome import Genome, core_of, rule_at
 from .netfile import MOST_AREAS, Network
 
 MOST_LENGTH, MOST_NEURONS, MOST_SYNAPSES, MOST_GENOME_BYTES, FAR = 1 << 20, 1 << 26, 1 << 30, 256 << 20, 1 << 24
-CORE = (("_death", "___death", "X19fZGVhdGg="), ("_power", "___power", "X19fcG93ZXI="), ("_fatigue", "___fatig", "X19fZmF0aWc="))  # as its versions write them
 POWER = 1  # FEAGI's own amount, which a genome does not have
 
 
@@ -173,10 +172,6 @@ def morphology(definitions, name):
 
 # ---- areas -----------------------------------------------------------------------------------------------------------------------------
 
-def core_of(name):
-    return next((i for i, names in enumerate(CORE) if name in names), len(CORE))
-
-
 class Area:
     """Its neurons are first … first + n − 1, a voxel each."""
 
@@ -185,6 +180,9 @@ class Area:
         s = self.seeds
         for size in s["size"]:
             check(name, "a length in block_boundaries", size, 1, MOST_LENGTH, True)
+        if s["leak"] > 1:  # FEAGI takes it as it is when it grows the network, v · (1 − leak), and clamps it when it is updated (feagi-core 44cc7a79, npu.rs, update_neuron_leak)
+            genome.notes.append(f"area {name}: leak {s['leak']:g} is outside 0 to 1: taken as 1")
+            s["leak"] = 1.0
         # FEAGI draws what varies, and versions of it differ on an excitability between a share and a percentage.
         for field, high, whole in (("per_voxel", 1, True), ("leak", 1, False), ("leak_variability", 0, False), ("degeneration", 0, False), ("refractory", 65535, True)):
             names = {"per_voxel": "per_voxel_neuron_cnt", "leak": "leak_coefficient", "refractory": "refractory_period"}
@@ -306,4 +304,4 @@ def import_genome(path, out):
     neurons, synapses = {name: np.concatenate([part[name] for part in grown]) for name in grown[0]}, synapses_of(links)
     told = [{"name": a.name, "psp_divide": a.of["uniform"] == 0, "mp_driven_psp": a.of["driven"] != 0, "power": POWER if core_of(a.name) == 1 else 0} for a in areas]
     Network(neurons, synapses, told).save(out)
-    return {"neurons": len(neurons["threshold"]), "synapses": len(synapses["src"]), "deleted_neurons": 0, "deleted_synapses": 0, "tick": 0}
+    return {"neurons": len(neurons["threshold"]), "synapses": len(synapses["src"]), "deleted_neurons": 0, "deleted_synapses": 0, "tick": 0, "notes": genome.notes}
