@@ -118,11 +118,49 @@ static int open_snapshot_store(struct daemon *d, struct err *err) {
     return d->snapshot_store ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for streams");
 }
 
+struct streamer {
+    const char *bed;
+    char principal[RESUME_PRINCIPAL_SIZE];
+    bool found;
+};
+
+static void look_at_session(void *ctx, const struct session *s) {
+    struct streamer *look = ctx;
+    struct session_state state;
+    session_describe(s, &state);
+    if (look->found || strcmp(state.client, look->bed) != 0)
+        return;
+    look->found = true;
+    str_copy(look->principal, sizeof look->principal, state.principal);
+}
+
+/* desk_config.streamer: of a stream, of an alarm that is remembered, or of the roster. */
+static const char *streamer_of(void *ctx, const char *bed) {
+    static struct streamer look; /* the loop's */
+    const struct daemon *d = ctx;
+    struct alarms_cursor cursor = {0};
+    look = (struct streamer){.bed = bed};
+    sessions_visit(d->services.sessions, look_at_session, &look);
+    if (look.found)
+        return look.principal;
+    for (const struct alarm *a; (a = alarms_next(desk_alarms(d->services.desk), &cursor));)
+        if (!strcmp(a->bed, bed))
+            return a->principal;
+    for (int i = 0; i < d->config->n_beds; i++)
+        if (!strcmp(d->config->beds[i], bed))
+            return "";
+    return NULL;
+}
+
 /* Before streams go on from their snapshots, so that their alarms are known. */
 static int open_desk(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
-    const struct desk_config config = {
-        .plan = d->config->escalation, .journal = s->journal, .wake = wake_loop, .wake_ctx = &d->reports};
+    const struct desk_config config = {.plan = d->config->escalation,
+                                       .journal = s->journal,
+                                       .wake = wake_loop,
+                                       .wake_ctx = &d->reports,
+                                       .streamer = streamer_of,
+                                       .streamer_ctx = d};
     int rc = desk_new(&config, &s->desk, err);
     if (rc)
         return rc;

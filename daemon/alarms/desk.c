@@ -286,6 +286,20 @@ static int test(struct desk *d, struct desk_order *o, const struct alarms_now *n
     return alarms_find(d->alarms, o->id) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for an alarm");
 }
 
+/* A bed that has gone may still be taken out of standby. A wrong time is said first (alarms_standby). */
+static int standby(struct desk *d, struct desk_order *o, const struct alarms_now *now, struct err *err) {
+    const char *streamer = d->config.streamer ? d->config.streamer(d->config.streamer_ctx, o->bed) : "";
+    int rc = o->permit(o->ctx, streamer ? streamer : "", o->bed, err);
+    if (rc)
+        return rc;
+    if (!streamer && o->until_ms && o->until_ms <= now->wall_ms + ALARMS_STANDBY_MS)
+        return err_set(err, ERR_NOT_FOUND,
+                       "there is no bed '%.60s': no stream has this name, and the roster (beds: in daemon.yaml) does not list it",
+                       o->bed);
+    o->answer.author.at_ms = now->wall_ms;
+    return alarms_standby(d->alarms, o->bed, o->until_ms, &o->answer.author, now, err);
+}
+
 static int carry_out(struct desk *d, struct desk_order *o, struct err *err) {
     const struct alarms_now now = desk_now();
     int rc;
@@ -296,10 +310,7 @@ static int carry_out(struct desk *d, struct desk_order *o, struct err *err) {
         return answer(d, o, &now, err);
     if (o->kind == DESK_TEST)
         return test(d, o, &now, err);
-    if ((rc = o->permit(o->ctx, "", o->bed, err)))
-        return rc;
-    o->answer.author.at_ms = now.wall_ms;
-    return alarms_standby(d->alarms, o->bed, o->until_ms, &o->answer.author, &now, err);
+    return standby(d, o, &now, err);
 }
 
 int desk_do(struct desk *d, struct desk_order *o, struct err *err) {

@@ -18,6 +18,10 @@ struct desk_config {
     struct journal *journal; /* borrowed; may be NULL */
     void (*wake)(void *ctx); /* makes the loop call desk_take. Any thread */
     void *wake_ctx;
+    /* Who streams the bed of this name: "" for one of the roster that nobody streams; NULL: there is no such bed. NULL: every name
+     * is a bed. Loop thread. */
+    const char *(*streamer)(void *ctx, const char *bed);
+    void *streamer_ctx;
 };
 
 struct desk;

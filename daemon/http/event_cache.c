@@ -1,10 +1,13 @@
 #include "daemon/http/event_cache.h"
 
+#include "trust/token.h"
+
 /* The text of an event depends on two statuses, known by their numbers, on the page, and on whose streams the reader sees. */
 struct key {
     uint64_t before, after; /* before 0: everything is new */
     bool all;
-    char path[EVENT_CACHE_PATH], principal[EVENT_CACHE_PATH]; /* principal "" where the reader sees all */
+    char path[EVENT_CACHE_PATH], principal[EVENT_CACHE_PATH]; /* principal and names "" where the reader sees all */
+    char names[TOKEN_NAMES_SIZE];
 };
 
 struct event_cache {
@@ -43,12 +46,13 @@ void event_cache_free(struct event_cache *c) {
 static bool key_of(const struct page_view *before, const struct page_view *after, const char *path, struct key *ret) {
     *ret = (struct key){.before = before ? before->status->number : 0, .after = after->status->number, .all = after->all};
     return str_copy(ret->path, sizeof ret->path, path) &&
-           str_copy(ret->principal, sizeof ret->principal, after->all ? "" : after->principal);
+           str_copy(ret->principal, sizeof ret->principal, after->all ? "" : after->principal) &&
+           str_copy(ret->names, sizeof ret->names, after->all || !after->names ? "" : after->names);
 }
 
 static bool is_same(const struct key *a, const struct key *b) {
     return a->before == b->before && a->after == b->after && a->all == b->all && !strcmp(a->path, b->path) &&
-           !strcmp(a->principal, b->principal);
+           !strcmp(a->principal, b->principal) && !strcmp(a->names, b->names);
 }
 
 /* One reference, the caller's. */

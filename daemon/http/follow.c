@@ -33,6 +33,7 @@ static struct page_view view_of(const struct follow *f, const struct status *sta
     return (struct page_view){.status = status,
                               .all = open || f->caller.all || f->caller.role >= ROLE_ADMIN,
                               .principal = f->caller.name,
+                              .names = open ? NULL : f->caller.names,
                               .readiness = ""};
 }
 

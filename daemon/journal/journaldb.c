@@ -146,7 +146,8 @@ bool journaldb_row(const struct db_query *q, int first, struct journal_entry *e)
 
 static bool wanted(const struct journal_filter *f, const struct journal_entry *e) {
     return (!f->kinds || (f->kinds & 1u << e->kind)) && (!*f->client || !fnmatch(f->client, e->client, 0)) &&
-           (!*f->session || str_starts(e->session, f->session)) && (!*f->principal || !strcmp(f->principal, e->principal));
+           (!*f->session || str_starts(e->session, f->session)) && (!*f->principal || !strcmp(f->principal, e->principal)) &&
+           (!*f->names || (*e->client && f->match(f->names, e->client)));
 }
 
 int journaldb_list(struct db *db, const struct journal_filter *filter, const struct journal_page *page, journal_visit_fn *visit,

@@ -6,7 +6,7 @@
 #include "daemon/db/db.h"
 #include "daemon/journal/journal_entry.h"
 
-enum { JOURNALDB_PAGE = 500, JOURNALDB_PATTERN = 256 };
+enum { JOURNALDB_PAGE = 500, JOURNALDB_PATTERN = 256, JOURNALDB_NAMES = 128 };
 
 int journaldb_open(const char *path, struct db **ret, struct err *err);
 /* For another thread, to read; UNAVAILABLE as long as the file does not exist. */
@@ -25,8 +25,10 @@ struct journal_filter {
     char client[JOURNALDB_PATTERN];    /* fnmatch pattern; "" = all */
     char session[JOURNAL_SESSION];     /* id, or its first characters; "" = all */
     char principal[JOURNAL_PRINCIPAL]; /* only of this one; "" = all */
-    unsigned kinds;                    /* bits 1 << kind; 0 = all */
-    int64_t since_ms, until_ms;        /* received in [since, until); until 0 = no end */
+    char names[JOURNALDB_NAMES];       /* only of beds for which `match` is true with them; "" = all, and what belongs to no bed */
+    bool (*match)(const char *names, const char *bed);
+    unsigned kinds;             /* bits 1 << kind; 0 = all */
+    int64_t since_ms, until_ms; /* received in [since, until); until 0 = no end */
 };
 /* Calls visit for at most `most` entries behind the entry `after` (id), oldest first; or before it, newest first; after 0: from the
  * first, or the newest one. Stops early, without an error, when *stop becomes true. */

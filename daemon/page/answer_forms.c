@@ -67,7 +67,7 @@ void answer_forms_put(struct html *h, const struct page_view *v, const struct st
 }
 
 void answer_forms_put_bed(struct html *h, const struct page_view *v) {
-    if (!page_answers(v, v->principal, NULL))
+    if (!v->answers)
         return;
     html_put(h, "<section aria-labelledby=\"standby\"><h2 id=\"standby\">Standby and test</h2><form class=\"answer\" "
                 "method=\"post\" action=\"/alarms\"><input type=\"hidden\" name=\"next\" value=\"/alarms\"><label>Bed <input "

@@ -8,10 +8,10 @@
 /* Who looks, and at what. Everything is borrowed. */
 struct page_view {
     const struct status *status;
-    bool all;                       /* sees the streams and jobs of all callers */
-    const char *principal;          /* else those of this one */
-    bool answers;                   /* answers alarms, of the beds whose names match `names` (token_names_match) */
-    const char *names;              /* NULL: of all */
+    bool all;                       /* sees the beds and jobs of all callers */
+    const char *principal;          /* else the jobs of this one, and the beds of token_sees_bed */
+    const char *names;              /* of beds, for token_names_match; "" or NULL: any */
+    bool answers;                   /* answers alarms of the beds that it sees, if their names match `names` */
     bool corrects;                  /* answers events of recordings */
     bool wall;                      /* /streams?wall: names, states and times for a screen on a wall */
     const char *sort;               /* /jobs?sort=f1: by this column, with "-" before it from its end; NULL: not */
@@ -26,7 +26,7 @@ bool page_sees(const struct page_view *v, const struct status_stream *s);
 /* The same of a job; owner: "" for one of an earlier version, which all see. */
 bool page_sees_job(const struct page_view *v, const char *owner);
 bool page_sees_alarm(const struct page_view *v, const struct status_alarm *a);
-/* True if the reader may answer alarms of this bed, which this principal streams; bed NULL: of any. */
+/* True if the reader may answer alarms of this bed, which this principal streams. */
 bool page_answers(const struct page_view *v, const char *principal, const char *bed);
 /* The stream of this id, if the reader may see it. */
 const struct status_stream *page_find_stream(const struct page_view *v, const char *id);

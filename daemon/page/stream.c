@@ -31,8 +31,6 @@ static void read_history(const struct page_view *v, const char *session, struct 
     const struct journal_page page = {.newest_first = true, .most = ENTRIES};
     struct db *db = NULL;
     str_copy(filter.session, sizeof filter.session, session);
-    if (!v->all)
-        str_copy(filter.principal, sizeof filter.principal, v->principal);
     if (!(past->entries = calloc(ENTRIES, sizeof *past->entries))) {
         err_set(&past->err, ERR_EXHAUSTED, "out of memory reading the journal");
         return;

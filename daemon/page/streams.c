@@ -28,8 +28,10 @@ void page_streams(struct html *h, const struct page_view *v) {
         html_put(h, "<p class=\"hint\"><a href=\"/streams?wall\">for a screen on the wall</a></p>");
     html_put(h, "</div>\n");
     if (!v->all)
-        html_put(h, "<p class=\"hint\">This token shows its own streams only; a token with <code>all</code> shows those of every "
-                    "caller.</p>\n");
+        html_put(h,
+                 "<p class=\"hint\">This token shows %s only; a token with <code>all</code> shows those of every "
+                 "caller.</p>\n",
+                 v->names && *v->names ? "the beds of its names" : "its own streams");
     if (!n)
         html_put(h, "<p class=\"empty\">No stream is open. One begins with <code>brrctl stream recording.edf --model ward "
                     "--client bed-1 --alarms</code>.</p>\n");
@@ -42,7 +44,7 @@ void page_streams(struct html *h, const struct page_view *v) {
         if (page_sees(v, &status->streams[i]) && shown++ < TILES_MOST)
             tile_put(h, v, &status->streams[i]);
     html_put(h, "</ol>\n");
-    const int more = status->left_streams + (shown > TILES_MOST ? shown - TILES_MOST : 0);
+    const int more = (v->all ? status->left_streams : 0) + (shown > TILES_MOST ? shown - TILES_MOST : 0);
     if (more)
         html_put(h, "<p class=\"hint\">%d more streams are not shown; their alarms are.</p>\n", more);
     shell_end(h, v);

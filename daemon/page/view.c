@@ -5,20 +5,20 @@
 #include "daemon/page/page.h"
 #include "trust/token.h"
 
-bool page_sees(const struct page_view *v, const struct status_stream *s) {
-    return v->all || principal_is_same(s->principal, v->principal);
+static bool sees_bed(const struct page_view *v, const char *principal, const char *bed) {
+    return token_sees_bed(&(struct token_sight){v->all, v->principal, v->names}, principal, bed);
 }
+
+bool page_sees(const struct page_view *v, const struct status_stream *s) { return sees_bed(v, s->principal, s->client); }
 
 bool page_sees_job(const struct page_view *v, const char *owner) {
     return v->all || !*owner || principal_is_same(owner, v->principal);
 }
 
-bool page_sees_alarm(const struct page_view *v, const struct status_alarm *a) {
-    return v->all || !strcmp(a->principal, v->principal);
-}
+bool page_sees_alarm(const struct page_view *v, const struct status_alarm *a) { return sees_bed(v, a->principal, a->bed); }
 
 bool page_answers(const struct page_view *v, const char *principal, const char *bed) {
-    return v->answers && (v->all || !strcmp(principal, v->principal)) && (!bed || !v->names || token_names_match(v->names, bed));
+    return v->answers && sees_bed(v, principal, bed) && (!v->names || token_names_match(v->names, bed));
 }
 
 static uint64_t mix(uint64_t hash, const char *text) {

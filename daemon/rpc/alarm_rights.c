@@ -4,7 +4,7 @@
 
 int alarm_rights_permit(void *ctx, const char *principal, const char *bed, struct err *err) {
     const struct auth_caller *caller = ctx;
-    if (!auth_sees(caller, principal))
+    if (!auth_sees_bed(caller, principal, bed))
         return err_set(err, ERR_NOT_FOUND, "%s sees no such alarm or bed", caller->name);
     if (!auth_answers(caller, principal, bed))
         return err_set(err, ERR_DENIED,

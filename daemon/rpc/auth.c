@@ -227,8 +227,13 @@ bool auth_sees(const struct auth_caller *c, const char *principal) {
     return c->all || c->role >= ROLE_ADMIN || principal_is_same(c->name, principal);
 }
 
+bool auth_sees_bed(const struct auth_caller *c, const char *principal, const char *bed) {
+    const struct token_sight sight = {.all = c->all || c->role >= ROLE_ADMIN, .principal = c->name, .names = c->names};
+    return token_sees_bed(&sight, principal, bed);
+}
+
 bool auth_answers(const struct auth_caller *c, const char *principal, const char *bed) {
-    return (c->answer || c->role >= ROLE_ADMIN) && auth_sees(c, principal) && token_names_match(c->names, bed);
+    return (c->answer || c->role >= ROLE_ADMIN) && auth_sees_bed(c, principal, bed) && token_names_match(c->names, bed);
 }
 
 bool auth_permits(const struct auth_caller *c, enum role needed, const char *method, struct auth_refusal *ret) {

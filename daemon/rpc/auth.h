@@ -39,7 +39,7 @@ struct auth_caller {
     char peer[AUTH_PEER_SIZE]; /* "10.0.0.7:4711", "[fe80::1]:4711", "unix" */
     enum role role;
     bool own;                     /* as in the connection */
-    bool all;                     /* sees the streams and jobs of all callers; so does the role admin */
+    bool all;                     /* sees the beds and jobs of all callers; so does the role admin */
     bool answer;                  /* answers alarms; so does the role admin */
     bool proxy;                   /* names the person for whom it asks, at the pages */
     char names[TOKEN_NAMES_SIZE]; /* of beds, for token_names_match */
@@ -91,8 +91,11 @@ bool auth_has_tokens(const struct auth *auth);
  * would suffice. */
 bool auth_identify(struct auth *auth, const struct auth_request *request, struct auth_caller *ret,
                    struct auth_refusal *ret_refusal);
-/* True if the caller may see what this principal streams, and its jobs. */
+/* True if the caller may see the jobs and files of this principal; "": what belongs to nobody. */
 bool auth_sees(const struct auth_caller *caller, const char *principal);
+/* True if the caller may see the streams, alarms and entries of the bed of this name, which this principal streams
+ * (token_sees_bed). */
+bool auth_sees_bed(const struct auth_caller *caller, const char *principal, const char *bed);
 /* True if the caller may answer alarms of the bed of this name, which this principal streams. */
 bool auth_answers(const struct auth_caller *caller, const char *principal, const char *bed);
 /* True if the caller's token is still valid; caller->role is then its present role, and its name stays. Cheap if there was no

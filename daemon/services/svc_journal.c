@@ -41,7 +41,10 @@ static int read_kinds(const Brr__V1__JournalFilter *in, unsigned *ret, struct er
 static int read_filter(const struct auth_caller *caller, const Brr__V1__JournalFilter *in, struct journal_filter *ret,
                        struct err *err) {
     *ret = (struct journal_filter){0};
-    if (!auth_sees(caller, ""))
+    _Static_assert(sizeof ret->names >= sizeof caller->names, "the filter holds the names of a token");
+    str_copy(ret->names, sizeof ret->names, auth_sees(caller, "") ? "" : caller->names);
+    ret->match = token_names_match;
+    if (!auth_sees(caller, "") && !*ret->names)
         str_copy(ret->principal, sizeof ret->principal, caller->name);
     if (!in)
         return 0;

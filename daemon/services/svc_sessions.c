@@ -58,7 +58,7 @@ static void add(void *ctx, const struct session *s) {
     struct listing *l = ctx;
     struct session_state state;
     session_describe(s, &state);
-    if (!auth_sees(l->caller, state.principal))
+    if (!auth_sees_bed(l->caller, state.principal, state.client))
         return;
     struct described *d = l->items && l->n < l->max ? arena_alloc(&l->arena, sizeof *d) : NULL;
     if (!d) {
@@ -198,8 +198,9 @@ static int observe(struct rpc_call *call, const void *message, struct err *err) 
     if (rc)
         return rc;
     session_describe(s, &state);
-    if (!auth_sees(rpc_caller(call), state.principal)) {
-        err_set(err, ERR_DENIED, "the session is %s's; seeing it needs a token with the word `all`, or the role admin",
+    if (!auth_sees_bed(rpc_caller(call), state.principal, state.client)) {
+        err_set(err, ERR_DENIED,
+                "the session is %s's; seeing it needs a token with the word `all`, or with its bed among names=, or the role admin",
                 state.principal);
         return rpc_refuse(call, err, "NOT_OWNER", 0);
     }

@@ -5,6 +5,8 @@
 #include <openssl/evp.h>
 #include <openssl/rand.h>
 
+#include "base/principal.h"
+
 enum { LINE_WORDS = 9, DAY_S = 24 * 3600 };
 
 struct tokens {
@@ -97,6 +99,12 @@ bool token_names_match(const char *names, const char *bed) {
         matches = !fnmatch(pattern, bed, 0);
     }
     return matches;
+}
+
+bool token_sees_bed(const struct token_sight *s, const char *principal, const char *bed) {
+    if (s->all)
+        return true;
+    return s->names && *s->names ? *bed && token_names_match(s->names, bed) : principal_is_same(s->principal, principal);
 }
 
 static bool names_fit(const char *names) {

@@ -46,6 +46,15 @@ int tokens_reparse(char *text, const char *path, const struct tokens *previous, 
 void tokens_free(struct tokens *tokens);
 /* True if a bed's name matches one of the names, which are fnmatch patterns with commas between them, or if there are none (""). */
 bool token_names_match(const char *names, const char *bed);
+/* Which beds somebody sees. */
+struct token_sight {
+    bool all;
+    const char *principal; /* the name of the caller; borrowed, as names */
+    const char *names;     /* as token_names_match takes them; "" or NULL: there are none */
+};
+/* True with `all`; else of a caller with names, if the name of the bed is among them, whoever streams it; of one without, if this
+ * principal streams it, whose bed may have no name. What belongs to no bed ("") and nobody ("") needs `all`. */
+bool token_sees_bed(const struct token_sight *sight, const char *principal, const char *bed);
 /* Number of tokens that are not revoked. */
 size_t tokens_count(const struct tokens *tokens);
 /* Number of those whose lines have vanished. */

@@ -554,7 +554,7 @@ def check_proxy(d, context):
 
 
 def check_login(browser, tmp):
-    d = Secured(f"{tmp}/secured", roles=("read", "stream")).start()
+    d = Secured(f"{tmp}/secured", ["beds=[bed-1, bed-2]"], roles=("read", "stream")).start()
     try:
         browser.call("Security.setIgnoreCertificateErrors", ignore=True)
         base = f"https://127.0.0.1:{d.port}"

@@ -1,13 +1,19 @@
 #!/usr/bin/env python3
 """Jobs and streams belong to the caller that made them: others do not cancel, resume, delete or observe them, but for the role admin and,
 for streams, tokens with the word `all`. A job that is deleted leaves neither record nor folder, and nothing in use is deleted."""
+import atexit
+import csv
+import glob
+import io
 import json
 import os
+import ssl
 import subprocess
 import sys
 import urllib.error
+import urllib.request
 
-from daemon import BIN, MINI, SOURCE, make_corpus, temporary
+from daemon import BIN, MINI, PATIENCE, SOURCE, make_corpus, temporary
 from secured import Secured
 
 SETS = [a for s in [*MINI, "data.source=eeg", "data.validation_fraction=0", "training.max_steps=2"] for a in ("--set", s)]
@@ -126,6 +132,70 @@ def streams_of_others(d, recording):
     assert d.refused("ana", "hooks", "test") == "ROLE_TOO_SMALL"
 
 
+class Bed:
+    """A live stream that stays open, and in it an alarm."""
+
+    def __init__(self, d, token, bed, recording):
+        env = {**os.environ, "BRR_ENDPOINT": f"127.0.0.1:{d.tcp}", "BRR_TLS_CA": f"{d.ca}/ca.crt", "BRR_TOKEN_FILE": d.token_file(token)}
+        self.process = subprocess.Popen([f"{BIN}/brrctl", "stream", "-", "--live", "--model", "line_length", "--on", "0.2", "--off", "0.15", "--client", bed],
+                                        env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        atexit.register(self.process.kill)
+        with open(recording, "rb") as f:
+            self.process.stdin.write(f.read())
+            self.process.stdin.flush()
+        of = lambda command: next((line for line in map(json.loads, d.as_role("admin", *command, "--json")[1].splitlines()) if bed in line.values()), None)
+        d.until(lambda: of(("alarms",)) and of(("sessions",)), "a stream and its alarm")
+        self.alarm, self.session = of(("alarms",))["alarm"], of(("sessions",))["session"]
+
+
+def page(d, path, token):
+    """An answer to a browser."""
+    request = urllib.request.Request(f"https://127.0.0.1:{d.port}{path}", headers={"Authorization": f"Bearer {token}", "Accept": "text/html"})
+    return urllib.request.urlopen(request, context=ssl.create_default_context(cafile=f"{d.ca}/ca.crt"), timeout=PATIENCE)
+
+
+def first_event(d, token):
+    with page(d, "/events?page=/streams", token) as answer:
+        lines = []
+        while not (lines and lines[-1] == "\n" and any(line.startswith("data:") for line in lines)):
+            lines.append(answer.readline().decode())
+        return "".join(lines)
+
+
+def rights_to_beds(d, recording):
+    """Each look at beds by a token with `all`, one with names= and one with neither: it shows the beds of that caller, and no name of another one."""
+    beds = {"Ahorn": Bed(d, "porter-1", "icu-Ahorn", recording), "Birke": Bed(d, "porter-2", "ward-Birke", recording), "Ceder": Bed(d, "plain", "Ceder", recording)}
+    sees = {"house": {"Ahorn", "Birke", "Ceder"}, "icu": {"Ahorn"}, "plain": {"Ceder"}}
+    secret = lambda who: open(d.token_file(who), encoding="utf-8").read().strip()
+    looks = {" ".join(words): lambda who, words=words: d.as_role(who, *words)[1]
+             for words in (("sessions",), ("sessions", "--json"), ("alarms",), ("alarms", "--json"), ("journal", "--json", "--last", "500"), ("journal", "--csv"),
+                           ("alarms", "report", "--since", "1h"))}
+    looks |= {path: lambda who, path=path: page(d, path, secret(who)).read().decode() for path in ("/", "/streams", "/streams?wall", "/alarms")}
+    looks["/events"] = lambda who: first_event(d, secret(who))
+    for what, look in looks.items():
+        for who, expected in sees.items():
+            text = look(who)
+            assert {bed for bed in beds if bed in text} == expected, (what, who, text)
+    for who, expected in sees.items():
+        assert ("icu-Drei" in page(d, "/streams", secret(who)).read().decode()) == (who != "plain"), "a bed of the roster without a stream"
+        for name, bed in beds.items():
+            assert (eeg_status(d, who, f"/streams/{bed.session}") != 404) == (name in expected), (who, name)
+            if name not in expected:
+                assert d.refused(who, "sessions", "observe", bed.session) == "NOT_OWNER"
+    assert not any(bed in d.scrape(token=secret("icu")) for bed in beds), "labels of metrics"
+    code = lambda who, *words: d.as_role(who, "alarms", *words)[0]
+    assert code("icu", "ack", beds["Birke"].alarm) == 3 and code("plain", "ack", beds["Ceder"].alarm) == 1 and code("house", "ack", beds["Ahorn"].alarm) == 1
+    assert code("icu", "ack", beds["Ahorn"].alarm) == 0
+    assert code("icu", "standby", "icu-Ahorn", "5m") == 0 and code("icu", "standby", "icu-Drei", "5m") == 0 and code("icu", "standby", "ward-Birke", "5m") == 3
+    result, _, err = d.as_role("admin", "alarms", "standby", "bed-99", "5m")
+    assert result == 3 and "there is no bed 'bed-99'" in err, (result, err)
+    rows = list(csv.DictReader(io.StringIO(d.as_role("admin", "journal", "--csv", "--kind", "answered", "--kind", "standby")[1])))
+    assert {row["alarm"] for row in rows} >= {beds["Ahorn"].alarm} and any(row["until"].endswith("Z") for row in rows) and all(row["live"] for row in rows), rows
+    for bed in beds.values():
+        bed.process.kill()
+        bed.process.communicate()
+
+
 def uploads_of_others(d, job):
     """A name belongs to whoever used it first; what serves is readable by all."""
     file = f"{d.dir}/net.safetensors"
@@ -179,11 +249,16 @@ def named_by_prefix(d, job):
 
 def main():
     with temporary() as tmp:
-        d = Secured(tmp)
+        d = Secured(tmp, ["beds=[icu-Ahorn, icu-Drei, ward-Birke]"])
+        make_corpus(f"{tmp}/alarming", seed=31, patients=1, hours=0.1, seizures=2)
         make_corpus(f"{tmp}/data/eeg", seed=5, patients=2, hours=0.04)
         for name, options in (("ana", ()), ("bob", ()), ("station", ("--all",))):
             d.new_token("read" if options else "submit", name, *options)
+        for role, name, *options in (("read", "house", "--all"), ("read", "icu", "--names", "icu-*", "--answer"), ("stream", "plain"),
+                                     ("stream", "porter-1", "--names", "icu-Ahorn"), ("stream", "porter-2", "--names", "ward-*")):
+            d.new_token(role, name, *options)
         d.start()
+        rights_to_beds(d, glob.glob(f"{tmp}/alarming/**/*_eeg.edf", recursive=True)[0])
         end = submit(d, "ana", "--watch")
         assert end["state"] == "succeeded", end
         assert d.as_role("admin", "load", "ward", f"job:{end['job']}")[0] == 0

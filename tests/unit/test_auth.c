@@ -79,9 +79,13 @@ static void alarms_are_answered_by_who_may_see_and_answer_the_bed(void **state) 
     c.answer = true;
     assert_true(auth_answers(&c, "token:bed-7", "bed-7"));
     assert_false(auth_answers(&c, "token:icu-1", "icu-1"));
-    c.all = false;
-    assert_false(auth_answers(&c, "token:bed-7", "bed-7"));
-    assert_true(auth_answers(&c, "token:nurse", "bed-7"));
+    c.all = false; /* the beds of its names, whoever streams them */
+    assert_true(auth_answers(&c, "token:bed-7", "bed-7") && auth_answers(&c, "token:nurse", "bed-7"));
+    assert_false(auth_answers(&c, "token:icu-1", "icu-1") || auth_answers(&c, "token:nurse", "icu-1"));
+    assert_false(auth_sees_bed(&c, "token:nurse", "") || auth_sees_bed(&c, "", ""));
+    c.names[0] = '\0'; /* what it streams, whatever its name */
+    assert_true(auth_answers(&c, "token:nurse", "bed-7") && auth_sees_bed(&c, "token:nurse", ""));
+    assert_false(auth_answers(&c, "token:bed-7", "bed-7") || auth_sees_bed(&c, "", ""));
     assert_true(auth_answers(&(struct auth_caller){.name = "local", .role = ROLE_ADMIN}, "token:bed-7", "bed-7"));
 }
 

@@ -112,7 +112,12 @@ static void print_csv(const Brr__V1__JournalEntry *e) {
     const char *const texts[] = {e->client_name, e->session_id, e->principal, e->address, e->model, e->model_sha256};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         put_csv(texts[i], ',');
-    put_csv(e->detail, '\n');
+    put_csv(e->detail, ',');
+    printf("%d,", e->live);
+    put_csv(e->alarm_id, ',');
+    put_csv(e->person, ',');
+    printf("%lld,", (long long)e->step);
+    put_csv(utc(e->until_ms, time), '\n');
 }
 
 /* "0:01:02.50", "0:01:02.50-0:01:09.00", "-" */
@@ -161,7 +166,8 @@ static bool print_entry(void *ctx, const void *message) {
 
 static void print_head(const struct arguments *o) {
     if (own(o)->csv)
-        puts("id,kind,received,recorded,start_s,end_s,value,client,session,principal,address,model,model_sha256,detail");
+        puts("id,kind,received,recorded,start_s,end_s,value,client,session,principal,address,model,model_sha256,detail,live,alarm,"
+             "person,step,until");
     else if (!o->json)
         printf("%-20s %-20s %-16s %-9s %-23s %6s %-12s %-8s  %s\n", "received (UTC)", "recorded (UTC)", "client", "kind", "at",
                "value", "model", "session", "detail");
