@@ -5,6 +5,8 @@ import glob
 import json
 import os
 import random
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import time
 
 import numpy
 
-from daemon import BIN, PATIENCE, make_corpus, temporary
+from daemon import BIN, PATIENCE, SOURCE, make_corpus, temporary
 from stream_fixture import Edf, start, streaming_daemon, trace
 
 ODD = (1, 255, 257, 4093, 9973, 65537)
@@ -213,6 +215,7 @@ def read_on(d, recording, model):
     process.stdin.flush()
     await_session(d, process)
     d.kill()
+    assert b"no connection to the daemon" in process.stderr.readline()
     for _ in range(3):
         process.stdin.write(edf.body)
         process.stdin.flush()
@@ -230,13 +233,53 @@ def read_on(d, recording, model):
     assert abs(len(trace_of) / 256 - 5 * seconds) < 1 and 3 * seconds - 152 <= missing <= 4 * seconds - 140, (missing, seconds)
 
 
+def bed_command(bed, **variables):
+    """What the unit brrd-bed@.service runs for a bed, with these variables in its file."""
+    with open(f"{SOURCE}/systemd/brrd-bed@.service", encoding="utf-8") as f:
+        unit = dict(line.rstrip("\n").split("=", 1) for line in f if "=" in line and not line.startswith("#"))
+    words = shlex.split(unit["ExecStart"].replace("$$", "$").replace("/usr/bin", BIN))
+    assert unit["Restart"] == "always" and words[-1] == "%I"
+    return [*words[:-1], bed], {**os.environ, **variables}
+
+
+def retries(d, recording, model):
+    """A bed's client starts before the daemon, and outlives a daemon that has lost its streams; each time it goes on by itself, in the time of its
+    source."""
+    edf, fifo = Edf(recording), f"{d.dir}/recorder"
+    os.mkfifo(fifo)
+    assert d.stop() == 0
+    words, env = bed_command("bed 7", RECORDER=f"cat {fifo}", MODEL=model, BRR_ENDPOINT=d.env["BRR_ENDPOINT"],
+                             OPTIONS=f"--json --output {d.dir}/f.tsv --probabilities {d.dir}/f.npy")
+    process = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with open(fifo, "wb", buffering=0) as recorder:
+        recorder.write(edf.counted(-1) + edf.body[:20 * edf.record])
+        time.sleep(5)  # longer than other commands look for a daemon
+        d.start()
+        await_session(d, process)
+        recorder.write(edf.body[20 * edf.record:])
+        [first] = await_session(d, process)
+        assert first["client"] == "bed 7"
+        d.kill()
+        shutil.rmtree(f"{d.dir}/results/sessions")
+        d.start()
+        recorder.write(edf.body)
+        [second] = await_session(d, process)
+        assert second["session"] != first["session"] and second["client"] == "bed 7"
+        recorder.write(edf.body)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0 and "trying until there is one" in err, err
+    end, seconds = json.loads(out.splitlines()[-1]), edf.records * float(edf.header[244:252])
+    assert abs(len(numpy.load(f"{d.dir}/f.npy")) / 256 - 3 * seconds) < 1 and end["reconnects"] >= 1, end
+
+
 def await_session(d, process):
     """The daemon has the stream, and its client."""
     deadline = time.monotonic() + PATIENCE
-    while not any(s["connected"] for s in map(json.loads, d.ctl("sessions", "--json")[1].splitlines())):
+    while not (found := [s for s in map(json.loads, d.ctl("sessions", "--json")[1].splitlines()) if s["connected"]]):
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.1)
     time.sleep(1)
+    return found
 
 
 def live():
@@ -250,6 +293,7 @@ def live():
             make_corpus(f"{tmp}/told", seed=31, patients=1, hours=0.1, seizures=2)
             told(d, glob.glob(f"{tmp}/told/**/*_eeg.edf", recursive=True)[0], f"{tmp}/heard")
             read_on(d, recording, model)
+            retries(d, recording, model)
 
 
 def main():

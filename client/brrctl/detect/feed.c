@@ -6,7 +6,7 @@
 #include "base/needed.h"
 #include "formats/edf.h"
 
-enum { FIXED_BYTES = 256, WAIT_MS = 20, BATCH_BYTES = 2 << 20, MAX_RECORD_BYTES = 64 << 20 };
+enum { FIXED_BYTES = 256, WAIT_MS = 20, BATCH_BYTES = 2 << 20, MAX_RECORD_BYTES = 64 << 20, PIPE_BYTES = 1 << 20 };
 
 struct feed {
     int fd;
@@ -186,6 +186,8 @@ static int open_input(struct feed *f, const char *path, bool input, struct err *
     if (input && isatty(f->fd))
         return err_set(err, ERR_INVALID, "standard input is a terminal; pipe an EDF or BDF file into it");
     f->grows = !input && S_ISREG(st.st_mode);
+    if (S_ISFIFO(st.st_mode))
+        (void)fcntl(f->fd, F_SETPIPE_SZ, PIPE_BYTES); /* for a recorder that may not wait while a stream opens */
     catch_signals();
     return read_header(f, err);
 }

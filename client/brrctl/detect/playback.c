@@ -6,7 +6,8 @@
 #include "client/brrctl/interrupt.h"
 #include "eeg/frontend.h"
 
-enum { CHUNK_S = 8, NEXT_MS = 1000, HELD_S = 150 };
+enum { CHUNK_S = 8, NEXT_MS = 1000, HELD_S = 150, FINISH_S = 120, RESULT_HZ = 256, LEAST_PAUSE_MS = 1000, MOST_PAUSE_MS = 30000 };
+#define EVER_MS (INT64_C(10) * 365 * 24 * 3600 * 1000)
 
 struct playback {
     struct source *source; /* owned */
@@ -19,10 +20,15 @@ struct run {
     brr_stream *stream;
     const struct playback_config *config;
     const struct playback_sink *sink;
-    float *chunk; /* (channels, chunk_samples) */
+    struct brr_event *events;            /* a message's, in the time of the source */
+    struct brr_suppression *suppression; /* the same */
+    float *chunk;                        /* (channels, chunk_samples) */
     int64_t chunk_samples;
     int64_t position; /* next source sample of file time */
     double start_s;
+    int64_t origin; /* where in it the stream began: 0, but of a live source's later streams */
+    int64_t lost_streams;
+    bool source_failed;
     int64_t missed; /* of these, the last ones that were not kept while the daemon was away: a gap to be */
     bool away;      /* the sink knows that the connection is lost */
     bool unsaved;   /* as the sink heard it last */
@@ -57,12 +63,12 @@ const char *playback_remark(const struct playback *r) { return r->source->kind->
 static void say_progress(struct run *run) {
     struct brr_stream_counts counts;
     brr_stream_counts(run->stream, &counts);
-    run->r->reconnects = counts.reconnects;
+    run->r->reconnects = run->lost_streams + counts.reconnects;
     if (run->sink->unsaved && counts.unsaved != run->unsaved)
         run->sink->unsaved(run->sink->ctx, counts.unsaved);
     run->unsaved = counts.unsaved;
     if (run->sink->progress)
-        run->sink->progress(run->sink->ctx, (double)counts.received / run->r->source->rate_hz);
+        run->sink->progress(run->sink->ctx, (double)(run->origin + counts.received) / run->r->source->rate_hz);
 }
 
 /* The stream goes on, perhaps without a connection at present. */
@@ -77,11 +83,35 @@ static void look_at_connection(struct run *run) {
 /* A complete recording of which the rest is not wanted; other sources end themselves. */
 static bool is_interrupted(const struct run *run) { return run->r->source->edf && interrupt_seen(); }
 
+/* The message with places in the time of the source in place of the stream's. */
+static void shift(struct run *run, struct brr_message *m) {
+    const int64_t by = llround((double)run->origin / run->r->source->rate_hz * RESULT_HZ);
+    if (!by || m->kind == BRR_RECONNECTED)
+        return;
+    m->first += m->kind == BRR_SUMMARY ? 0 : by;
+    m->samples += m->kind == BRR_SUMMARY ? by : 0;
+    m->alarm.sample += by;
+    run->events = needed(realloc(run->events, ((size_t)m->n_events + 1) * sizeof *run->events));
+    for (int i = 0; i < m->n_events; i++) {
+        run->events[i] = m->events[i];
+        run->events[i].first += by;
+        run->events[i].end += by;
+    }
+    run->suppression = needed(realloc(run->suppression, ((size_t)m->n_suppression + 1) * sizeof *run->suppression));
+    for (int i = 0; i < m->n_suppression; i++) {
+        run->suppression[i] = m->suppression[i];
+        run->suppression[i].end += by;
+    }
+    m->events = run->events;
+    m->suppression = run->suppression;
+}
+
 /* Take what came within the timeout: 0, BRR_END or an error. */
 static int take(struct run *run, int64_t timeout_ms) {
     struct brr_message m;
     int rc;
     while (!(rc = brr_stream_next(run->stream, timeout_ms, &m, run->err))) {
+        shift(run, &m);
         run->sink->message(run->sink->ctx, &m);
         timeout_ms = 0;
     }
@@ -160,7 +190,8 @@ static int push_block(struct run *run, const struct source_block *block) {
 static int push_gap(struct run *run, const struct source_block *block) {
     if (block->first < 0 || (block->first <= run->position && block->first >= run->position - 1))
         return 0;
-    if (block->first < run->position)
+    run->source_failed = block->first < run->position;
+    if (run->source_failed)
         return brrctl_set_error(run->err, BRR_DATA_LOSS, "records overlap in time: a segment starts before the one before it ends");
     int rc = declare_missed(run);
     rc = rc ? rc : brr_stream_gap(run->stream, block->first - run->position, block->cause ? block->cause : "file", run->err);
@@ -174,7 +205,8 @@ static int push_all(struct run *run) {
     struct err err;
     int rc;
     while (!block.end) {
-        if (source->kind->next(source, &block, &err))
+        run->source_failed = source->kind->next(source, &block, &err);
+        if (run->source_failed)
             return brrctl_keep_error(run->err, &err);
         if ((rc = push_gap(run, &block)) || (rc = block.n ? push_block(run, &block) : take(run, 0)))
             return rc;
@@ -182,11 +214,16 @@ static int push_all(struct run *run) {
     return 0;
 }
 
+/* A live source that has ended waits for a daemon no longer than others do. */
 static int finish(struct run *run) {
+    const double since_s = clock_s();
     int rc = declare_missed(run);
     rc = rc ? rc : brr_stream_finish(run->stream, run->err);
-    while (rc == 0)
+    while (rc == 0) {
         rc = take(run, NEXT_MS);
+        if (!rc && run->config->live && lacks(run, 0) && clock_s() - since_s > FINISH_S)
+            rc = brrctl_set_error(run->err, BRR_UNAVAILABLE, "the daemon did not come back before the results were complete");
+    }
     return rc == BRR_END ? 0 : rc;
 }
 
@@ -268,6 +305,55 @@ static int64_t start_ms(const struct source *source) {
     return t > 0 ? (int64_t)t * 1000 + llround(at->subsecond * 1000) : 0;
 }
 
+/* ---- streams of a live source ---- */
+
+/* True if the source can go on in another stream: the daemon is away, starts, is overloaded, or no longer has the stream. What is
+ * wrong with the request or its caller stays wrong, and who closed a stream meant it. */
+static bool goes_on(const struct run *run) {
+    const struct brr_error *e = run->err;
+    if (!run->config->live || run->config->no_resume || run->source_failed || *run->r->source->kind->ended(run->r->source))
+        return false;
+    return e->code == BRR_UNAVAILABLE || e->code == BRR_EXHAUSTED || e->code == BRR_DEADLINE || e->code == BRR_DATA_LOSS ||
+           (e->code == BRR_ABORTED && strcmp(e->reason, "SESSION_CLOSED") != 0 && strcmp(e->reason, "TAKEN_OVER") != 0);
+}
+
+/* Reads the source on while there is no stream. False: it has ended. */
+static bool skip(struct run *run, int64_t ms) {
+    struct source *source = run->r->source;
+    struct source_block block = {0};
+    struct err err;
+    const int64_t until_ms = clock_ms() + ms;
+    while (!block.end && clock_ms() < until_ms) {
+        run->source_failed = source->kind->next(source, &block, &err);
+        if (run->source_failed) {
+            brrctl_keep_error(run->err, &err);
+            return false;
+        }
+        run->position = (block.first > run->position ? block.first : run->position) + block.n;
+    }
+    return !block.end;
+}
+
+/* Opens a stream that begins where the source is; of a live one as soon as there is a daemon for it. */
+static int open_stream(struct run *run, brr_client *client, const struct brr_stream_config *config) {
+    struct brr_stream_config open = *config;
+    for (;;) {
+        run->origin = run->position;
+        run->missed = 0;
+        if (config->start_time_ms)
+            open.start_time_ms = config->start_time_ms + llround((double)run->origin * 1000 / run->r->source->rate_hz);
+        int rc = brr_stream_open(client, &open, &run->stream, run->err);
+        if (!rc || !goes_on(run))
+            return rc;
+        if (!run->away && run->sink->lost)
+            run->sink->lost(run->sink->ctx);
+        run->away = true;
+        const int64_t hint_ms = run->err->retry_after_ms;
+        if (!skip(run, hint_ms < LEAST_PAUSE_MS ? LEAST_PAUSE_MS : hint_ms > MOST_PAUSE_MS ? MOST_PAUSE_MS : hint_ms))
+            return run->err->code;
+    }
+}
+
 int playback_run(struct playback *r, brr_client *client, const struct playback_config *config, const struct playback_sink *sink,
                  struct brr_error *err) {
     struct run run = {.r = r, .config = config, .sink = sink, .err = err};
@@ -285,15 +371,20 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
                                      .threshold_on = config->on,
                                      .threshold_off = config->off,
                                      SAME_MEMBERS(*config, partial, alarm_rate, device, no_resume),
+                                     .resume_ms = config->live ? EVER_MS : 0,
                                      .move_after_ms = (int64_t)(config->move_after_s * 1000),
                                      .alarm_hop_s = config->alarm_hop_s};
-    int rc = brr_stream_open(client, &open, &run.stream, err);
-    if (rc)
-        return rc;
-    rc = stream_file(&run);
-    free(run.chunk);
-    if (rc)
-        close_session(client, run.stream, err->message);
-    brr_stream_close(run.stream);
+    int rc;
+    do {
+        if ((rc = open_stream(&run, client, &open)))
+            break;
+        rc = stream_file(&run);
+        if (rc)
+            close_session(client, run.stream, err->message);
+        brr_stream_close(run.stream);
+        FREE_MEMBERS(run, chunk);
+        run.lost_streams = r->reconnects + 1;
+    } while (rc && goes_on(&run));
+    FREE_MEMBERS(run, events, suppression);
     return rc;
 }

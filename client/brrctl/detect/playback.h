@@ -27,8 +27,11 @@ struct playback_config {
     double alarm_rate;  /* as in brr_stream_config */
     const char *device; /* the same */
     bool no_resume;
-    bool live;    /* the EEG of a patient now; it does not wait for a daemon that is away: HELD_S are kept, the rest is a gap */
-    bool as_live; /* a recording in real time counts as live */
+    /* The EEG of a patient now. Its source is read on while the daemon is away: 150 s are kept, the rest is a gap; it goes on in
+     * another stream when the daemon has given up this one, and tries for ever unless no_resume says otherwise. Results are in the
+     * time of the source throughout, the summary's counts are those of the last stream. */
+    bool live;
+    bool as_live;          /* a recording in real time counts as live */
     double move_after_s;   /* with several endpoints; 0 = the library's choice */
     int64_t chunk_samples; /* 0 = the library's choice */
 };

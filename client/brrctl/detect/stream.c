@@ -181,7 +181,8 @@ static void show_alarm(void *ctx, const struct brr_message *m) {
 static void show_lost(void *ctx) {
     struct view *v = ctx;
     output_clear();
-    fprintf(stderr, "brrctl: connection lost, reconnecting\n");
+    fprintf(stderr, v->d->config->playback.live ? "brrctl: no connection to the daemon; trying until there is one\n"
+                                                : "brrctl: connection lost, reconnecting\n");
     v->shown_percent = -1;
 }
 
@@ -561,7 +562,9 @@ const struct command command_stream = {
         "        Reference events come only from --reference, and --plot needs a finished file.\n"
         "A stream outlives a cut connection and a restart of the daemon for the daemon's limits.resume_ttl (2 min), and then "
         "writes\n"
-        "the files of an undisturbed run; with --no-resume it ends at the first cut.\n"
+        "the files of an undisturbed run; with --no-resume it ends at the first cut. A live source tries for ever, also before "
+        "its\n"
+        "first connection, and goes on in another stream where the daemon no longer has this one (systemd: brrd-bed@.service).\n"
         "example: recorder | brrctl stream - --live --model ward --client icu-7\n"
         "example: brrctl stream sub-01_run-01_eeg.edf --model job:train-260131-1 --plot trace.svg",
 };
