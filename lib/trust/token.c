@@ -80,13 +80,17 @@ int token_make(char ret_token[TOKEN_SIZE], char ret_hex[TOKEN_HEX_SIZE], struct 
     return rc;
 }
 
-/* The first moment after the day "YYYY-MM-DD" (UTC). */
-static bool read_day(const char *text, int64_t *ret_ms) {
-    struct tm day = {0};
-    const char *end = strptime(text, "%Y-%m-%d", &day);
+bool token_read_until(const char *text, int64_t *ret_ms) {
+    struct tm at = {0};
+    const char *end = strptime(text, "%Y-%m-%dT%H:%MZ", &at);
+    const bool is_day = !end || *end;
+    if (is_day) {
+        at = (struct tm){0};
+        end = strptime(text, "%Y-%m-%d", &at);
+    }
     if (!end || *end)
         return false;
-    *ret_ms = ((int64_t)timegm(&day) + DAY_S) * 1000;
+    *ret_ms = ((int64_t)timegm(&at) + (is_day ? DAY_S : 0)) * 1000;
     return true;
 }
 
@@ -125,15 +129,15 @@ static bool read_word(const char *word, struct token *t) {
         str_copy(t->names, sizeof t->names, value);
         return true;
     }
-    return !t->until_ms && str_starts(word, "until=") && read_day(value, &t->until_ms);
+    return !t->until_ms && str_starts(word, "until=") && token_read_until(value, &t->until_ms);
 }
 
 int token_check_request(const struct token_request *r, int64_t *ret_until_ms, struct err *err) {
     int64_t until_ms = 0;
     if (!role_parse(r->role))
         return err_set(err, ERR_INVALID, "there is no role '%.40s'; expected read, stream, submit or admin", r->role);
-    if (r->until && !read_day(r->until, &until_ms))
-        return err_set(err, ERR_INVALID, "'%.40s' is no day; expected YYYY-MM-DD", r->until);
+    if (r->until && !token_read_until(r->until, &until_ms))
+        return err_set(err, ERR_INVALID, "'%.40s' is no day; expected YYYY-MM-DD, or YYYY-MM-DDTHH:MMZ", r->until);
     if (r->names && !names_fit(r->names))
         return err_set(err, ERR_INVALID,
                        "'%.140s' are no names of beds; expected at most %d bytes, such as bed-7,bed-8 or bed-*, without spaces, "
@@ -277,6 +281,17 @@ size_t tokens_count(const struct tokens *t) {
     for (size_t i = 0; i < t->count; i++)
         n += t->items[i].role != ROLE_NONE;
     return n;
+}
+
+bool tokens_named(const struct tokens *t, const char *name, int64_t now_ms, struct token *ret) {
+    for (size_t i = t->count; i-- > 0;) {
+        const struct token *one = &t->items[i];
+        if (strcmp(one->name, name) != 0 || !one->role || (one->until_ms && now_ms >= one->until_ms))
+            continue;
+        *ret = *one;
+        return true;
+    }
+    return false;
 }
 
 size_t tokens_vanished(const struct tokens *t) {

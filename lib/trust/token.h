@@ -1,6 +1,6 @@
 /* token: bearer tokens and the roles they carry. A tokens file is text: one token a line,
  *
- *     role name sha256-of-token [all] [answer] [proxy] [names=PATTERN,…] [until=YYYY-MM-DD]
+ *     role name sha256-of-token [all] [answer] [proxy] [names=PATTERN,…] [until=YYYY-MM-DD[THH:MMZ]]
  *
  * with role read, stream, submit or admin (each includes those before it) or `revoked`. `all`: its owner sees the streams of every
  * caller. `answer`: its owner answers alarms, as the role admin does. `names=`: only those of beds with these names.
@@ -55,6 +55,10 @@ struct token_sight {
 /* True with `all`; else of a caller with names, if the name of the bed is among them, whoever streams it; of one without, if this
  * principal streams it, whose bed may have no name. What belongs to no bed ("") and nobody ("") needs `all`. */
 bool token_sees_bed(const struct token_sight *sight, const char *principal, const char *bed);
+/* True if "YYYY-MM-DD", the last day, or "YYYY-MM-DDTHH:MMZ" (UTC) is such an end; *ret_ms: the first moment after it. */
+bool token_read_until(const char *text, int64_t *ret_ms);
+/* True if the token of this name is valid at that time of day; *ret is the last line of that name. */
+bool tokens_named(const struct tokens *tokens, const char *name, int64_t now_ms, struct token *ret);
 /* Number of tokens that are not revoked. */
 size_t tokens_count(const struct tokens *tokens);
 /* Number of those whose lines have vanished. */

@@ -39,7 +39,12 @@ class Secured(Daemon):
         self.tcp = free_port()
         super().__init__(directory, [f"listen.tcp=127.0.0.1:{self.tcp}", f"tls.cert={self.ca}/server.crt", f"tls.key={self.ca}/server.key",
                                      f"auth.tokens_file={self.ca}/tokens", *extra])
-        self.tokens = {role: self.new_token(role, role) for role in roles}
+        self.tokens = {role: self.first_token() if role == "admin" else self.new_token(role, role) for role in roles}
+
+    def first_token(self):
+        """The administrator's, of `tls init`."""
+        with open(f"{self.ca}/admin.token", encoding="utf-8") as f:
+            return open(secret_file(self.token_file("admin"), f.read()), encoding="utf-8").read().strip()
 
     def new_token(self, role, name, *options):
         token = tls("token", self.ca, "--role", role, "--name", name, *options).strip()

@@ -279,10 +279,39 @@ def tokens_of_beds(tmp):
     lines = open(f"{lab}/tokens", encoding="utf-8").read().splitlines()[-2:]
     for line, bed in zip(lines, ("bed-1", "bed-2")):
         assert line == f"stream {bed} {hashlib.sha256(shown[bed].encode()).hexdigest()} names={bed}", (line, shown)
-    with open(beds, "a", encoding="utf-8") as f:
-        f.write("bed/3\n")
-    assert "bed/3" in tls("token", lab, "--role", "stream", "--from", beds, fails=True)
-    assert open(f"{lab}/tokens", encoding="utf-8").read().splitlines()[-2:] == lines
+    for text, words in (("bed-3\nbed/3\n", ("bed/3", ":2:")), ("bed-3\nbed 9\n", ("'bed 9'", ":2:")), ("bed-3\n\nbed-3\n", ("twice", ":3:")),
+                        ("bed-3\nbed-1\n", ("'bed-1'", "valid token already")), ("# none\n", ("names no bed",))):
+        with open(beds, "w", encoding="utf-8") as f:
+            f.write(text)
+        error = tls("token", lab, "--role", "stream", "--from", beds, fails=True)
+        assert all(word in error for word in words), (text, error)
+        assert open(f"{lab}/tokens", encoding="utf-8").read().splitlines()[-2:] == lines, text
+
+
+def successors(tmp):
+    """A name is one principal of one role; its next token lives beside the present one for a while."""
+    lab = f"{tmp}/successors"
+    tls("init", lab)
+    text = lambda: open(f"{lab}/tokens", encoding="utf-8").read()
+    before = text()
+    error = tls("token", lab, "--role", "stream", "--name", "admin", fails=True)
+    assert "named 'admin', of the role admin" in error and "--replace" in error and text() == before, error
+    first = tls("token", lab, "--role", "read", "--name", "screen", "--answer", "--names", "icu-*", "--until", "2099-12-31").strip()
+    for words, part in ((("--role", "admin"), "keeps role and words"), (("--all",), "keeps role and words"), (("--for", "soon"), "no time")):
+        assert part in tls("token", lab, "--name", "screen", "--replace", *words, fails=True)
+    assert "no valid token named 'x'" in tls("token", lab, "--name", "x", "--replace", fails=True)
+    assert "--replace" in tls("token", lab, "--role", "read", "--name", "y", "--for", "1h", fails=True)
+    os.chmod(f"{lab}/tokens", 0o640)
+    second = tls("token", lab, "--name", "screen", "--replace", "--for", "30m").strip()
+    assert os.stat(f"{lab}/tokens").st_mode & 0o777 == 0o640
+    sha = lambda token: hashlib.sha256(token.encode()).hexdigest()
+    old, new = text().splitlines()[-2:]
+    end = time.strftime("%Y-%m-%dT%H", time.gmtime(time.time() + 1800))
+    assert re.fullmatch(f"read screen {sha(first)} answer names=icu-\\* until={end}:[0-9]{{2}}Z", old), (old, end)
+    assert new == f"read screen {sha(second)} answer names=icu-*", new
+    tls("token", lab, "--name", "screen", "--replace", "--for", "2h")
+    assert text().splitlines()[-3] == old, "what ends earlier ends no later"
+    return text()
 
 
 def bad_files_at_start(tmp):
@@ -337,6 +366,7 @@ def main():
         d.until(lambda: d.as_role("admin", "jobs")[0] == 0, "tokens")
         files_of_init(tmp)
         renewed(tmp)
+        successors(tmp)
         roles(d)
         http(d)
         page = signs_in(d)

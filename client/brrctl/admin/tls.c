@@ -2,6 +2,7 @@
  * daemon. Keys and tokens are made with mode 0600; a token is shown once, and only its SHA-256 is kept. */
 
 #include "base/base.h"
+#include "base/map.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "trust/certificate.h"
@@ -15,7 +16,8 @@ struct tls_options {
     const char *until;
     const char *names;
     const char *from;
-    bool all, answer, proxy;
+    const char *overlap;
+    bool all, answer, proxy, replace;
 };
 #define AT(field) offsetof(struct tls_options, field)
 static const struct argument rows[] = {
@@ -29,12 +31,22 @@ static const struct argument rows[] = {
     TEXT("--from", from, "FILE",
          "token: one for each line of FILE, the name of a bed, of which alone it opens streams; prints `NAME TOKEN` lines"),
     TEXT("--until", until, "DATE", "last day (YYYY-MM-DD) on which the token is valid"),
+    FLAG("--replace", replace, "token: another one of the same name, role and words; the present one stays valid for --for"),
+    TEXT("--for", overlap, "TIME", "with --replace: how long the present token stays valid, such as 15m; default 1h"),
 };
 static const struct argument_table tls_arguments = ARGUMENT_TABLE_LOCAL(rows, struct tls_options);
 
 static const struct tls_options *own(const struct arguments *o) { return o->own; }
 
-enum { PATH_SIZE = 4096, TEXT_MAX = 1 << 20, LINE_SIZE = 400, PUBLIC_MODE = 0644, SECRET_MODE = 0600 };
+enum {
+    PATH_SIZE = 4096,
+    TEXT_MAX = 1 << 20,
+    LINE_SIZE = 400,
+    PUBLIC_MODE = 0644,
+    SECRET_MODE = 0600,
+    MINUTE_MS = 60000,
+    HOUR_MS = 3600000
+};
 
 /* ---- files ---- */
 
@@ -150,6 +162,30 @@ static int make_token(const struct token_request *request, char ret_token[TOKEN_
     return 0;
 }
 
+OWNABLE(struct tokens, tokens_free)
+
+static int read_tokens(const char *dir, char **ret_text, struct tokens **ret, struct err *err) {
+    OWNED_MEMORY char *copy = NULL;
+    int rc = get(dir, "tokens", ret_text, err);
+    if (rc)
+        return rc == ERR_NOT_FOUND ? err_set(err, rc, "%s/tokens does not exist; `brrctl tls init %s` makes it", dir, dir) : rc;
+    if (!(copy = strdup(*ret_text)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %s/tokens", dir);
+    return tokens_parse(copy, "tokens", NULL, ret, err);
+}
+
+/* A name is the principal whose streams and jobs are whose: it belongs to one valid token. */
+static int check_free(const struct tokens *tokens, const char *dir, const char *name, struct err *err) {
+    struct token found;
+    if (!tokens_named(tokens, name, clock_wall_ms(), &found))
+        return 0;
+    return err_set(
+        err, ERR_EXISTS,
+        "%s/tokens has a valid token named '%s', of the role %s; choose another name, revoke it, or make one that takes its "
+        "place: brrctl tls token %s --name %s --replace",
+        dir, name, role_name(found.role), dir, name);
+}
+
 /* The text with the role of every line of this name replaced by `revoked`; gives the number of those lines. */
 static int revoke_lines(const char *text, const char *name, struct str *ret) {
     int n = 0;
@@ -166,6 +202,30 @@ static int revoke_lines(const char *text, const char *name, struct str *ret) {
         n += one;
     }
     return n;
+}
+
+/* The text in which every valid line of this name ends at `until` at the latest. */
+static void end_lines(const char *text, const char *name, const char *until, struct str *ret) {
+    static const char word[] = "until=";
+    int64_t end_ms = 0, own_ms;
+    (void)token_read_until(until, &end_ms);
+    for (size_t len; *text; text += len + (text[len] == '\n')) {
+        char role[16] = "", of[TOKEN_NAME_SIZE] = "", value[32] = "";
+        len = strcspn(text, "\n");
+        sscanf(text, "%15s %63s", role, of);
+        const bool one = *role != '#' && strcmp(role, "revoked") != 0 && !strcmp(of, name);
+        const char *past = one ? memmem(text, len, word, sizeof word - 1) : NULL;
+        const size_t past_len = past ? strcspn(past, " \t\r\n") : 0;
+        if (past)
+            str_format(value, sizeof value, "%.*s", (int)(past_len - (sizeof word - 1)), past + sizeof word - 1);
+        const bool earlier = past && token_read_until(value, &own_ms) && own_ms <= end_ms;
+        str_append(ret, text, past && !earlier ? (size_t)(past - text) : len);
+        if (one && !earlier)
+            str_printf(ret, "%s%s%s", past ? "" : " ", word, until);
+        if (past && !earlier)
+            str_append(ret, past + past_len, len - (size_t)(past - text) - past_len);
+        str_puts(ret, "\n");
+    }
 }
 
 /* ---- init and renew ---- */
@@ -338,7 +398,7 @@ static int add_bed(const struct arguments *o, const char *bed, struct str *lines
     request.names = request.names ? request.names : bed;
     int rc = make_token(&request, token, line, err);
     if (rc)
-        return err_wrap(err, "%s", own(o)->from);
+        return rc;
     str_puts(lines, line);
     if (o->json) {
         struct json_writer w = json_to(shown);
@@ -355,42 +415,117 @@ static int add_bed(const struct arguments *o, const char *bed, struct str *lines
     return 0;
 }
 
+/* A line of --from; *ret: the name in it, NULL without one. `seen`: those of the lines before. */
+static int read_bed(char *line, struct map *seen, const struct tokens *tokens, const char **ret, struct err *err) {
+    line[strcspn(line, "#")] = '\0';
+    line += strspn(line, " \t");
+    for (size_t len = strlen(line); len && strchr(" \t", line[len - 1]); len--)
+        line[len - 1] = '\0';
+    *ret = *line ? line : NULL;
+    if (!*line)
+        return 0;
+    int rc = token_check_name(line, err);
+    if (rc)
+        return rc;
+    if (map_get(seen, line))
+        return err_set(err, ERR_INVALID, "'%s' is there twice", line);
+    if (map_put(seen, line, line, NULL))
+        return err_set(err, ERR_EXHAUSTED, "more than %d names", TOKENS_MAX);
+    struct token found;
+    return tokens_named(tokens, line, clock_wall_ms(), &found)
+               ? err_set(err, ERR_EXISTS, "'%s' has a valid token already; leave it out, revoke it, or use --name and --replace",
+                         line)
+               : 0;
+}
+
+static int add_beds(const struct arguments *o, char *text, struct str *lines, struct str *shown, struct err *err) {
+    OWNED_MEMORY char *present = NULL;
+    OWNED_POINTER(tokens_free) struct tokens *tokens = NULL;
+    struct map *seen = map_new(TOKENS_MAX);
+    int rc = read_tokens(o->args[1], &present, &tokens, err), n = 0, number = 0;
+    for (char *line = text, *end; !rc && line; line = end) {
+        const char *bed = NULL;
+        if ((end = strchr(line, '\n')))
+            *end++ = '\0';
+        line[strcspn(line, "\r")] = '\0';
+        number++;
+        if (!(rc = read_bed(line, seen, tokens, &bed, err)) && bed && ++n)
+            rc = add_bed(o, bed, lines, shown, err);
+        if (rc)
+            rc = err_wrap(err, "%s:%d: no token was made", own(o)->from, number);
+    }
+    map_free(seen, NULL);
+    return rc || n ? rc : err_set(err, ERR_INVALID, "%s names no bed; expected one name a line", own(o)->from);
+}
+
 /* All beds get their tokens, or none does. */
 static int run_tokens(const struct arguments *o, struct err *err) {
     OWNED_MEMORY char *text = NULL;
     OWNED(str_done) struct str lines = str_of(TEXT_MAX);
     OWNED(str_done) struct str shown = str_of(TEXT_MAX);
-    char *rest = NULL;
     size_t len;
-    int rc = fsio_read(own(o)->from, TEXT_MAX, &text, &len, err), n = 0;
-    if (rc)
-        return rc;
-    for (char *bed = strtok_r(text, "\r\n", &rest); bed && !rc; bed = strtok_r(NULL, "\r\n", &rest)) {
-        bed += strspn(bed, " \t");
-        bed[strcspn(bed, " \t#")] = '\0';
-        if (*bed && ++n)
-            rc = add_bed(o, bed, &lines, &shown, err);
-    }
-    if (!rc && !n)
-        rc = err_set(err, ERR_INVALID, "%s names no bed; expected one name a line", own(o)->from);
-    if (rc || (rc = append_line(o->args[1], str_cstr(&lines), err)))
+    int rc = fsio_read(own(o)->from, TEXT_MAX, &text, &len, err);
+    if (rc || (rc = add_beds(o, text, &lines, &shown, err)) || (rc = append_line(o->args[1], str_cstr(&lines), err)))
         return rc;
     fputs(str_cstr(&shown), stdout);
     return 0;
 }
 
+/* Another token of the same principal, role and words beside its present ones, which end after --for. */
+static int add_successor(const struct arguments *o, const struct tokens *tokens, const char *text, char ret_token[TOKEN_SIZE],
+                         struct err *err) {
+    OWNED(str_done) struct str changed = str_of(2 * TEXT_MAX);
+    char line[LINE_SIZE], until[32];
+    int64_t for_ms = HOUR_MS;
+    struct token t;
+    if (!tokens_named(tokens, own(o)->name, clock_wall_ms(), &t))
+        return err_set(err, ERR_NOT_FOUND, "%s/tokens has no valid token named '%s'", o->args[1], own(o)->name);
+    if (own(o)->overlap && (!str_to_duration_ms(own(o)->overlap, &for_ms) || for_ms < 0))
+        return err_set(err, ERR_INVALID, "--for %.40s is no time; expected one such as 15m", own(o)->overlap);
+    const struct token_request request = {.role = role_name(t.role),
+                                          .name = t.name,
+                                          .until = own(o)->until,
+                                          .names = *t.names ? t.names : NULL,
+                                          .all = t.all,
+                                          .answer = t.answer,
+                                          .proxy = t.proxy};
+    int rc = make_token(&request, ret_token, line, err);
+    if (rc)
+        return rc;
+    clock_utc(clock_wall_ms() + for_ms + MINUTE_MS - 1, "%Y-%m-%dT%H:%MZ", until, sizeof until);
+    end_lines(text, own(o)->name, until, &changed);
+    str_puts(&changed, line);
+    if (!str_ok(&changed))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %s/tokens", o->args[1]);
+    return put(o->args[1], "tokens", str_cstr(&changed), SECRET_MODE, err);
+}
+
+static int add_token(const struct arguments *o, char ret_token[TOKEN_SIZE], struct err *err) {
+    OWNED_MEMORY char *text = NULL;
+    OWNED_POINTER(tokens_free) struct tokens *tokens = NULL;
+    const struct token_request request = request_of(o);
+    char line[LINE_SIZE];
+    int rc = read_tokens(o->args[1], &text, &tokens, err);
+    if (rc)
+        return rc;
+    if (own(o)->replace)
+        return add_successor(o, tokens, text, ret_token, err);
+    if ((rc = check_free(tokens, o->args[1], own(o)->name, err)) || (rc = make_token(&request, ret_token, line, err)))
+        return rc;
+    return append_line(o->args[1], line, err);
+}
+
 static int run_token(const struct arguments *o, struct err *err) {
     if (own(o)->from)
         return run_tokens(o, err);
-    const struct token_request request = request_of(o);
-    char token[TOKEN_SIZE], line[LINE_SIZE];
-    int rc;
-    if ((rc = make_token(&request, token, line, err)) || (rc = append_line(o->args[1], line, err)))
+    char token[TOKEN_SIZE];
+    int rc = add_token(o, token, err);
+    if (rc)
         return rc;
     if (o->json) {
         struct json_writer *w = output_begin();
         json_put_str(w, "name", own(o)->name);
-        json_put_str(w, "role", own(o)->role);
+        json_put_str(w, "role", own(o)->role); /* null with --replace */
         json_put_str(w, "token", token);
         output_end(w);
     } else {
@@ -469,11 +604,17 @@ static int check_none(const struct arguments *o, struct err *err) {
 static int check_token(const struct arguments *o, struct err *err) {
     struct token_request request = request_of(o);
     int64_t end_ms = 0;
-    if (own(o)->from && own(o)->name)
-        return err_set(err, ERR_INVALID, "--from and --name exclude each other: the file has the names");
+    if (own(o)->from && (own(o)->name || own(o)->replace))
+        return err_set(err, ERR_INVALID, "--from and --%s exclude each other", own(o)->name ? "name" : "replace");
+    if (own(o)->overlap && !own(o)->replace)
+        return err_set(err, ERR_INVALID, "--for is how long the present token stays valid beside one of --replace");
+    if (own(o)->replace && (own(o)->role || own(o)->names || own(o)->all || own(o)->answer || own(o)->proxy))
+        return err_set(err, ERR_INVALID,
+                       "--replace keeps role and words of the present token; for others revoke it, then make one");
+    request.role = own(o)->replace ? "read" : request.role;
     request.name = own(o)->from ? "bed" : request.name;
     int rc;
-    if ((rc = need(own(o)->role, "token", "--role read|stream|submit|admin", err)) ||
+    if ((rc = need(request.role, "token", "--role read|stream|submit|admin", err)) ||
         (rc = need(request.name, "token", "--name NAME, or --from FILE", err)) ||
         (rc = token_check_request(&request, &end_ms, err)))
         return rc;
@@ -531,7 +672,8 @@ const struct command command_tls = {
         "                               certificate unless given; owner, group and mode stay; a running daemon reloads them\n"
         "  token DIR --role R --name N  add a token to the file `tokens` and print it once; --until DATE sets its last day;\n"
         "                               --all: it sees the streams of all callers, as a monitoring station needs;\n"
-        "                               --from beds.txt: one for each bed, for its name alone\n"
+        "                               --from beds.txt: one for each bed, for its name alone; a name has one valid token,\n"
+        "                               --name N --replace makes one of the same role and words and ends the old one in --for\n"
         "  revoke DIR --name N          revoke the tokens of this name\n"
         "  client DIR --name N          make N.crt and N.key for --tls-cert and --tls-key, if the daemon has tls.client_ca\n"
         "example: brrctl tls init /etc/brrd/tls --host eeg.lab.example",
