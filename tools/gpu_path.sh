@@ -57,11 +57,28 @@ job_state() { ctl job "$1" --json | field state; }
 wait_for() { ctl watch "$1" --json >"$dir/watch.out" && [ "$(job_state "$1")" = succeeded ]; }
 weights() { sha256sum "$(ctl job "$1" --json | field last_checkpoint)" | cut -d' ' -f1; }
 
+# The device while the job runs, twice a second: memory that is used, and the share of time in which a kernel ran where the driver says it.
+watch_device() {
+    until [ "$(job_state "$1")" = running ]; do sleep 0.2; done
+    while [ "$(job_state "$1")" = running ]; do ctl devices --json && sleep 0.5; done >"$dir/watched"
+}
+tell_device() {
+    python3 - "$dir/watched" "$device" <<'PY'
+import json, sys
+rows = [d for line in open(sys.argv[1]) for d in [json.loads(line)] if d["name"] == sys.argv[2]]
+busy = [d["health"]["utilization_ratio"] for d in rows if d["health"].get("utilization_ratio") is not None]
+print(f"path,training-memory-mib-peak,{max((d['used_bytes'] for d in rows), default=0) / 2**20:.0f}")
+print(f"path,training-utilization,{sum(busy) / len(busy):.2f}" if busy else "path,training-utilization,not told by the driver")
+PY
+}
+
 mkdir -p "$dir"/{data,cache,results}
 "$build/bin/edfgen" --out "$dir/eeg" --patients "$patients" --hours-per-patient "$hours" --seizures-per-patient 1 --seed 3 >/dev/null 2>&1
 start
 whole=$(training whole)
+watch_device "$whole" &
 timed training wait_for "$whole"
+tell_device
 ctl logs "$whole" || true
 timed detect-cold ctl detect "$dir/eeg" --model "job:$whole" --out "$dir/events"
 timed detect ctl detect "$dir/eeg" --model "job:$whole" --out "$dir/again" --parallel 8
