@@ -35,7 +35,7 @@ def sanitizers():
     return [f"-fsanitize={kind}" for kind in kinds if kind]
 
 
-def until(condition, what, seconds=PATIENCE, pause_s=0.05):
+def until(condition, what="it never came", seconds=PATIENCE, pause_s=0.05):
     """The first true value of condition(); `what`, a text or a function that makes it, says what never came. The one way in which tests wait
     for a state."""
     deadline = time.monotonic() + seconds

@@ -242,9 +242,10 @@ def main():
     seed = test_seed()
     with temporary() as tmp:
         sets = [*LONG, "ticks=40000"]
-        begun = time.time()
+        begun, used = time.time(), os.times()
         run = drive(f"{tmp}/whole", *sets)
-        took = time.time() - begun
+        used = [after - before for before, after in zip(used, os.times())]
+        took = min(time.time() - begun, used[2] + used[3])  # of a busy machine the time is no measure, but the processor's
         assert run.returncode == 0, run.stderr
         several = [*LONG, f"ticks={int(40000 * max(1, 2.5 / took))}"]  # more than a second on three devices, too
         run = drive(f"{tmp}/one", *several)
