@@ -13,13 +13,16 @@ find_program(Python3_EXECUTABLE NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH REQ
 # brr_test(NAME COMMAND program argument… LABELS label… [ENVIRONMENT NAME=VALUE…]): an entry of CTest. After test_limit_NAME seconds, else
 # 300, in which it could have run, the test counts as hung; tests/with_limit.py, which does not count the time of other programs, then says
 # who waits for what. CTest's own limit, a bare kill by the clock, lies far behind. By COST, CTest starts tests with a limit of their own first, then
-# those with daemons and emulated GPUs: what takes longest does not begin when the others have ended. PROCESSORS counts halves: tests with
+# long_tests, then those with daemons and emulated GPUs: what takes longest does not begin when the others have ended. PROCESSORS counts halves: tests with
 # daemons and clients wait for clocks, sockets and disks two thirds of their time, so two of them run in the place of one that computes.
 set(test_limit_test_chaos 600)   # two minutes of faults, and the time to get over each
 set(test_limit_test_package 900) # this one and the next may fetch a Debian first
 set(test_limit_test_image 900)
 set(test_limit_test_real_clips 900) # trainings of minutes
 set(test_limit_test_lsl 600)
+set(long_tests emulated_test_ops_vs_cpu emulated_test_geodesic_fit emulated_test_network_vs_cpu test_baseline_bandpower test_browser
+    test_burst_job test_cache_crash test_configs test_demo_model test_device_fault test_ranks test_slurm test_stream_limits
+    test_stream_survival) # half a minute and more
 function(brr_test name)
   cmake_parse_arguments(ARG "" "" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})
   set(limit 300)
@@ -28,6 +31,8 @@ function(brr_test name)
   if(DEFINED test_limit_${name})
     set(limit ${test_limit_${name}})
     set(cost ${limit})
+  elseif(name IN_LIST long_tests)
+    set(cost 100)
   elseif(ARG_LABELS MATCHES "integration|package|emulated")
     set(cost 30)
   endif()

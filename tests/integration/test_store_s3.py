@@ -303,8 +303,10 @@ class Identity(Store):
             for token in ("old", "new"):
                 with open(self.path("keys"), "w") as f:
                     f.write(text + token + "\n")
-                time.sleep(0.2)
+                while not self.s3.requests:  # the first reader has closed the file
+                    time.sleep(0.01)
 
+        self.s3.requests.clear()
         threading.Thread(target=give, daemon=True).start()
         self.good("get", "s3://eeg/big", "--out", self.path("got"), "--credentials", f"file:{self.path('keys')}",
                   env={"AWS_ACCESS_KEY_ID": ""}, timeout=3600)

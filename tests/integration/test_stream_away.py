@@ -33,6 +33,11 @@ class Client:
         self.tell(command)
         return self.process.stdout.readline().strip()
 
+    def finish(self, samples):
+        """All of them have arrived, over more connections than one: on a busy machine a new one may fail, too."""
+        answer = self.ask("finish")
+        assert answer.startswith(f"finished {samples} samples, ") and not answer.endswith(" 0 reconnects"), answer
+
     def done(self):
         self.process.stdin.close()
         return self.process.wait(timeout=PATIENCE)
@@ -50,7 +55,7 @@ def check_full(d, relay, model):
     time.sleep(1)
     relay.release()
     assert c.ask("drain") == "durable" and c.ask("push 4") == "accepted 4"
-    assert c.ask("finish") == f"finished {(n + 8) * CHUNK} samples, 1 reconnects"
+    c.finish((n + 8) * CHUNK)
     assert c.done() == 0
 
 
@@ -64,7 +69,8 @@ def check_tls(d, port, ca, model):
     time.sleep(1)
     d.start()
     assert c.process.stdout.readline() == "durable\n"
-    assert c.ask("finish") == f"finished {8 * CHUNK} samples, 1 reconnects" and c.done() == 0
+    c.finish(8 * CHUNK)
+    assert c.done() == 0
 
 
 def check_given_up(d, relay, model):
