@@ -10,22 +10,28 @@ target_link_options(brr PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/client/
 set_target_properties(brr PROPERTIES SOVERSION ${BRR_ABI} VERSION ${BRR_ABI}.${PROJECT_VERSION}
                                      LINK_DEPENDS ${CMAKE_SOURCE_DIR}/client/libbrr.map)
 
-# libbrr_scan and libbrr_detector: the scans and the detectors of brrd in other programs, without a daemon.
+# libbrr_scan, libbrr_detector and libbrr_burst: the scans, detectors and spiking networks of brrd in other programs, without a daemon.
 set(BRR_SCAN_ABI 1)     # raised when client/scan/brr_scan.h breaks its promise
 set(BRR_DETECTOR_ABI 1) # and client/detector/brr_detector.h
-foreach(part scan detector)
+set(BRR_BURST_ABI 1)    # and client/burst/brr_burst.h
+foreach(part scan detector burst)
   set(library brr_${part})
   string(TOUPPER ${library}_ABI abi)
+  set(name ${library})
+  if(part STREQUAL "burst") # the floor has that name
+    set(library brr_burst_shared)
+  endif()
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/${part}/*.c)
   add_library(${library} SHARED ${sources})
   target_include_directories(${library} PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/client/${part}>)
   target_compile_definitions(${library} PRIVATE BRR_LIBRARY_VERSION="${PROJECT_VERSION}")
-  set(map ${CMAKE_SOURCE_DIR}/client/${part}/lib${library}.map)
+  set(map ${CMAKE_SOURCE_DIR}/client/${part}/lib${name}.map)
   target_link_options(${library} PRIVATE -Wl,--version-script=${map} -Wl,--as-needed -Wl,--gc-sections)
-  set_target_properties(${library} PROPERTIES SOVERSION ${${abi}} VERSION ${${abi}}.${PROJECT_VERSION} LINK_DEPENDS ${map})
+  set_target_properties(${library} PROPERTIES OUTPUT_NAME ${name} SOVERSION ${${abi}} VERSION ${${abi}}.${PROJECT_VERSION} LINK_DEPENDS ${map})
 endforeach()
 target_link_libraries(brr_scan PRIVATE brr_kernels)
 target_link_libraries(brr_detector PRIVATE brr_detect)
+target_link_libraries(brr_burst_shared PRIVATE brr_burst)
 
 find_path(BRR_ERL_NIF erl_nif.h HINTS /usr/lib/erlang/usr/include /usr/local/lib/erlang/usr/include)
 if(BRR_ERL_NIF) # for the warnings of this build; users compile it by its Makefile

@@ -9,7 +9,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROOMS = ("lib/", "daemon/", "client/", "tools/", "tests/unit/", "tests/ops/", "tests/kinds/")
 # Installed, or compiled by the programs of users.
-OUTSIDE = ("client/brr.h", "client/scan/brr_scan.h", "client/detector/brr_detector.h", "client/examples/", "client/erlang/")
+OUTSIDE = ("client/brr.h", "client/scan/brr_scan.h", "client/detector/brr_detector.h", "client/burst/brr_burst.h", "client/examples/", "client/erlang/")
 BASE = '#include "base/base.h"'
 LINE = re.compile(r'#include (?:<([^>]+)>|"([^"]+)")\s*$')
 

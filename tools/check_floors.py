@@ -51,6 +51,7 @@ FLOORS = {
     "client/brrctl": ["client", "lib/trust", "proto"] + [room for room in LIB if room not in ("kernels", "lib/nn", "lib/kinds")],
     "client/examples": ["client", "client/scan"],
     "client/scan": ["base", "kernels"],
+    "client/burst": ["base", "kernels", "lib/burst"],
     "client/detector": ["base", "kernels", "lib/detect", "lib/eeg", "lib/formats", "lib/windows"],
 }
 # The rooms of brrctl: each may use what its commands share, and one the files of another where it says so.

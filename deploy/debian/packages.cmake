@@ -82,8 +82,8 @@ set(CPACK_DEBIAN_LIBBRR_PACKAGE_CONTROL_EXTRA ${debian}/triggers)
 set(CPACK_COMPONENT_LIBBRR_DESCRIPTION "client library of the EEG daemon brrd
 libbrr streams EEG to brrd and receives probabilities, events and alarms.
 Its streams outlive cut connections and restarts of the daemon.
-libbrr_scan and libbrr_detector compute scans and run detectors without a
-daemon; the Python package brr in share/brrd/python loads them.")
+libbrr_scan, libbrr_detector and libbrr_burst compute scans, detectors and
+spiking networks without a daemon; the Python package brr in share/brrd/python loads them.")
 
 set(CPACK_DEBIAN_LIBBRR-DEV_PACKAGE_NAME libbrr-dev)
 set(CPACK_DEBIAN_LIBBRR-DEV_PACKAGE_SECTION libdevel)
@@ -91,7 +91,7 @@ set(CPACK_DEBIAN_LIBBRR-DEV_PACKAGE_DEPENDS "${exact}")
 set(CPACK_DEBIAN_LIBBRR-DEV_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_COMPONENT_LIBBRR-DEV_DESCRIPTION "client library of the EEG daemon brrd (development files)
 Headers, pkg-config files, the protobuf files and example programs
-of libbrr, libbrr_scan and libbrr_detector.")
+of libbrr, libbrr_scan, libbrr_detector and libbrr_burst.")
 
 set(CPACK_DEBIAN_BRRD-MPI_PACKAGE_NAME brrd-mpi)
 set(CPACK_DEBIAN_BRRD-MPI_PACKAGE_SECTION science)

@@ -69,7 +69,7 @@ class Pages(unittest.TestCase):
     def test_every_job_key_stands_once_as_the_program_knows_it(self):
         said = subprocess.run([f"{BIN}/brrctl", "keys", "--json"], check=True, capture_output=True, text=True).stdout.splitlines()
         keys = [json.loads(line) for line in said]
-        every = ("kind", "name", "priority", "device", "devices", "executor", "limits.wall_clock", "limits.cost", "limits.restarts", "limits.preemptible", "resources.nodes",
+        every = ("kind", "name", "priority", "after", "device", "devices", "executor", "limits.wall_clock", "limits.cost", "limits.restarts", "limits.preemptible", "resources.nodes",
                  "resources.ranks", "resources.cpus_per_rank", "resources.gpus_per_rank", "resources.time",
                  "array.size", "array.index", "array.head")  # of all kinds there will be
         want = [(key["key"], "all" if key["key"] in every else ", ".join(key["kinds"]), "required" if key["required"] else key["default"],

@@ -21,7 +21,7 @@ PACKAGES = {
 NVIDIA = {"libcublasLt": "libcublas-{minor}", "libnccl": "libnccl2", "libcudnn": "libcudnn9-cuda-{major}", "libnvrtc": "cuda-nvrtc-{minor}"}
 DRIVER = {"libnvidia-ml"}  # mounted by NVIDIA's container toolkit
 UBUNTU = {"libc", "libm", "libgcc_s", "libstdc++", "ld-linux-x86-64"}
-OURS = {"libbrr", "libbrr_cuda", "libbrr_scan", "libbrr_detector", "libbrr_mpi"}
+OURS = {"libbrr", "libbrr_cuda", "libbrr_scan", "libbrr_detector", "libbrr_burst", "libbrr_mpi"}
 ABSENT = {"libmpi": "the image runs single jobs, not ranks of mpirun", "librsvg-2": "pictures are SVG there", "liblsl": "brrctl lsl runs beside the amplifier",
           "liblsl64": "as liblsl"}
 TOOLS = {"ca-certificates", "tini"}  # no libraries: certificates of stores, and process 1

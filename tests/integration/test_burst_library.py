@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""libbrr_burst and brr.burst: a network in this process has the spikes, the membranes and the snapshots of the daemon; from a file, its bytes and a
+snapshot; errors by name. The example of the header is compiled, warnings being errors."""
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+
+from daemon import BIN, SOURCE, Daemon, temporary
+
+sys.path[:0] = [f"{SOURCE}/client/python", f"{SOURCE}/tests"]
+from brr import burst  # noqa: E402
+from seed import test_seed  # noqa: E402
+
+BUILD = os.environ["BRR_BUILD_DIR"]
+NEURONS, TICKS = 500, 120
+
+
+def tensors(path):
+    """The arrays of a snapshot, as bytes by name."""
+    import json
+    import struct
+    with open(path, "rb") as f:
+        data = f.read()
+    n = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + n])
+    header.pop("__metadata__")
+    return {k: data[8 + n:][slice(*v["data_offsets"])] for k, v in header.items()}
+
+
+def in_daemon(d, path, rows, tmp):
+    with open(f"{tmp}/in.tsv", "w", encoding="ascii") as f:
+        f.write("tick\tid\tpotential\n" + "".join(f"{t}\t{i}\t{p!r}\n" for t, i, p in rows))
+    code, _, err = d.ctl("burst", "run", path, "--ticks", str(TICKS), "--inject", f"{tmp}/in.tsv", "--fired", f"{tmp}/fired.npy", "--keep", "one")
+    assert code == 0, err
+    code, _, err = d.ctl("burst", "snapshot", "one", "--out", f"{tmp}/daemon.safetensors")
+    assert code == 0, err
+    return np.load(f"{tmp}/fired.npy")
+
+
+def pairs(frames):
+    return np.array([(tick, i) for tick, ids in frames for i in ids], np.int64).reshape(-1, 2)
+
+
+def check_bits(d, tmp, path, rng):
+    rows = [(int(rng.integers(1, TICKS)), int(rng.integers(NEURONS)), float(np.float32(rng.uniform(500, 4000)))) for _ in range(400)]
+    want = in_daemon(d, path, rows, tmp)
+    assert len(want) > 1000, len(want)
+    with open(path, "rb") as f:
+        data = f.read()
+    for source, threads in ((path, 0), (data, 1), (data, 2)):
+        with burst.Network(source, threads=threads) as net:
+            assert net.neurons == NEURONS and net.tick == 0
+            net.inject([i for _, i, _ in rows], [p for _, _, p in rows], [t for t, _, _ in rows])
+            half = net.step(TICKS // 2)
+            net.save(f"{tmp}/half.safetensors")
+            found = half + net.step(TICKS - TICKS // 2)
+            assert np.array_equal(pairs(found), want) and net.tick == TICKS, (source[:20], threads)
+            membranes = net.membranes()
+            net.save(f"{tmp}/own.safetensors")
+            net.restore(f"{tmp}/half.safetensors")
+            assert net.tick == TICKS // 2 and np.array_equal(pairs(half + net.step(TICKS - TICKS // 2)), want)
+        with burst.Network(f"{tmp}/half.safetensors") as again:
+            assert again.tick == TICKS // 2 and np.array_equal(pairs(half + again.step(TICKS - TICKS // 2)), want)
+            assert again.membranes().tobytes() == membranes.tobytes()
+        theirs, own = tensors(f"{tmp}/daemon.safetensors"), tensors(f"{tmp}/own.safetensors")
+        assert {k: v for k, v in theirs.items() if "ledger" not in k} == own, "the state of the daemon"
+
+
+def refused(call, words):
+    try:
+        call()
+    except (burst.Error, ValueError) as e:
+        assert words in str(e), e
+        return
+    raise AssertionError(f"not refused: {words}")
+
+
+def check_errors(tmp, path):
+    refused(lambda: burst.Network(f"{tmp}/none"), "none")
+    refused(lambda: burst.Network(b"no network at all"), "the network in memory")
+    refused(lambda: burst.Network(b""), "neither a path nor bytes")
+    refused(lambda: burst.Network(path, threads=-1), "-1 threads")
+    refused(lambda: burst.Network(path, device="cuda:77"), "cuda")
+    net = burst.Network(path)
+    refused(lambda: net.inject([0, NEURONS], 1.0), "1")
+    refused(lambda: net.step(-1), "-1 ticks")
+    refused(lambda: net.restore(path), "not a snapshot")
+    refused(lambda: net.save(f"{tmp}/none/x"), "none")
+    net.inject(3, 1e4)
+    assert any(3 in ids for _, ids in net.step(2)), "tick 0 is the next one"
+    net.close()
+    refused(lambda: net.step(), "closed")
+    net.close()
+
+
+def check_header(tmp, path):
+    """The example in the header's comment, with a function that prints."""
+    with open(f"{SOURCE}/client/burst/brr_burst.h", encoding="utf-8") as f:
+        lines = re.findall(r"^ \*     (.*)$", f.read(), re.M)
+    program = "#include <brr_burst.h>\n#include <stdio.h>\nstatic void on_tick(void *ctx, const struct brr_burst_frame *f) {\n    (void)ctx;\n" \
+              '    for (int64_t i = 0; i < f->n_ids; i++)\n        printf("%llu %u\\n", (unsigned long long)f->tick, f->ids[i]);\n}\nint main(void) {\n' + "\n".join(lines) + "\n    return 0;\n}\n"
+    with open(f"{tmp}/example.c", "w", encoding="ascii") as f:
+        f.write(program.replace("net.safetensors", path).replace(".potential = 30", ".potential = 30000"))
+    subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{SOURCE}/client/burst", f"{tmp}/example.c", "-o", f"{tmp}/example", f"-L{BUILD}/lib",
+                    "-l:libbrr_burst.so", f"-Wl,-rpath,{BUILD}/lib"], check=True)
+    said = subprocess.run([f"{tmp}/example"], check=True, capture_output=True, text=True).stdout
+    assert said.startswith("1 0\n") or "\n1 0\n" in said, said[:200]
+
+
+def main():
+    rng = np.random.default_rng(test_seed())
+    with temporary() as tmp:
+        path = f"{tmp}/net.safetensors"
+        subprocess.run([f"{BIN}/brrctl", "burst", "generate", "random", "--neurons", str(NEURONS), "--synapses", "20", "--delays", "1-4", "--threshold", "600", "--out", path],
+                       check=True, stdout=subprocess.DEVNULL)
+        d = Daemon(f"{tmp}/daemon").start()
+        check_bits(d, tmp, path, rng)
+        assert d.stop() == 0
+        check_errors(tmp, path)
+        check_header(tmp, path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
