@@ -287,7 +287,7 @@ static int test(struct desk *d, struct desk_order *o, const struct alarms_now *n
 }
 
 /* A bed that has gone may still be taken out of standby. A wrong time is said first (alarms_standby). */
-static int standby(struct desk *d, struct desk_order *o, const struct alarms_now *now, struct err *err) {
+static int put_in_standby(struct desk *d, struct desk_order *o, const struct alarms_now *now, struct err *err) {
     const char *streamer = d->config.streamer ? d->config.streamer(d->config.streamer_ctx, o->bed) : "";
     int rc = o->permit(o->ctx, streamer ? streamer : "", o->bed, err);
     if (rc)
@@ -310,7 +310,7 @@ static int carry_out(struct desk *d, struct desk_order *o, struct err *err) {
         return answer(d, o, &now, err);
     if (o->kind == DESK_TEST)
         return test(d, o, &now, err);
-    return standby(d, o, &now, err);
+    return put_in_standby(d, o, &now, err);
 }
 
 int desk_do(struct desk *d, struct desk_order *o, struct err *err) {

@@ -309,7 +309,7 @@ static int64_t start_ms(const struct source *source) {
 
 /* True if the source can go on in another stream: the daemon is away, starts, is overloaded, or no longer has the stream. What is
  * wrong with the request or its caller stays wrong, and who closed a stream meant it. */
-static bool goes_on(const struct run *run) {
+static bool outlives_stream(const struct run *run) {
     const struct brr_error *e = run->err;
     if (!run->config->live || run->config->no_resume || run->source_failed || *run->r->source->kind->ended(run->r->source))
         return false;
@@ -318,7 +318,7 @@ static bool goes_on(const struct run *run) {
 }
 
 /* Reads the source on while there is no stream. False: it has ended. */
-static bool skip(struct run *run, int64_t ms) {
+static bool read_past(struct run *run, int64_t ms) {
     struct source *source = run->r->source;
     struct source_block block = {0};
     struct err err;
@@ -335,7 +335,7 @@ static bool skip(struct run *run, int64_t ms) {
 }
 
 /* Opens a stream that begins where the source is; of a live one as soon as there is a daemon for it. */
-static int open_stream(struct run *run, brr_client *client, const struct brr_stream_config *config) {
+static int open_next_stream(struct run *run, brr_client *client, const struct brr_stream_config *config) {
     struct brr_stream_config open = *config;
     for (;;) {
         run->origin = run->position;
@@ -343,13 +343,13 @@ static int open_stream(struct run *run, brr_client *client, const struct brr_str
         if (config->start_time_ms)
             open.start_time_ms = config->start_time_ms + llround((double)run->origin * 1000 / run->r->source->rate_hz);
         int rc = brr_stream_open(client, &open, &run->stream, run->err);
-        if (!rc || !goes_on(run))
+        if (!rc || !outlives_stream(run))
             return rc;
         if (!run->away && run->sink->lost)
             run->sink->lost(run->sink->ctx);
         run->away = true;
         const int64_t hint_ms = run->err->retry_after_ms;
-        if (!skip(run, hint_ms < LEAST_PAUSE_MS ? LEAST_PAUSE_MS : hint_ms > MOST_PAUSE_MS ? MOST_PAUSE_MS : hint_ms))
+        if (!read_past(run, hint_ms < LEAST_PAUSE_MS ? LEAST_PAUSE_MS : hint_ms > MOST_PAUSE_MS ? MOST_PAUSE_MS : hint_ms))
             return run->err->code;
     }
 }
@@ -376,7 +376,7 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
                                      .alarm_hop_s = config->alarm_hop_s};
     int rc;
     do {
-        if ((rc = open_stream(&run, client, &open)))
+        if ((rc = open_next_stream(&run, client, &open)))
             break;
         rc = stream_file(&run);
         if (rc)
@@ -384,7 +384,7 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
         brr_stream_close(run.stream);
         FREE_MEMBERS(run, chunk);
         run.lost_streams = r->reconnects + 1;
-    } while (rc && goes_on(&run));
+    } while (rc && outlives_stream(&run));
     FREE_MEMBERS(run, events, suppression);
     return rc;
 }
