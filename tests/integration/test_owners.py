@@ -247,18 +247,26 @@ def named_by_prefix(d, job):
     assert d.ctl("cancel", other)[0] == 0 and d.ctl("watch", other)[0] == 1
 
 
-def main():
+def beds():
     with temporary() as tmp:
         d = Secured(tmp, ["beds=[icu-Ahorn, icu-Drei, ward-Birke]"])
         make_corpus(f"{tmp}/alarming", seed=31, patients=1, hours=0.1, seizures=2)
-        make_corpus(f"{tmp}/data/eeg", seed=5, patients=2, hours=0.04)
-        for name, options in (("ana", ()), ("bob", ()), ("station", ("--all",))):
-            d.new_token("read" if options else "submit", name, *options)
         for role, name, *options in (("read", "house", "--all"), ("read", "icu", "--names", "icu-*", "--answer"), ("stream", "plain"),
                                      ("stream", "porter-1", "--names", "icu-Ahorn"), ("stream", "porter-2", "--names", "ward-*")):
             d.new_token(role, name, *options)
         d.start()
         rights_to_beds(d, glob.glob(f"{tmp}/alarming/**/*_eeg.edf", recursive=True)[0])
+        assert d.stop() == 0
+
+
+def main():
+    beds()
+    with temporary() as tmp:
+        d = Secured(tmp)
+        make_corpus(f"{tmp}/data/eeg", seed=5, patients=2, hours=0.04)
+        for name, options in (("ana", ()), ("bob", ()), ("station", ("--all",))):
+            d.new_token("read" if options else "submit", name, *options)
+        d.start()
         end = submit(d, "ana", "--watch")
         assert end["state"] == "succeeded", end
         assert d.as_role("admin", "load", "ward", f"job:{end['job']}")[0] == 0

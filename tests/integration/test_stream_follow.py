@@ -221,7 +221,7 @@ def read_on(d, recording, model):
         process.stdin.flush()
     time.sleep(1)  # what is in the pipe by now is read before the daemon is back
     d.start()
-    await_session(d, process)
+    assert b"connected again" in process.stderr.readline()
     process.stdin.write(edf.body)
     process.stdin.close()
     out, err = process.stdout.read(), process.stderr.read()
@@ -253,8 +253,10 @@ def retries(d, recording, model):
     process = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with open(fifo, "wb", buffering=0) as recorder:
         recorder.write(edf.counted(-1) + edf.body[:20 * edf.record])
+        assert "trying until there is one" in process.stderr.readline()
         time.sleep(5)  # longer than other commands look for a daemon
         d.start()
+        assert "connected again" in process.stderr.readline()
         await_session(d, process)
         recorder.write(edf.body[20 * edf.record:])
         [first] = await_session(d, process)
@@ -262,12 +264,14 @@ def retries(d, recording, model):
         d.kill()
         shutil.rmtree(f"{d.dir}/results/sessions")
         d.start()
+        while "connected again" not in (line := process.stderr.readline()):
+            assert line, "it ended"
         recorder.write(edf.body)
         [second] = await_session(d, process)
         assert second["session"] != first["session"] and second["client"] == "bed 7"
         recorder.write(edf.body)
     out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0 and "trying until there is one" in err, err
+    assert process.returncode == 0, err
     end, seconds = json.loads(out.splitlines()[-1]), edf.records * float(edf.header[244:252])
     assert abs(len(numpy.load(f"{d.dir}/f.npy")) / 256 - 3 * seconds) < 1 and end["reconnects"] >= 1, end
 

@@ -337,12 +337,17 @@ static bool read_past(struct run *run, int64_t ms) {
 /* Opens a stream that begins where the source is; of a live one as soon as there is a daemon for it. */
 static int open_next_stream(struct run *run, brr_client *client, const struct brr_stream_config *config) {
     struct brr_stream_config open = *config;
+    const int64_t away_since_ms = clock_ms();
     for (;;) {
         run->origin = run->position;
         run->missed = 0;
         if (config->start_time_ms)
             open.start_time_ms = config->start_time_ms + llround((double)run->origin * 1000 / run->r->source->rate_hz);
         int rc = brr_stream_open(client, &open, &run->stream, run->err);
+        if (!rc && run->away)
+            run->sink->message(run->sink->ctx, &(struct brr_message){.kind = BRR_RECONNECTED,
+                                                                     .first = run->origin,
+                                                                     .reconnected = {clock_ms() - away_since_ms, 1}});
         if (!rc || !outlives_stream(run))
             return rc;
         if (!run->away && run->sink->lost)
