@@ -5,6 +5,7 @@
 #include "evaluate/task_eeg.h"
 #include "nn/ckpt.h"
 #include "train/train_answers.h"
+#include "train/train_began.h"
 #include "train/train_checkpoint.h"
 #include "train/train_course.h"
 #include "train/train_curve.h"
@@ -43,7 +44,9 @@ static int open_manifest(struct train *t, struct err *err) {
     if (rc)
         return rc;
     str_copy(t->file.manifest, sizeof t->file.manifest, manifest_hash(t->manifest));
-    return (rc = train_roles_assign(t, err)) ? rc : train_answers_apply(t, err);
+    if ((rc = train_roles_assign(t, err)) || (rc = train_answers_apply(t, err)))
+        return rc;
+    return train_began_compare(t, err);
 }
 
 /* Schedule and loss weights that follow from the data: those of the first attempt, so recordings that it left out later count. */
@@ -345,6 +348,7 @@ static void train_close(void *task) {
         task_stop_mirrors(&t->env);
     release_work(t);
     manifest_close(t->manifest);
+    json_free(t->began);
     FREE_MEMBERS(*t, split, role, left_out, hard, patients, losses);
     free(t);
 }
@@ -397,8 +401,13 @@ static int train_open(const struct jobfile *jobfile, const struct task_env *env,
     best_init(&t->at.best);
     t->at.validated_step = t->at.decay_from = STEP_NONE;
     t->at.loss_average = NAN;
-    t->newest = (struct validation_result){
-        .event_f1 = NAN, .false_alarms_per_24h = NAN, .auroc = NAN, .loss = NAN, .value.metric = NAN, .events = job->events};
+    t->newest = (struct validation_result){.event_f1 = NAN,
+                                           .seizures = NAN,
+                                           .false_alarms_per_24h = NAN,
+                                           .auroc = NAN,
+                                           .loss = NAN,
+                                           .value.metric = NAN,
+                                           .events = job->events};
     task_progress_init(&t->progress);
     str_copy(t->progress.metric_name, sizeof t->progress.metric_name, job->training.stop_metric);
     int rc = train_ranks_open(t, err);

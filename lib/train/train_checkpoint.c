@@ -14,6 +14,7 @@
 #include "base/base.h"
 #include "base/order.h"
 #include "nn/ckpt.h"
+#include "train/train_began.h"
 #include "train/train_card.h"
 #include "train/train_ranks.h"
 #include "work/series.h"
@@ -70,7 +71,7 @@ static void counters_to_json(const struct train *t, struct str *out) {
     train_hard_put(t, &w);
     json_put_f64(&w, "loss_average", t->at.loss_average);
     json_put_f64(&w, "metric", t->newest.value.metric);
-    JSON_MEMBERS(&w, t->newest, event_f1, false_alarms_per_24h, auroc);
+    JSON_MEMBERS(&w, t->newest, event_f1, seizures, false_alarms_per_24h, auroc);
     json_put_f64(&w, "validation_loss", t->newest.loss);
     json_put_bool(&w, "finished", t->at.finished);
     json_put_i64(&w, "seed", t->job->training.seed);
@@ -115,6 +116,7 @@ static void counters_from_json(struct train *t, const struct json *j) {
     t->newest.value.metric = json_f64(json_get(j, "metric"), NAN);
     t->newest.event_f1 = json_f64(json_get(j, "event_f1"), NAN);
     t->newest.false_alarms_per_24h = json_f64(json_get(j, "false_alarms_per_24h"), NAN);
+    t->newest.seizures = json_f64(json_get(j, "seizures"), NAN);
     t->newest.auroc = json_f64(json_get(j, "auroc"), NAN);
     t->newest.loss = json_f64(json_get(j, "validation_loss"), NAN);
     t->at.finished = json_bool(json_get(j, "finished"), false);
@@ -251,7 +253,7 @@ static void sweep(const struct train *t) {
 static double newest_metric(const struct train *t) { return t->at.validated_step == t->at.step ? t->newest.value.metric : NAN; }
 
 static int save_state(struct train *t, const char *path, const char *model_sha, struct err *err) {
-    struct str counters, roles, left_out;
+    struct str counters, roles, left_out, windows;
     struct json_writer w;
     char updates[32], sha[DIGEST_HEX_SIZE];
     str_init(&counters, SAFETENSORS_MAX_HEADER);
@@ -266,18 +268,24 @@ static int save_state(struct train *t, const char *path, const char *model_sha, 
         if (t->left_out[i])
             json_put_str(&w, NULL, manifest_entry(t->manifest, i)->relative_path);
     json_end(&w, ']');
+    str_init(&windows, SAFETENSORS_MAX_HEADER);
+    json_writer_init(&w, &windows);
+    train_began_put(t, &w);
     str_format(updates, sizeof updates, "%lld", (long long)t->optim.updates);
     struct safetensors_pair metadata[] = {
         {"brr.kind", "training-state"},    {"model_sha256", model_sha},    {"updates", updates},
         {"counters", str_cstr(&counters)}, {"patients", str_cstr(&roles)}, {"left_out", str_cstr(&left_out)},
+        {"windows", str_cstr(&windows)},
     };
     struct ckpt_file file = {path, metadata, sizeof metadata / sizeof *metadata};
-    int rc = str_ok(&counters) && str_ok(&roles) && str_ok(&left_out)
+    int rc = str_ok(&counters) && str_ok(&roles) && str_ok(&left_out) && str_ok(&windows)
                  ? ckpt_save_state(&file, &t->optim, t->stream, sha, err)
-                 : err_set(err, ERR_EXHAUSTED, "the roles of the patients take more than %d bytes", SAFETENSORS_MAX_HEADER);
+                 : err_set(err, ERR_EXHAUSTED, "the roles of the patients, or the recordings, take more than %d bytes",
+                           SAFETENSORS_MAX_HEADER);
     str_done(&counters);
     str_done(&roles);
     str_done(&left_out);
+    str_done(&windows);
     return rc;
 }
 
@@ -364,8 +372,11 @@ static int read_roles(struct train *t, const char *path, struct known_patients *
     if (rc)
         return rc;
     const char *left_out = safetensors_metadata(st, "left_out"), *text = safetensors_metadata(st, "patients");
+    const char *windows = safetensors_metadata(st, "windows");
     if (left_out)
         mark_left_out(t, left_out);
+    if (windows && !t->began)
+        (void)json_parse(windows, strlen(windows), "windows", &t->began, NULL);
     if (!text)
         return 0;
     rc = json_parse(text, strlen(text), path, &json, err);

@@ -16,7 +16,7 @@ static void put_scores(const struct train *t, struct json_writer *w) {
     json_put_f64(w, "best", t->at.best.metric);
     put_step(w, "best_step", t->at.best.step);
     json_put_str(w, "selected_on", "validation");
-    JSON_MEMBERS(w, t->newest, event_f1, false_alarms_per_24h, auroc);
+    JSON_MEMBERS(w, t->newest, event_f1, seizures, false_alarms_per_24h, auroc);
     json_put_f64(w, "validation_loss", t->newest.loss);
     json_put_f64(w, "threshold_on", t->newest.events.on);
     json_put_f64(w, "threshold_off", t->newest.events.off);

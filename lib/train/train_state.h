@@ -16,9 +16,9 @@ enum { TRAIN_ROLE_TRAINING = PATIENT_TRAINING, TRAIN_ROLE_VALIDATION = PATIENT_V
 
 /* Result of a validation. */
 struct validation_result {
-    struct best_value value; /* of training.early_stopping.metric */
-    double event_f1, auroc, loss, false_alarms_per_24h;
-    struct events_config events; /* with the thresholds chosen */
+    struct best_value value;                                      /* of training.early_stopping.metric */
+    double event_f1, auroc, loss, false_alarms_per_24h, seizures; /* seizures: that the F1 counts */
+    struct events_config events;                                  /* with the thresholds chosen */
     struct alarm_sets alarms;
     double temperature; /* of the model file */
 };
@@ -59,8 +59,10 @@ struct train {
     uint8_t *split;    /* per entry of the manifest, enum patient_role: as drawn */
     uint8_t *role;     /* the same, but PATIENT_UNUSED for recordings that are left out */
     uint8_t *left_out; /* per entry: its samples could not be read */
-    int64_t failed;    /* entry of the recording at fault for the newest error of the feed, or −1 */
-    char *patients;    /* for model files (modelfile_patients) */
+    struct json
+        *began;     /* {"relative path": print of its windows}, of the first attempt (train_began); NULL: not known, or the first */
+    int64_t failed; /* entry of the recording at fault for the newest error of the feed, or −1 */
+    char *patients; /* for model files (modelfile_patients) */
     struct sampler *sampler;
     struct window_ref *hard; /* background windows that are shown more often (train_hard); NULL: none are known yet */
     int64_t n_hard;

@@ -111,6 +111,7 @@ int train_validate(struct train *t, struct validation_result *ret, struct err *e
     *ret = (struct validation_result){.value = value_of(t->job->training.stop_metric, &e),
                                       .event_f1 = isnan(event->f1) ? 0 : event->f1,
                                       .false_alarms_per_24h = event->false_alarms_per_24h,
+                                      .seizures = event->counts.ref,
                                       SAME_MEMBERS(e, auroc, loss, events),
                                       .alarms = e.sets,
                                       .temperature = temperature};

@@ -76,6 +76,31 @@ def roles_are_named_and_kept(tmp):
     return split, fresh
 
 
+def changed_labels_end_a_resumed_training(tmp):
+    """It goes on with the windows that it began with, or not at all, and names what is different."""
+    train(tmp, "began", "training.seed=5", "stop_after=2")
+    labels = sorted(glob.glob(f"{tmp}/eeg/sub-01/*_events.tsv"))[0]
+    name = os.path.relpath(labels, f"{tmp}/eeg").replace("_events.tsv", "_eeg.edf")
+    with open(labels, encoding="utf-8") as f:
+        before = f.read()
+    with open(labels, "w", encoding="utf-8") as f:
+        f.write("onset\tduration\teventType\n5\t40\tsz\n")
+    log, _ = train(tmp, "began", "training.seed=5", code=1)
+    assert f"the labels or the length of 1 recording changed since this training began ({name})" in log and "submit a new job" in log, log
+    with open(labels, "w", encoding="utf-8") as f:
+        f.write(before)
+    added = []
+    for ending in ("_eeg.edf", "_events.tsv"):  # of a patient who trains
+        added.append(f"{tmp}/eeg/sub-01/sub-01_run-99{ending}")
+        shutil.copy(labels.replace("_events.tsv", ending), added[-1])
+    log, result = train(tmp, "began", "training.seed=5")
+    assert "1 recording came after this training began and are not used: sub-01/sub-01_run-99_eeg.edf" in log and result["steps"] == 4, log
+    for path in added:
+        os.unlink(path)
+    train(tmp, "undivided", "training.seed=5")
+    assert digest(tmp, "began") == digest(tmp, "undivided"), "a recording that came later changed the weights"
+
+
 def states_without_roles_are_said(tmp):
     train(tmp, "older", "training.seed=5", "stop_after=2")
     for state in glob.glob(f"{tmp}/older/checkpoints/*.state.safetensors"):
@@ -179,6 +204,7 @@ def main():
         make_corpus(f"{tmp}/eeg", seed=11, patients=5, hours=0.03)
         unreadable_recordings_are_left_out(tmp)
         split, fresh = roles_are_named_and_kept(tmp)
+        changed_labels_end_a_resumed_training(tmp)
         states_without_roles_are_said(tmp)
         a_test_patient_stays_out(tmp)
         evaluations_know_the_patients(tmp, split, fresh)
