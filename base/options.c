@@ -48,6 +48,8 @@ static const char *type_name(const struct option *o) {
         return "text, or a list of sources";
     case OPTION_PATH:
         return "a file";
+    case OPTION_RULE:
+        return "a word, a pattern or a .csv";
     case OPTION_MODEL:
         return "a model";
     case OPTION_DURATION:
@@ -167,6 +169,7 @@ static int read_scalar(struct reading *r, const struct option *o, const struct y
     switch (o->type) {
     case OPTION_STRING:
     case OPTION_PATH:
+    case OPTION_RULE:
     case OPTION_MODEL:
     case OPTION_SOURCE:
         *(const char **)out = null ? NULL : text;

@@ -5,6 +5,7 @@
 #pragma once
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "base/err.h"
@@ -17,6 +18,7 @@ enum option_type {
     OPTION_F64,      /* double, min..max */
     OPTION_STRING,   /* const char * in the arena; NULL where the default is null */
     OPTION_PATH,     /* the same, naming a local file or the URL of an object */
+    OPTION_RULE,     /* the same, a word or pattern, or, where it ends in .csv, a local file */
     OPTION_MODEL,    /* the same, naming a model: a job, a served name, a local file or the URL of an object */
     OPTION_SOURCE,   /* the same, naming where recordings are: a store's URL, a file:// folder or a prefix. "" for a list of
                       * sources, which the owner reads from the tree */
@@ -28,6 +30,12 @@ enum option_type {
     OPTION_NODE,     /* const struct yaml_node *: a free-form subtree the owner reads; NULL when absent */
     OPTION_NOTICE,   /* accepted for old files, does nothing; help says what to tell the user */
 };
+
+/* True if a value of this type names a local file. */
+static inline bool option_names_file(enum option_type type, const char *value) {
+    const size_t len = value ? strlen(value) : 0;
+    return value && (type == OPTION_PATH || (type == OPTION_RULE && len > 4 && !strcmp(value + len - 4, ".csv")));
+}
 
 struct option_list {
     const char **items;

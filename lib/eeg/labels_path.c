@@ -1,6 +1,9 @@
 /* Patient, split and label files derived from a recording's path; declared in labels.h and labels_path.h. */
 
 #include "eeg/labels_path.h"
+#include <regex.h>
+
+#include "base/order.h"
 #include "formats/eegfile.h"
 #include "store/outputs.h"
 
@@ -185,4 +188,175 @@ int labels_stamp(const char *recording_path, const char *rule, char ret[LABELS_S
         used += strlen(part);
     }
     return 0;
+}
+
+/* ---- patients by a pattern or a table ---- */
+
+enum { CSV_BYTES = 64 << 20, PATTERN_BYTES = 1000 };
+
+struct row {
+    const char *file, *patient; /* in text */
+};
+struct patient_rule {
+    regex_t pattern;
+    bool is_pattern;
+    char *text; /* of the CSV; lines and cells end with '\0' */
+    struct row *rows;
+    size_t n;
+};
+
+static bool is_patient_table(const char *text) { return str_ends_nocase(text, ".csv"); }
+
+/* \d, which POSIX lacks, as [0-9]. */
+static int compile_patients(const char *text, regex_t *ret, struct err *err) {
+    OWNED(str_done) struct str pattern = str_of(4 * PATTERN_BYTES);
+    char why[160];
+    for (const char *at = text; *at; at++) {
+        const bool digit = at[0] == '\\' && at[1] == 'd', escaped = at[0] == '\\' && at[1];
+        str_printf(&pattern, digit ? "[0-9]" : escaped ? "\\%c" : "%c", escaped ? at[1] : at[0]);
+        at += escaped;
+    }
+    int code = strlen(text) > PATTERN_BYTES ? REG_ESPACE : regcomp(ret, str_cstr(&pattern), REG_EXTENDED);
+    if (code) {
+        regerror(code, ret, why, sizeof why);
+        return err_set(err, ERR_INVALID, "the pattern of patients '%.200s' cannot be used: %s", text, why);
+    }
+    if (ret->re_nsub == 1)
+        return 0;
+    regfree(ret);
+    return err_set(
+        err, ERR_INVALID,
+        "patients by '%.200s': expected auto, folder, prefix, a pattern with one group such as '(Subject\\d+)_', or a .csv "
+        "with the columns file and patient",
+        text);
+}
+
+int patient_rule_check(const char *text, struct err *err) {
+    regex_t pattern;
+    if (is_patient_table(text))
+        return 0;
+    int rc = compile_patients(text, &pattern, err);
+    if (!rc)
+        regfree(&pattern);
+    return rc;
+}
+
+void patient_rule_free(struct patient_rule *r) {
+    if (!r)
+        return;
+    if (r->is_pattern)
+        regfree(&r->pattern);
+    free(r->text);
+    free(r->rows);
+    free(r);
+}
+
+/* The next cell of a line, without its quotes; *at moves behind it. */
+static char *next_cell(char **at) {
+    char *cell = *at, *end = NULL, *to = cell;
+    if (*cell != '"') {
+        end = cell + strcspn(cell, ",");
+    } else {
+        for (end = ++cell, to = cell; *end && (*end != '"' || end[1] == '"'); *to++ = *end++)
+            end += *end == '"';
+        char *rest = *end ? end + 1 : end;
+        *to = '\0';
+        end = rest + strcspn(rest, ",");
+    }
+    *at = *end ? end + 1 : end;
+    *end = '\0';
+    return cell;
+}
+
+static int by_file(const void *a, const void *b) { return strcmp(((const struct row *)a)->file, ((const struct row *)b)->file); }
+
+static int check_rows(const struct patient_rule *r, const char *path, struct err *err) {
+    for (size_t i = 1; i < r->n; i++)
+        if (!strcmp(r->rows[i - 1].file, r->rows[i].file) && strcmp(r->rows[i - 1].patient, r->rows[i].patient) != 0)
+            return err_set(err, ERR_INVALID, "%s: %.200s has two patients, %.80s and %.80s", path, r->rows[i].file,
+                           r->rows[i - 1].patient, r->rows[i].patient);
+    return 0;
+}
+
+/* The columns may stand in any order beside others. */
+static int read_patients(struct patient_rule *r, const char *path, struct err *err) {
+    int file = -1, patient = -1, number = 0;
+    size_t lines = 1;
+    for (const char *at = r->text; *at; at++)
+        lines += *at == '\n';
+    if (!(r->rows = calloc(lines, sizeof *r->rows)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the patients in %s", path);
+    for (char *line = r->text, *next; *line; line = next, number++) {
+        struct row row = {0};
+        size_t len = strcspn(line, "\r\n");
+        next = line + len + strspn(line + len, "\r\n");
+        line[len] = '\0';
+        if (!*line)
+            continue;
+        char *at = line;
+        for (int column = 0; *at; column++) {
+            const char *cell = next_cell(&at);
+            if (!number && !strcmp(cell, "file"))
+                file = column;
+            if (!number && !strcmp(cell, "patient"))
+                patient = column;
+            row.file = column == file ? cell : row.file;
+            row.patient = column == patient ? cell : row.patient;
+        }
+        if (file < 0 || patient < 0)
+            return err_set(err, ERR_INVALID, "%s: expected the columns file and patient, separated by commas", path);
+        if (number && (!row.file || !*row.file || !row.patient || !*row.patient))
+            return err_set(err, ERR_INVALID, "%s: row %d has no %s", path, number + 1, row.file && *row.file ? "patient" : "file");
+        if (number)
+            r->rows[r->n++] = row;
+    }
+    qsort(r->rows, r->n, sizeof *r->rows, by_file);
+    return check_rows(r, path, err);
+}
+
+int patient_rule_open(const char *text, struct patient_rule **ret, struct err *err) {
+    struct patient_rule *r = calloc(1, sizeof *r);
+    size_t len;
+    int rc;
+    if (!r)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a rule of patients");
+    if (is_patient_table(text))
+        rc = (rc = fsio_read(text, CSV_BYTES, &r->text, &len, err)) ? rc : read_patients(r, text, err);
+    else
+        r->is_pattern = !(rc = compile_patients(text, &r->pattern, err));
+    if (rc)
+        patient_rule_free(r);
+    else
+        *ret = r;
+    return rc;
+}
+
+static const char *find_row(const struct patient_rule *r, const char *file) {
+    const struct row key = {file, NULL}, *found = r->n ? bsearch(&key, r->rows, r->n, sizeof key, by_file) : NULL;
+    return found ? found->patient : NULL;
+}
+
+int patient_rule_find(const struct patient_rule *r, const char *path, char *buf, size_t size, bool *ret_found, struct err *err) {
+    const char *patient = NULL;
+    size_t len = 0;
+    regmatch_t match[2];
+    if (r->is_pattern && !regexec(&r->pattern, path, 2, match, 0) && match[1].rm_so >= 0) {
+        patient = path + match[1].rm_so;
+        len = (size_t)(match[1].rm_eo - match[1].rm_so);
+    } else if (!r->is_pattern && ((patient = find_row(r, path)) || (patient = find_row(r, fsio_basename(path))))) {
+        len = strlen(patient);
+    }
+    *ret_found = patient && len;
+    if (*ret_found && !str_format(buf, size, "%.*s", (int)len, patient))
+        return err_set(err, ERR_RANGE, "patient id '%.64s…' is too long; at most %zu bytes", patient, size - 1);
+    return 0;
+}
+
+int patient_rule_or_name(const struct patient_rule *r, enum labels_patient_rule otherwise, const char *path,
+                         const struct patient_name *ret, struct err *err) {
+    bool found = false;
+    int rc = r ? patient_rule_find(r, path, ret->buf, ret->size, &found, err) : 0;
+    if (found && ret->lone)
+        *ret->lone = false;
+    return rc || found ? rc : labels_patient(path, otherwise, ret->buf, ret->size, ret->lone, err);
 }

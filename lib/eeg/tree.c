@@ -72,7 +72,8 @@ static bool is_derivative(const char *path) {
 static int add_name(struct tree *t, const struct fsio_found *found, bool absent, struct err *err) {
     char patient[PATH_BYTES];
     bool lone = false;
-    int rc = labels_patient(found->path, t->config->patient, patient, sizeof patient, &lone, err);
+    int rc = patient_rule_or_name(t->config->patient_by, t->config->patient, found->path,
+                                  &(struct patient_name){patient, sizeof patient, &lone}, err);
     if (rc)
         return rc;
     if (t->n == t->capacity) {

@@ -6,10 +6,12 @@
 
 #include "base/base.h"
 #include "eeg/labels.h"
+#include "eeg/labels_path.h"
 
 struct tree_config {
     const char *root;
     enum labels_patient_rule patient;
+    const struct patient_rule *patient_by;     /* in front of it; NULL: none */
     bool all_names;                            /* every name is a recording of its own */
     void (*note)(void *ctx, const char *text); /* a sentence on what was left out; may be NULL */
     void *ctx;

@@ -11,6 +11,7 @@
 #include "eeg/events.h"
 #include "evaluate/detect_kind.h"
 #include "evaluate/estimate_manifest.h"
+#include "evaluate/evaluate_patients.h"
 #include "evaluate/flight.h"
 #include "evaluate/task_eeg.h"
 #include "formats/eegfile.h"
@@ -55,6 +56,7 @@ struct detect {
     struct task_progress progress;
     int64_t done, failed, events; /* of all that ended */
     double hours, seizure_sum_s, suppressed_sum_s;
+    struct seen_patients seen;
 };
 
 static const struct events_format *output_format(const struct detect *d) {
@@ -75,6 +77,7 @@ static void detect_close(void *task) {
     flight_free(d->flight);
     loader_stop(d->loader);
     detect_list_end(d->list);
+    seen_patients_done(&d->seen);
     detector_close(d->detector);
     for (int64_t i = 0; d->outcomes && i < manifest_count(d->manifest); i++)
         outcome_done(&d->outcomes[i]);
@@ -93,6 +96,10 @@ static int open_data(struct detect *d, struct err *err) {
     struct manifest_config config = task_manifest_config(d->job, &d->env, &detector_info(d->detector)->file);
     int rc = task_open_manifest(&d->env, &d->progress, &config, &d->manifest, err);
     if (rc)
+        return rc;
+    const struct seen_question question = {
+        .manifest = d->manifest, .dataset = d->job->data->dataset, .patients = detector_info(d->detector)->patients};
+    if ((rc = seen_patients_init(&d->seen, &question, err)))
         return rc;
     size_t n = (size_t)manifest_count(d->manifest);
     d->outcomes = calloc(n + 1, sizeof *d->outcomes);
@@ -432,6 +439,12 @@ static void detect_result(void *task, struct json_writer *w, const char *key) {
     json_put_f64(w, "threshold_off", d->thresholds.off);
     json_put_f64(w, "seizure_s", d->seizure_sum_s);
     json_put_f64(w, "suppressed_s", d->suppressed_sum_s);
+    const int64_t seen = d->seen.training + d->seen.validation;
+    if (d->seen.known)
+        json_put_i64(w, "patients_seen", seen);
+    else
+        json_put_null(w, "patients_seen");
+    json_put_i64(w, "patients", seen + d->seen.unseen);
     json_end(w, '}');
 }
 

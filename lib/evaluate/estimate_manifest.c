@@ -6,6 +6,7 @@
 #include "base/counted.h"
 #include "evaluate/task_eeg.h"
 #include "windows/manifest.h"
+#include "windows/patients.h"
 #include "windows/window.h"
 #include "work/job_data.h"
 
@@ -26,6 +27,8 @@ static void tell_data(const struct estimate_config *config, const struct manifes
     if (!config->job->data->n_sources)
         estimate_fact(config, "data", "%s", config->data_root);
     estimate_fact(config, "hours", "%.2f", hours);
+    if (patients_unnamed(m, line, sizeof line) && config->notice)
+        config->notice(config->ctx, line);
     int64_t n_bad = manifest_describe_bad(m, BAD_NAMED, bad, sizeof bad);
     if (!n_bad)
         return;

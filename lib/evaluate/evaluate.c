@@ -14,7 +14,12 @@
 /* Says how many patients the model has seen, and leaves them out if the job asks for it. */
 static int choose_patients(struct evaluate *e, struct err *err) {
     struct seen_patients *seen = &e->seen;
-    int rc = seen_patients_init(seen, e->manifest, e->role, detector_info(e->detector)->patients, err);
+    const struct seen_question question = {.manifest = e->manifest,
+                                           .chosen = e->role,
+                                           .dataset = e->job->data->dataset,
+                                           .patients = detector_info(e->detector)->patients,
+                                           .not_seen = e->config->not_seen};
+    int rc = seen_patients_init(seen, &question, err);
     if (rc)
         return rc;
     int64_t all = seen->training + seen->validation + seen->unseen;
@@ -31,10 +36,12 @@ static int choose_patients(struct evaluate *e, struct err *err) {
                  (long long)seen->validation,
                  e->config->unseen ? ": they are left out" : ": the scores do not transfer to others (evaluate.patients: unseen)");
     if (e->config->unseen && !seen->unseen)
-        return err_set(err, ERR_PRECONDITION,
-                       "evaluate.patients: unseen, but the model has seen all %lld patients; evaluate other recordings, or keep "
-                       "some patients for a test with data.split.test when training",
-                       (long long)all);
+        return err_set(
+            err, ERR_PRECONDITION,
+            "evaluate.patients: unseen, but the model has seen all %lld patients; evaluate other recordings, or keep "
+            "some patients for a test with data.split.test when training. If they are other people of the same names, set "
+            "data.dataset here and in the training, or declare it with evaluate.not_seen: true",
+            (long long)all);
     for (int64_t i = 0; e->config->unseen && i < manifest_count(e->manifest); i++)
         e->role[i] = seen->role[i] == PATIENT_TEST;
     return 0;
@@ -210,6 +217,7 @@ static int begin(struct evaluate *e, struct err *err) {
                                        .events = file->events,
                                        .sweep = true,
                                        .auto_threshold = chooses,
+                                       .before = chooses ? &detector_info(e->detector)->file.events : NULL,
                                        .target_fa_per_24h = e->config->target_fa_per_24h,
                                        .rejecter = e->config->rejecter == EVALUATE_REJECTER_AUTO,
                                        .workers = (int)e->job->data->loader_workers,
@@ -376,6 +384,17 @@ static void put_counts(struct json_writer *w, const struct score_counts *c) {
     json_put_f64(w, "false_events", c->fp);
 }
 
+/* The thresholds of the model's file on the same recordings. */
+static void put_before(struct json_writer *w, const struct score_point *before) {
+    const struct score *event = &before->scores[SCORE_EVENT];
+    json_begin_object(w, "before");
+    JSON_MEMBERS(w, *before, on, off);
+    put_counts(w, &event->counts);
+    json_put_f64(w, "event_f1", event->f1);
+    json_put_f64(w, "false_alarms_per_24h", event->false_alarms_per_24h);
+    json_end(w, '}');
+}
+
 static void evaluate_result(void *task, struct json_writer *w, const char *key) {
     struct evaluate *e = task;
     json_begin_object(w, key);
@@ -392,12 +411,15 @@ static void evaluate_result(void *task, struct json_writer *w, const char *key) 
     json_put_f64(w, "threshold_on", e->found.events.on);
     json_put_f64(w, "threshold_off", e->found.events.off);
     json_put_f64(w, "lookback_s", e->found.events.lookback_s);
+    if (e->config->threshold == EVALUATE_THRESHOLD_AUTO)
+        put_before(w, &e->found.before);
     if (e->config->rejecter == EVALUATE_REJECTER_AUTO)
         score_rejecter_json(evaluation_rejecter(e->evaluation), w, "rejecter");
     if (e->seen.known)
         json_put_i64(w, "seen_patients", e->config->unseen ? 0 : e->seen.training + e->seen.validation);
     else
         json_put_null(w, "seen_patients");
+    json_put_i64(w, "patients", e->seen.unseen + (e->config->unseen ? 0 : e->seen.training + e->seen.validation));
     json_put_f64(w, "onset_error_p50_s", e->scores.onsets.p50_s);
     json_put_f64(w, "onset_error_p90_s", e->scores.onsets.p90_s);
     json_put_f64(w, "alarm_sensitivity", e->found.alarms.sensitivity);

@@ -22,6 +22,8 @@ static const struct option rows[] = {
      "auto, with threshold auto: fit a rejecter of events, and use it if it is better on patients that are left out"},
     {"evaluate.patients", OPTION_ENUM, C(unseen), "all", 0, 0, "all|unseen",
      "unseen: leave out the patients that the model was trained, validated or fine-tuned on, which its file names by hashes"},
+    {"evaluate.not_seen", OPTION_BOOL, C(not_seen), "false", 0, 0, NULL,
+     "true declares that the model has seen none of these people, whatever their names; report.json repeats it"},
     {"evaluate.precision", OPTION_ENUM, C(precision), "fp32", 0, 0, TASK_PRECISIONS,
      "bf16: refused if the logits differ more from fp32 than the model allows; auto: bf16 on a GPU where the model allows it, else "
      "fp32"},
@@ -65,7 +67,8 @@ static void summarise(const struct json *result, char *buf, size_t size) {
     if (event)
         str_format(beside, sizeof beside, "; %s alone: event F1 %.3f, AUROC %.3f", json_str(json_get(first, "name"), ""),
                    json_f64(json_get(event, "f1"), NAN), json_f64(json_get(first, "auroc"), NAN));
-    str_format(buf, size, "event F1 %.3f, %.1f false alarms per 24 h over %s%s%s", json_f64(json_get(result, "event_f1"), NAN),
+    str_format(buf, size, "event F1 %.3f of %s, %.1f false alarms per 24 h over %s%s%s",
+               json_f64(json_get(result, "event_f1"), NAN), counted(json_i64(json_get(result, "seizures"), 0), "seizure").text,
                json_f64(json_get(result, "false_alarms_per_24h"), NAN),
                counted(json_i64(json_get(result, "recordings"), 0), "recording").text, beside, seen);
 }

@@ -13,6 +13,7 @@ struct evaluate_config {
     double target_fa_per_24h, lookback_s;
     int rejecter;  /* "none|auto" */
     int unseen;    /* "all|unseen" */
+    bool not_seen; /* declared by the job file */
     int precision; /* enum task_precision */
     double alarm_rate, alarm_hop_s, alarm_latch_s;
     int64_t plots;

@@ -10,9 +10,15 @@ struct seen_patients {
                    /* PATIENT_UNUSED if the entry is not evaluated */
     int64_t training, validation, unseen; /* patients of the evaluated recordings */
 };
-/* chosen: per entry, 1 = evaluated. patients: modelfile_patients, may be NULL. */
-int seen_patients_init(struct seen_patients *s, const struct manifest *m, const uint8_t *chosen, const char *patients,
-                       struct err *err);
+/* Which recordings are asked for, and whose they are. */
+struct seen_question {
+    const struct manifest *manifest;
+    const uint8_t *chosen; /* per entry, 1 = evaluated; NULL: all that have a recording */
+    const char *dataset;   /* data.dataset */
+    const char *patients;  /* modelfile_patients, may be NULL */
+    bool not_seen;         /* somebody declares that the model has seen none of them */
+};
+int seen_patients_init(struct seen_patients *s, const struct seen_question *q, struct err *err);
 void seen_patients_done(struct seen_patients *s);
 /* {"known": true, "training": ["sub-01", …], "validation": […], "unseen": […]}: names of the patients evaluated. */
 void seen_patients_json(const struct seen_patients *s, const struct manifest *m, struct json_writer *w, const char *key);

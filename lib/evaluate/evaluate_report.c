@@ -236,6 +236,7 @@ static void put_head(struct json_writer *w, const struct evaluate *e) {
     if (e->config->threshold == EVALUATE_THRESHOLD_AUTO)
         json_put_str(w, "selected_on", "evaluation"); /* the thresholds, and so the scores, are of the same recordings */
     json_put_str(w, "evaluated", e->config->unseen ? "unseen" : "all");
+    json_put_bool(w, "not_seen", e->config->not_seen); /* declared, not known */
     seen_patients_json(&e->seen, e->manifest, w, "patients");
     JSON_MEMBERS(w, e->found, auroc, auroc_error_most, loss);
     evaluate_report_baselines(e, w);

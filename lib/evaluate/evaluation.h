@@ -20,16 +20,17 @@ struct evaluation_config {
     const uint8_t *role; /* per manifest entry */
     uint8_t wanted;      /* the role to evaluate */
     struct events_config events;
-    bool auto_threshold;               /* choose on and off; otherwise those of events apply */
-    bool sweep;                        /* compute sensitivity_at even if no threshold is chosen */
-    double target_fa_per_24h;          /* target of auto_threshold */
-    bool rejecter;                     /* with auto_threshold: look for a rejecter of events, and use it where it is better */
-    int workers;                       /* threads that decode recordings missing in the window cache */
-    int64_t alarm_hop;                 /* samples; 0 = no alarms */
-    const struct alarm_config *alarms; /* the rule in force, kept by the detector's model; NULL: that of the events */
-    bool alarm_sets;                   /* with alarms: choose rules for the rates of false alarms */
-    double latch_s;                    /* of these rules */
-    bool temperature;                  /* fit a temperature (evaluate/temperature.h) to the record traces */
+    bool auto_threshold;                /* choose on and off; otherwise those of events apply */
+    bool sweep;                         /* compute sensitivity_at even if no threshold is chosen */
+    double target_fa_per_24h;           /* target of auto_threshold */
+    const struct events_config *before; /* scored too, beside the thresholds that are chosen; NULL: none */
+    bool rejecter;                      /* with auto_threshold: look for a rejecter of events, and use it where it is better */
+    int workers;                        /* threads that decode recordings missing in the window cache */
+    int64_t alarm_hop;                  /* samples; 0 = no alarms */
+    const struct alarm_config *alarms;  /* the rule in force, kept by the detector's model; NULL: that of the events */
+    bool alarm_sets;                    /* with alarms: choose rules for the rates of false alarms */
+    double latch_s;                     /* of these rules */
+    bool temperature;                   /* fit a temperature (evaluate/temperature.h) to the record traces */
     /* A recording, the manifest's number `entry`, cannot be loaded: 0 leaves it out, an error ends the evaluation. NULL: any does.
      */
     int (*bad)(void *ctx, int64_t entry, const struct err *why, struct err *err);
@@ -52,6 +53,7 @@ struct evaluation_config {
 struct evaluation_result {
     struct events_config events; /* with the thresholds in force, and the rejecter */
     struct score_point point;    /* pooled scores under them */
+    struct score_point before;   /* under evaluation_config.before; all zero without it */
     double subject_f1;           /* mean of the event F1 of each patient, those without one left out */
     double temperature;          /* for the logits as the detector gives them; 1 unless it was to be fitted */
     double auroc, loss;          /* over labelled samples that were measured; loss: mean cross entropy of the record trace */

@@ -115,6 +115,14 @@ static int score_all_alarms(struct evaluation *e, struct err *err) {
     return score_alarms(recs, e->n_traces, &e->alarms, err);
 }
 
+/* Before find_events, whose events are those of the recordings from then on. */
+static int score_before(struct evaluation *e, struct evaluation_result *r, struct err *err) {
+    struct evaluation_result before = {0};
+    int rc = find_events(e, e->config.before, &before, err);
+    r->before = before.point;
+    return rc;
+}
+
 static int conclude(struct evaluation *e, struct evaluation_result *r, struct err *err) {
     int best = e->config.auto_threshold ? score_sweep_best(&e->sweep, e->config.target_fa_per_24h) : -1;
     *r = (struct evaluation_result){.events = e->config.events,
@@ -130,8 +138,8 @@ static int conclude(struct evaluation *e, struct evaluation_result *r, struct er
         events_config_reject(&r->events, &e->rejecter.rejecter);
     score_sweep_sensitivities(&e->sweep);
     memcpy(r->sensitivity_at, e->sweep.sensitivity_at, sizeof r->sensitivity_at);
-    int rc;
-    if ((rc = find_events(e, &r->events, r, err)) || (e->config.alarm_hop && (rc = score_all_alarms(e, err))))
+    int rc = e->config.before ? score_before(e, r, err) : 0;
+    if (rc || (rc = find_events(e, &r->events, r, err)) || (e->config.alarm_hop && (rc = score_all_alarms(e, err))))
         return rc;
     r->alarms = e->alarms;
     r->sets = e->rules.sets;

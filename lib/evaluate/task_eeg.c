@@ -19,6 +19,7 @@ struct manifest_config task_manifest_config(const struct jobfile *job, const str
                                      .hop = file->hop,
                                      SAME_MEMBERS(*job->data, labels, unlabeled, hole_every_s),
                                      .patient = (enum labels_patient_rule)job->data->patient,
+                                     .patient_by = job->data->patient_by,
                                      .fail_on_bad_file = job->data->fail_on_bad_file,
                                      .workers = (int)job->data->loader_workers,
                                      .max_files = job->data->max_files,

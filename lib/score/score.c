@@ -431,6 +431,11 @@ static void put_scores(struct json_writer *w, const char *key, const struct scor
 
 void score_report_json(const struct score_report *r, struct json_writer *w) {
     json_begin_object(w, NULL);
+    score_report_members(r, w);
+    json_end(w, '}');
+}
+
+void score_report_members(const struct score_report *r, struct json_writer *w) {
     json_put_str(w, "definition", SCORE_DEFINITION);
     json_put_f64(w, "hours", r->pooled[0].counts.duration_s / 3600);
     json_begin_object(w, "onset_error");
@@ -442,7 +447,6 @@ void score_report_json(const struct score_report *r, struct json_writer *w) {
     json_begin_object(w, "per_subject");
     for (int i = 0; i < r->n_subjects; i++)
         put_scores(w, r->subjects[i].subject, r->subjects[i].scores);
-    json_end(w, '}');
     json_end(w, '}');
 }
 

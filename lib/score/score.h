@@ -60,6 +60,8 @@ double score_percentile(const double *sorted, int64_t n, double q);
 int score_all(const struct score_recording *recs, int n, struct score_report *ret, struct err *err);
 void score_report_done(struct score_report *r);
 void score_report_json(const struct score_report *r, struct json_writer *w);
+/* Its members alone, into an open object. */
+void score_report_members(const struct score_report *r, struct json_writer *w);
 
 /* Area under the ROC curve of probabilities against 0/1 labels (NaN probabilities skipped). Bins are no wider than 6.6e-4 in
  * log-odds, and have the same bounds on every machine; ties within a bin count half. 4.7 MiB. */

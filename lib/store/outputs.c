@@ -71,6 +71,59 @@ static void put_map(const struct json *json, const char *map, const char *name, 
     json_end(w, '}');
 }
 
+static void put_model(const struct json *json, struct json_writer *w) {
+    const struct json *model = json_get(json, "model");
+    const char *sha256 = json_str(json_get(model, "sha256"), "");
+    if (!model)
+        return;
+    json_begin_object(w, "model");
+    json_put_str(w, "name", json_str(json_get(model, "name"), ""));
+    json_put_str(w, "sha256", sha256);
+    json_put_i64(w, "patients_seen", json_i64(json_get(model, "patients_seen"), -1));
+    json_put_i64(w, "patients", json_i64(json_get(model, "patients"), 0));
+    json_end(w, '}');
+}
+
+int outputs_set_model(const char *folder, const struct outputs_model *model, struct err *err) {
+    char list[PATH_SIZE];
+    OWNED(str_done) struct str text = str_of(LIST_BYTES);
+    struct json_writer w = json_to(&text);
+    int rc = fsio_join(list, sizeof list, folder, OUTPUTS_LIST, err);
+    if (rc)
+        return rc;
+    OWNED_FD int lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (lock >= 0)
+        flock(lock, LOCK_EX);
+    OWNED_POINTER(json_free) struct json *json = read_list(list);
+    json_begin_object(&w, NULL);
+    put_map(json, own_files, "", NULL, &w);
+    put_map(json, copies, "", NULL, &w);
+    json_begin_object(&w, "model");
+    json_put_str(&w, "name", model->name);
+    json_put_str(&w, "sha256", model->sha256);
+    json_put_i64(&w, "patients_seen", model->seen);
+    json_put_i64(&w, "patients", model->patients);
+    json_end(&w, '}');
+    json_end(&w, '}');
+    str_puts(&text, "\n");
+    return fsio_write_text(list, &text, err);
+}
+
+bool outputs_get_model(const char *path, struct outputs_model *ret) {
+    char list[PATH_SIZE];
+    const bool folder = fsio_is_dir(path);
+    const size_t len = folder ? strlen(path) : (size_t)(fsio_basename(path) - path);
+    if (!str_format(list, sizeof list, "%.*s%s" OUTPUTS_LIST, (int)len, path, folder ? "/" : ""))
+        return false;
+    OWNED_POINTER(json_free) struct json *json = read_list(list);
+    const struct json *model = json_get(json, "model");
+    *ret = (struct outputs_model){.seen = (int)json_i64(json_get(model, "patients_seen"), -1),
+                                  .patients = (int)json_i64(json_get(model, "patients"), 0)};
+    str_copy(ret->name, sizeof ret->name, json_str(json_get(model, "name"), ""));
+    str_copy(ret->sha256, sizeof ret->sha256, json_str(json_get(model, "sha256"), ""));
+    return model != NULL;
+}
+
 /* beside: a digest that is listed stays, in front of this one. */
 static int enter(const char *path, const char *sha256, bool copy, bool beside, struct err *err) {
     char folder[PATH_SIZE], list[PATH_SIZE];
@@ -90,6 +143,7 @@ static int enter(const char *path, const char *sha256, bool copy, bool beside, s
     json_begin_object(&w, NULL);
     put_map(json, own_files, name, copy ? NULL : sha256, &w);
     put_map(json, copies, name, copy ? sha256 : NULL, &w);
+    put_model(json, &w);
     json_end(&w, '}');
     str_puts(&text, "\n");
     return fsio_write_text(list, &text, err);

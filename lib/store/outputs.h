@@ -7,6 +7,15 @@
 
 #define OUTPUTS_LIST ".brrd-output.json"
 
+/* The model whose events lie in a folder. */
+struct outputs_model {
+    char name[4096], sha256[72];
+    int seen, patients; /* of the patients of the recordings, how many it was trained or selected on; -1 = not known */
+};
+/* Writes it into the list of the folder, in place of the one before. */
+int outputs_set_model(const char *folder, const struct outputs_model *model, struct err *err);
+/* The model of the folder, or of that of a file; false: none is listed. */
+bool outputs_get_model(const char *path, struct outputs_model *ret);
 /* True if brrd wrote the regular file at path and nobody has changed it since. */
 bool outputs_own(const char *path);
 /* EXISTS if there is a regular file at path that is neither brrd's own nor a listed copy; 0 with force, and for anything else at

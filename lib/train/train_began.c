@@ -1,10 +1,7 @@
 #include "train/train_began.h"
 
-#include <string.h>
-
-#include "base/cleanup.h"
+#include "base/base.h"
 #include "base/counted.h"
-#include "base/str.h"
 #include "store/digest.h"
 
 /* Of its length, segments and labels. */

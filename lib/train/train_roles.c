@@ -46,6 +46,9 @@ static int tell_changes(struct train *t, const struct known_patients *kept, int6
 
 static void tell_lone(struct train *t) {
     struct lone_patients lone;
+    char unnamed[120];
+    if (patients_unnamed(t->manifest, unnamed, sizeof unnamed))
+        task_log(&t->env, TASK_INFO, "%s", unnamed);
     if (patients_lone(t->manifest, &lone))
         task_log(&t->env, TASK_WARN,
                  "%s in %s count as a patient each, such as %.300s; if those of a folder are one patient's, they may train and "
@@ -133,7 +136,7 @@ int train_roles_record(struct train *t, const char *origin, struct err *err) {
         return rc;
     json_writer_init(&w, &text);
     json_begin_array(&w, NULL);
-    patients_put_hashes(t->manifest, t->split, manifest_hash(t->manifest), false, &w);
+    patients_put_dataset(t->manifest, t->split, manifest_hash(t->manifest), t->job->data.dataset, &w);
     if ((rc = put_origin(&w, origin, patients, err)))
         return rc;
     json_end(&w, ']');

@@ -18,6 +18,7 @@ struct manifest {
     struct manifest_entry *entries;
     int64_t count, capacity, limit;
     enum labels_patient_rule patient_rule;
+    struct patient_rule *patient_by; /* NULL: none */
     int64_t window, hop;
     int inputs;
     bool raw;
@@ -56,7 +57,8 @@ static int collect(void *ctx, const struct tree_recording *recording, struct err
     }
     char patient[PATH_BYTES];
     bool lone = false;
-    int rc = labels_patient(relative_path, m->patient_rule, patient, sizeof patient, &lone, err);
+    int rc = patient_rule_or_name(m->patient_by, m->patient_rule, relative_path,
+                                  &(struct patient_name){patient, sizeof patient, &lone}, err);
     if (rc)
         return rc;
     struct manifest_entry *e = &m->entries[m->count++];
@@ -263,7 +265,8 @@ static int open_all(struct manifest *m, const struct manifest_config *c, manifes
                     struct err *err) {
     struct opening o = {.config = c, .manifest = m, .progress = progress, .ctx = ctx};
     /* each name of a mirror is an object of its own */
-    const struct tree_config tree = {.root = c->root, .patient = c->patient, .all_names = c->mirror != NULL, .ctx = m};
+    const struct tree_config tree = {
+        .root = c->root, .patient = c->patient, .patient_by = m->patient_by, .all_names = c->mirror != NULL, .ctx = m};
     int rc = tree_walk(&tree, collect, err);
     if (rc)
         return rc;
@@ -418,7 +421,9 @@ static int open_one(const struct manifest_config *config, manifest_progress_fn *
     m->hop = config->hop;
     m->limit = config->max_files;
     m->patient_rule = config->patient;
-    int rc = config->n_sources ? open_sources(m, config, progress, ctx, err) : open_usable(m, config, progress, ctx, err);
+    int rc = config->patient_by ? patient_rule_open(config->patient_by, &m->patient_by, err) : 0;
+    if (!rc)
+        rc = config->n_sources ? open_sources(m, config, progress, ctx, err) : open_usable(m, config, progress, ctx, err);
     if (rc)
         manifest_close(m);
     else
@@ -434,6 +439,7 @@ void manifest_close(struct manifest *m) {
     for (int i = 0; i < MANIFEST_MAX_SOURCES; i++)
         manifest_close(m->parts[i]);
     free(m->entries);
+    patient_rule_free(m->patient_by);
     arena_done(&m->text);
     free(m);
 }

@@ -37,6 +37,7 @@ struct manifest_config {
     const char *labels, *unlabeled;
     double hole_every_s; /* as in struct window_build */
     enum labels_patient_rule patient;
+    const char *patient_by; /* in front of it, a pattern or a .csv (eeg/labels_path.h); NULL: none */
     bool fail_on_bad_file;
     int workers;
     int64_t max_files; /* of each source; 0 = all (first files in sorted order) */

@@ -1,5 +1,6 @@
 #include "windows/patients.h"
 
+#include "base/counted.h"
 #include "base/order.h"
 #include "store/digest.h"
 #include "windows/manifest.h"
@@ -97,7 +98,26 @@ static bool stands_before(const char **const *names, const int64_t *n, int r, co
     return false;
 }
 
-void patients_put_hashes(const struct manifest *m, const uint8_t *role, const char *salt, bool all, struct json_writer *w) {
+static void put_dataset(const struct manifest *m, const uint8_t *role, const char *salt, const char *dataset,
+                        struct json_writer *w) {
+    json_begin_array(w, "in_dataset");
+    for (int r = PATIENT_TRAINING; r < PATIENT_ROLES; r++) {
+        int64_t n = 0;
+        const char **names = list_names(m, role, (enum patient_role)r, true, &n);
+        for (int64_t i = 0; names && i < n; i++) {
+            char whole[4096], hex[HASH_HEX + 1];
+            str_format(whole, sizeof whole, "%s/%s", dataset, names[i]);
+            str_format(hex, sizeof hex, "%016" PRIx64, patient_hash(salt, whole));
+            json_put_str(w, NULL, hex);
+        }
+        free(names);
+    }
+    json_end(w, ']');
+}
+
+/* dataset: NULL or "" = none. */
+static void put_roles(const struct manifest *m, const uint8_t *role, const char *salt, bool all, const char *dataset,
+                      struct json_writer *w) {
     const char **names[PATIENT_ROLES] = {NULL};
     int64_t n[PATIENT_ROLES] = {0};
     json_begin_object(w, NULL);
@@ -115,7 +135,18 @@ void patients_put_hashes(const struct manifest *m, const uint8_t *role, const ch
     }
     for (int r = 0; r < PATIENT_ROLES; r++)
         free(names[r]);
+    if (dataset && *dataset)
+        put_dataset(m, role, salt, dataset, w);
     json_end(w, '}');
+}
+
+void patients_put_hashes(const struct manifest *m, const uint8_t *role, const char *salt, bool all, struct json_writer *w) {
+    put_roles(m, role, salt, all, NULL, w);
+}
+
+void patients_put_dataset(const struct manifest *m, const uint8_t *role, const char *salt, const char *dataset,
+                          struct json_writer *w) {
+    put_roles(m, role, salt, false, dataset, w);
 }
 
 struct known {
@@ -127,6 +158,8 @@ struct known_patients {
     char salt[SALT_SIZE];
     struct known *items; /* in order of hash */
     size_t count;
+    uint64_t *of_dataset; /* hashes of "DATASET/patient", ascending; NULL: the training states no dataset */
+    size_t n_of_dataset;
 };
 
 static int read_role(struct known_patients *k, const struct json *hashes, int role, struct err *err) {
@@ -182,6 +215,7 @@ void known_patients_free(struct known_patients *k) {
     if (!k)
         return;
     free(k->items);
+    free(k->of_dataset);
     free(k);
 }
 
@@ -196,6 +230,91 @@ int64_t known_patients_count(const struct known_patients *k, enum patient_role r
     for (size_t i = 0; i < k->count; i++)
         n += k->items[i].role == (int)role;
     return n;
+}
+
+/* ---- the patients of a model ---- */
+
+struct model_patients {
+    struct known_patients **trainings;
+    size_t n;
+    bool known;
+};
+
+static int read_dataset(struct known_patients *k, const struct json *hashes, struct err *err) {
+    size_t n = json_count(hashes);
+    if (!hashes)
+        return 0;
+    if (!(k->of_dataset = calloc(n + 1, sizeof *k->of_dataset)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %zu patients", n);
+    for (size_t i = 0; i < n; i++)
+        k->of_dataset[k->n_of_dataset++] = strtoull(json_str(json_at(hashes, i), ""), NULL, 16);
+    qsort(k->of_dataset, n, sizeof *k->of_dataset, order_u64s);
+    return 0;
+}
+
+static int read_trainings(struct model_patients *m, const struct json *list, struct err *err) {
+    size_t n = json_count(list);
+    int rc = 0;
+    if (json_kind(list) != JSON_KIND_ARRAY)
+        return err_set(err, ERR_INVALID, "the patients of a model: expected a list of trainings");
+    if (!(m->trainings = calloc(n + 1, sizeof *m->trainings)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the patients of a model");
+    for (size_t i = 0; !rc && i < n; i++) {
+        const struct json *training = json_at(list, i);
+        if (json_kind(training) == JSON_KIND_NULL)
+            m->known = false;
+        else if (!(rc = known_patients_read(training, &m->trainings[m->n], err)))
+            rc = read_dataset(m->trainings[m->n++], json_get(training, "in_dataset"), err);
+    }
+    return rc;
+}
+
+int model_patients_read(const char *text, struct model_patients **ret, struct err *err) {
+    struct model_patients *m = calloc(1, sizeof *m);
+    struct json *list = NULL;
+    if (!m)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the patients of a model");
+    m->known = text != NULL;
+    int rc = text ? json_parse(text, strlen(text), "brr.patients", &list, err) : 0;
+    if (text && !rc)
+        rc = read_trainings(m, list, err);
+    json_free(list);
+    if (rc)
+        model_patients_free(m);
+    else
+        *ret = m;
+    return rc;
+}
+
+void model_patients_free(struct model_patients *m) {
+    if (!m)
+        return;
+    for (size_t i = 0; i < m->n; i++)
+        known_patients_free(m->trainings[i]);
+    free(m->trainings);
+    free(m);
+}
+
+bool model_patients_known(const struct model_patients *m) { return m->known; }
+
+/* A patient of the same name in another dataset. */
+static bool is_other(const struct known_patients *k, const char *dataset, const char *name) {
+    char whole[4096];
+    if (!dataset || !*dataset || !k->of_dataset || !str_format(whole, sizeof whole, "%s/%s", dataset, name))
+        return false;
+    const uint64_t hash = patient_hash(k->salt, whole);
+    return !k->n_of_dataset || !bsearch(&hash, k->of_dataset, k->n_of_dataset, sizeof hash, order_u64s);
+}
+
+enum patient_role model_patients_role(const struct model_patients *m, const char *dataset, const char *name) {
+    enum patient_role least = PATIENT_TEST;
+    for (size_t i = 0; i < m->n; i++) {
+        const int role = known_patients_role(m->trainings[i], name);
+        if ((role == PATIENT_TRAINING || role == PATIENT_VALIDATION) && role < (int)least &&
+            !is_other(m->trainings[i], dataset, name))
+            least = (enum patient_role)role;
+    }
+    return least;
 }
 
 static size_t folder_of(const struct manifest_entry *e) { return (size_t)(fsio_basename(e->relative_path) - e->relative_path); }
@@ -219,4 +338,18 @@ bool patients_lone(const struct manifest *m, struct lone_patients *ret) {
         previous = e;
     }
     return ret->folders > 0;
+}
+
+bool patients_unnamed_of(int64_t lone, int64_t all, char *buf, size_t size) {
+    str_format(buf, size, "%lld of %s name no patient: each counts as one", (long long)lone, counted(all, "recording").text);
+    return lone > 0;
+}
+
+bool patients_unnamed(const struct manifest *m, char *buf, size_t size) {
+    int64_t lone = 0, all = 0;
+    for (int64_t i = 0; i < manifest_count(m); i++) {
+        all += manifest_entry(m, i)->recording != NULL;
+        lone += manifest_entry(m, i)->recording && manifest_entry(m, i)->lone;
+    }
+    return patients_unnamed_of(lone, all, buf, size);
 }

@@ -27,6 +27,10 @@ void patients_put_names(const struct manifest *m, const uint8_t *role, struct js
  * roles that the patients of this name have, so that a model also knows patients of a source that is evaluated without the others.
  */
 void patients_put_hashes(const struct manifest *m, const uint8_t *role, const char *salt, bool all, struct json_writer *w);
+/* The same for a model file, with "in_dataset": [patient_hash of "DATASET/patient", …] of all of them, unless dataset is NULL or
+ * "". */
+void patients_put_dataset(const struct manifest *m, const uint8_t *role, const char *salt, const char *dataset,
+                          struct json_writer *w);
 
 /* The patients of an earlier training or attempt, from what patients_put_hashes wrote. */
 struct known_patients;
@@ -37,9 +41,24 @@ void known_patients_free(struct known_patients *k); /* takes NULL */
 int known_patients_role(const struct known_patients *k, const char *name);
 int64_t known_patients_count(const struct known_patients *k, enum patient_role role);
 
+/* The patients of a model: of its training and of those of the models that it began with. */
+struct model_patients;
+/* text: of modelfile_patients; NULL = the file does not say. INVALID for JSON of another form. */
+int model_patients_read(const char *text, struct model_patients **ret, struct err *err);
+void model_patients_free(struct model_patients *m); /* takes NULL */
+/* True if the file names the patients of all these trainings. */
+bool model_patients_known(const struct model_patients *m);
+/* How the model has seen the patient: PATIENT_TRAINING, PATIENT_VALIDATION, or PATIENT_TEST if it has not. dataset: that of the
+ * recordings, NULL or "" = none. The same name is the same patient, unless both sides state a dataset and the two differ. */
+enum patient_role model_patients_role(const struct model_patients *m, const char *dataset, const char *name);
+
 /* Recordings that count as patients of their own although they share a folder. */
 struct lone_patients {
     const char *first;         /* path of such a recording */
     int64_t folders, patients; /* folders with at least two of them, and how many there are */
 };
 bool patients_lone(const struct manifest *m, struct lone_patients *ret);
+/* "2 of 5 recordings name no patient: each counts as one", false if all do. */
+bool patients_unnamed(const struct manifest *m, char *buf, size_t size);
+/* The same of counts. */
+bool patients_unnamed_of(int64_t lone, int64_t all, char *buf, size_t size);

@@ -3,12 +3,16 @@
 #include "base/base.h"
 #include "eeg/channels.h"
 #include "eeg/labels.h"
+#include "eeg/labels_path.h"
 #include "work/job_source.h"
 
 #define D(field) offsetof(struct job_data, field)
 
 static const struct option source_rows[] = {
     {"data.source", OPTION_SOURCE, D(source), NULL, 0, 0, NULL, "store://NAME/prefix, file:///dir, or a prefix under paths.data"},
+    {"data.dataset", OPTION_STRING, D(dataset), "", 0, 0, NULL,
+     "name of the dataset that these patients are of: a model that has learned from another one has not seen them, although their "
+     "names are the same"},
     {"data.on_bad_file", OPTION_ENUM, D(fail_on_bad_file), "report", 0, 0, "report|fail",
      "a file that cannot be used: report = list and skip it, fail = stop the job"},
     {"data.on_mislabelled", OPTION_ENUM, D(fail_on_mislabelled), "report", 0, 0, "report|fail",
@@ -35,9 +39,9 @@ static const struct option label_rows[] = {
      "seizure, ? = unsure, which is masked"},
     {"data.unlabeled", OPTION_STRING, D(unlabeled), "error", 0, 0, NULL,
      "treatment of recordings without labels: error, background, skip"},
-    {"data.patient", OPTION_ENUM, D(patient), "auto", 0, 0, LABELS_PATIENT_RULES,
-     "a recording's patient: auto = BIDS sub-, TUSZ, chbNN, else each recording is one; folder = the first folder below "
-     "data.source; prefix = the file name up to its first - _ . or space"},
+    {"data.patient", OPTION_RULE, D(written.patient), "auto", 0, 0, NULL,
+     "auto = BIDS sub-, TUSZ, chbNN, else each recording is one; folder = first folder below data.source; prefix = file name up to "
+     "its first - _ . or space; a pattern with one group, (Subject\\d+)_; a .csv with columns file and patient"},
 };
 const struct option_table job_data_label_keys = OPTION_TABLE(label_rows);
 
@@ -156,6 +160,15 @@ static int check_labels(const struct jobfile *job, const struct job_data *data, 
     return 0;
 }
 
+static int read_patient(const struct jobfile *job, struct job_data *data, struct err *err) {
+    static const char *const rules[] = {"auto", "folder", "prefix"}; /* in the order of the enum */
+    const int rule = STR_AMONG(data->written.patient, rules);
+    data->patient = rule < 0 ? LABELS_PATIENT_AUTO : rule;
+    data->patient_by = rule < 0 ? data->written.patient : NULL;
+    int rc = data->patient_by ? patient_rule_check(data->patient_by, err) : 0;
+    return rc ? err_wrap(err, "%s: data.patient", job->file) : 0;
+}
+
 /* data.labels with the patterns of data.seizure_labels. */
 static int join_patterns(const struct jobfile *job, struct job_data *data, struct arena *arena, struct err *err) {
     char rule[LABEL_RULE_SIZE];
@@ -229,7 +242,8 @@ int job_data_read(struct jobfile *job, struct job_data *data, struct arena *aren
         return rc;
     if (data->window_s > 0 && ((rc = read_montage(job, data, arena, err)) || (rc = check_windows(job, data, err))))
         return rc;
-    if ((data->labels && ((rc = check_labels(job, data, err)) || (rc = join_patterns(job, data, arena, err)))) ||
+    if ((data->written.patient && (rc = read_patient(job, data, err))) ||
+        (data->labels && ((rc = check_labels(job, data, err)) || (rc = join_patterns(job, data, arena, err)))) ||
         (rc = check_split(job, data, err)))
         return rc;
     if (data->written.num_workers > 0) {

@@ -22,13 +22,16 @@ struct job_data {
     struct option_numbers bandpass_hz;
     struct augment_config augment;
     int64_t loader_workers, max_files, split_seed, split_folds, split_fold, balance_per_patient, balance_most_shown;
-    int notch;     /* index of data.notch_hz */
-    int patient;   /* enum labels_patient_rule */
-    int resident;  /* enum feed_residence */
-    int normalize; /* enum frontend_normalize */
-    int reference; /* enum frontend_reference */
-    struct {       /* as written, for job_data_read */
+    int notch;              /* index of data.notch_hz */
+    int patient;            /* enum labels_patient_rule */
+    const char *patient_by; /* a pattern or a .csv (eeg/labels_path.h); NULL: by patient alone */
+    const char *dataset;    /* that a person says the patients are of; "" = none */
+    int resident;           /* enum feed_residence */
+    int normalize;          /* enum frontend_normalize */
+    int reference;          /* enum frontend_reference */
+    struct {                /* as written, for job_data_read */
         const struct yaml_node *montage, *rename;
+        const char *patient;
         double sampling_rate_hz;
         int64_t num_workers;
     } written;

@@ -79,10 +79,11 @@ int jobfile_refs(const struct jobfile *job, struct jobfile_ref ret[JOBFILE_MAX_R
         for (size_t i = 0; i < keys->table->count; i++) {
             const struct option *row = &keys->table->rows[i];
             const char *value = NULL;
-            if (row->type == OPTION_MODEL || row->type == OPTION_PATH)
+            if (row->type == OPTION_MODEL || row->type == OPTION_PATH || row->type == OPTION_RULE)
                 memcpy(&value, (const char *)job->config + keys->offset + row->offset, sizeof value);
-            if (value && n < JOBFILE_MAX_REFS)
-                ret[n++] = (struct jobfile_ref){row->name, value, row->type};
+            const bool file = option_names_file(row->type, value);
+            if (value && (file || row->type == OPTION_MODEL) && n < JOBFILE_MAX_REFS)
+                ret[n++] = (struct jobfile_ref){row->name, value, file ? OPTION_PATH : OPTION_MODEL};
         }
     return n;
 }

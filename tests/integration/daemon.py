@@ -108,8 +108,8 @@ class Daemon:
         self.process.terminate()
         return self.process.wait(timeout=PATIENCE)
 
-    def ctl(self, *args, timeout=PATIENCE):
-        r = subprocess.run([f"{BIN}/brrctl", *args], env=self.env, capture_output=True, text=True, timeout=timeout)
+    def ctl(self, *args, timeout=PATIENCE, cwd=None):
+        r = subprocess.run([f"{BIN}/brrctl", *args], env=self.env, capture_output=True, text=True, timeout=timeout, cwd=cwd)
         return r.returncode, r.stdout, r.stderr
 
     def job(self, job_id):

@@ -14,6 +14,7 @@
 #include "eeg/tree.h"
 #include "formats/eegfile.h"
 #include "windows/manifest.h"
+#include "windows/patients.h"
 #include "windows/sampler.h"
 
 /* The options of dataset. */
@@ -37,7 +38,8 @@ static const struct argument rows[] = {
     LIST("--seizure", seizure, "PATTERN",
          "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated"),
     CHOICE("--unlabeled", unlabeled, "error|background|skip", "treatment of recordings without labels; default error"),
-    CHOICE("--patient", patient, LABELS_PATIENT_RULES, "how a recording's path names its patient, as data.patient; default auto"),
+    TEXT("--patient", patient, "RULE",
+         "how a recording's path names its patient, as data.patient: auto (default), folder, prefix, a pattern or a .csv"),
     ASSIGNMENT("--rename", rename, "LABEL=NAME",
                "read a channel under another name, as data.rename: \"*-XY=*\", LOC=F7; may be repeated"),
     CHOICE("--unit", unit, "uV|mV|V", "unit of channels that state none, or one that is no voltage"),
@@ -69,6 +71,8 @@ struct survey {
     char root[4096]; /* the folder, or that of the file */
     bool alone;      /* one file */
     struct frontend_config frontend;
+    struct patient_rule *patient_by; /* NULL: none */
+    int64_t lone;                    /* recordings that name no patient */
     int64_t window, hop;
     struct sum splits[SPLITS];
     int64_t files, usable, unlabelled, repaired, discontinuous, inverse, interpolated, sources[SOURCES];
@@ -297,8 +301,11 @@ static int survey_open(struct survey *s, const char *path, const char *relative,
         s->unlabelled++;
         return 0;
     }
-    if ((rc = labels_patient(relative, patient_rule(own(s->o)), patient, sizeof patient, NULL, err)))
+    bool lone = false;
+    if ((rc = patient_rule_or_name(s->patient_by, patient_rule(own(s->o)), relative,
+                                   &(struct patient_name){patient, sizeof patient, &lone}, err)))
         return rc;
+    s->lone += lone;
     count_recording(s, sum, info, &labels);
     if ((rc = check_labels(s, path, relative, info, &labels, err)))
         return rc;
@@ -493,12 +500,16 @@ static void print_text(const struct survey *s) {
 }
 
 static int survey_folder(struct survey *s, struct err *err) {
-    const struct tree_config tree = {.root = s->root, .patient = patient_rule(own(s->o)), .note = add_note, .ctx = s};
+    const struct tree_config tree = {
+        .root = s->root, .patient = patient_rule(own(s->o)), .patient_by = s->patient_by, .note = add_note, .ctx = s};
     int rc = tree_walk(&tree, visit, err);
     if (rc)
         return rc;
     if (!s->files)
         return err_set(err, ERR_NOT_FOUND, "no .edf or .bdf file or other recording below %s", s->root);
+    char unnamed[120];
+    if (patients_unnamed_of(s->lone, s->usable, unnamed, sizeof unnamed))
+        add_line(&s->notes, "%s", unnamed);
     check_overlap(s);
     bids_check_dataset(s->root, add_lack, s);
     return 0;
@@ -553,7 +564,11 @@ static int cmd_dataset(const struct arguments *o) {
     s.frontend.unit = own(o)->unit;
     for (int i = 0; i < SPLITS; i++)
         str_init(&s.splits[i].patients, 64 << 20);
-    int rc = survey_all(&s, &err);
+    const char *by = own(o)->patient;
+    int rc =
+        by && strcmp(by, "auto") && strcmp(by, "folder") && strcmp(by, "prefix") ? patient_rule_open(by, &s.patient_by, &err) : 0;
+    rc = rc ? rc : survey_all(&s, &err);
+    patient_rule_free(s.patient_by);
     for (int i = 0; i < SPLITS; i++)
         str_done(&s.splits[i].patients);
     code = rc ? brrctl_fail(&err) : s.problems.n ? EXIT_FAILED : 0;

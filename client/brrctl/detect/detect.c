@@ -9,6 +9,7 @@
 #include "client/brrctl/detect/detect_server.h"
 #include "client/brrctl/detect/detect_table.h"
 #include "client/brrctl/detect/detection.h"
+#include "client/brrctl/detect/seen.h"
 #include "client/brrctl/detect/trends_file.h"
 #include "client/brrctl/interrupt.h"
 #include "client/brrctl/output.h"
@@ -44,6 +45,7 @@ static const struct argument rows[] = {
     INTEGER("--chunk-samples", chunk_samples, "N", "samples per message; default 8 s", 1, 1e7),
     INTEGER("--parallel", parallel, "N", "recordings processed at the same time; default: one for each processor, 2 to 8", 1, 16),
     TEXT("--id-file", id_file, "FILE", "write the job's id to this file"),
+    TEXT("--dataset", dataset, "NAME", "the dataset of the recordings, as data.dataset: people of another one are others"),
 };
 static const struct argument_table detect_arguments = ARGUMENT_TABLE(rows, struct detect_options);
 
@@ -308,6 +310,21 @@ static int finish(const struct batch *b) {
     return code;
 }
 
+/* Beside the events, for those who score them later. */
+static int note_model(const struct batch *b) {
+    OWNED_MEMORY const char **paths = needed(calloc((size_t)b->n + 1, sizeof *paths));
+    struct outputs_model model;
+    struct err err;
+    char words[64];
+    for (int i = 0; i < b->n; i++)
+        paths[i] = b->items[i].path;
+    seen_find(b->client, b->model, detect_options_of(b->o)->dataset, paths, b->n, &model);
+    if (model.seen > 0)
+        fprintf(stderr, "brrctl: note: %s was trained or selected on people of these recordings (%s)\n", detect_model(b->o),
+                seen_words(&model, words));
+    return outputs_set_model(detect_options_of(b->o)->output, &model, &err) ? brrctl_fail(&err) : 0;
+}
+
 static int default_parallel(void) {
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     return cpus < LEAST_PARALLEL ? LEAST_PARALLEL : cpus > MOST_PARALLEL ? MOST_PARALLEL : (int)cpus;
@@ -331,6 +348,8 @@ static int run(struct batch *b) {
     } else {
         crew_follow(crew, NULL, NULL);
         code = finish(b);
+        if (!code)
+            code = note_model(b);
     }
     crew_close(crew);
     brr_disconnect(b->client);

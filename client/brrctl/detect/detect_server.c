@@ -74,6 +74,8 @@ static void write_job(const struct arguments *o, const char *source, struct str 
     put_rename(&w, &detect_options_of(o)->rename);
     if (detect_options_of(o)->unit)
         json_put_str(&w, "unit", detect_options_of(o)->unit);
+    if (detect_options_of(o)->dataset)
+        json_put_str(&w, "dataset", detect_options_of(o)->dataset);
     json_end(&w, '}');
     json_begin_object(&w, "detect");
     if (detect_options_of(o)->format)
@@ -235,6 +237,19 @@ static void read_source(const char *result, char *buf, size_t size) {
         buf[len - 1] = '\0';
 }
 
+/* The job's model, and how many of these people it has seen, beside the events. */
+static int note_model(const struct arguments *o, const char *result) {
+    OWNED_POINTER(json_free) struct json *json = NULL;
+    struct err err;
+    if (json_parse(result, strlen(result), "result", &json, NULL))
+        return 0;
+    struct outputs_model m = {.seen = (int)json_i64(json_get(json, "patients_seen"), -1),
+                              .patients = (int)json_i64(json_get(json, "patients"), 0)};
+    str_copy(m.name, sizeof m.name, str_starts(o->args[0], "job:") ? o->args[0] : detect_model(o));
+    str_copy(m.sha256, sizeof m.sha256, json_str(json_get(json, "model_sha256"), ""));
+    return outputs_set_model(detect_options_of(o)->output, &m, &err) ? brrctl_fail(&err) : 0;
+}
+
 int detect_on_server(const struct arguments *o) {
     bool job = str_starts(o->args[0], "job:");
     char id[64] = "", source[PATH_SIZE] = "";
@@ -259,5 +274,6 @@ int detect_on_server(const struct arguments *o) {
         return EXIT_FAILED;
     }
     read_source(end.result, source, sizeof source);
-    return fetch(&(struct fetching){.o = o, .source = source}, id);
+    code = fetch(&(struct fetching){.o = o, .source = source}, id);
+    return code ? code : note_model(o, end.result);
 }

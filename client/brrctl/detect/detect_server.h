@@ -21,7 +21,8 @@ struct detect_options {
     int64_t parallel;
     const char *id_file;
     const char *trends;
-    bool quiet; /* for callers of detect: without the table of recordings */
+    const char *dataset; /* that the recordings are of; NULL: not stated */
+    bool quiet;          /* for callers of detect: without the table of recordings */
 };
 /* As if no option was given. */
 #define DETECT_OPTIONS_DEFAULT .on = NAN, .off = NAN, .mains_hz = NAN, .alarm_hop_s = NAN

@@ -5,6 +5,7 @@
 #include "base/counted.h"
 #include "base/json.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/detect/seen.h"
 #include "client/brrctl/output.h"
 #include "detect/alarms.h"
 #include "detect/retune.h"
@@ -17,7 +18,7 @@ struct tune_options {
     double target_fa;
     const char *labels;
     struct argument_list seizure;
-    const char *unlabeled;
+    const char *unlabeled, *dataset;
     double lookback_s, alarm_hop_s, alarm_latch_s;
     bool reject;
 };
@@ -29,6 +30,7 @@ static const struct argument rows[] = {
     LIST("--seizure", seizure, "PATTERN",
          "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated"),
     CHOICE("--unlabeled", unlabeled, "error|background|skip", "treatment of recordings without labels; default error"),
+    TEXT("--dataset", dataset, "NAME", "the dataset of the recordings, as data.dataset: people of another one are others"),
     NUMBER("--lookback", lookback_s, "S",
            "an event begins at most this long before the on threshold, where the probability rose to the off threshold; default 60",
            0, 3600),
@@ -64,6 +66,8 @@ struct tuned {
     int64_t recordings;
     struct alarm_sets alarms;
     struct tuned_rejecter rejecter;
+    struct tuned_row before;   /* the model's own thresholds on these recordings */
+    struct outputs_model seen; /* seen and patients alone */
     char model_sha256[DIGEST_HEX_SIZE];
 };
 
@@ -88,6 +92,8 @@ static int write_job(const struct arguments *o, const char *model, struct str *t
     JSON_ARRAY(&w, "seizure_labels", own(o)->seizure.items, own(o)->seizure.n);
     if (own(o)->unlabeled)
         json_put_str(&w, "unlabeled", own(o)->unlabeled);
+    if (own(o)->dataset)
+        json_put_str(&w, "dataset", own(o)->dataset);
     json_end(&w, '}');
     json_begin_object(&w, "evaluate");
     json_put_str(&w, "checkpoint", model);
@@ -166,8 +172,11 @@ static int read_result(const char *text, struct tuned *ret, struct err *err) {
                           .found = json_f64(json_get(json, "found"), 0),
                           .false_events = json_f64(json_get(json, "false_events"), 0),
                           .f1 = json_f64(json_get(json, "event_f1"), NAN),
-                          .recordings = json_i64(json_get(json, "recordings"), 0)};
+                          .recordings = json_i64(json_get(json, "recordings"), 0),
+                          .before = read_row(json_get(json, "before"))};
     str_copy(ret->model_sha256, sizeof ret->model_sha256, json_str(json_get(json, "model_sha256"), ""));
+    ret->seen = (struct outputs_model){.seen = (int)json_i64(json_get(json, "seen_patients"), -1),
+                                       .patients = (int)json_i64(json_get(json, "patients"), 0)};
     rc = alarm_sets_from_json(json_get(json, "alarm_sets"), &ret->alarms, err);
     rc = rc ? rc : read_rejecter(json_get(json, "rejecter"), &ret->rejecter, err);
     json_free(json);
@@ -278,6 +287,8 @@ static void print_json(const struct arguments *o, const struct tuned *t, const c
         put_rejecter(w, &t->rejecter);
     alarm_sets_to_json(&t->alarms, w, "alarm_sets");
     json_put_str(w, "selected_on", "these recordings");
+    put_row(w, "before", &t->before);
+    seen_json(&t->seen, w);
     json_put_str(w, "output", own(o)->output);
     json_put_str(w, "sha256", sha256);
     output_end(w);
@@ -305,6 +316,17 @@ static void print_row(const char *name, const struct tuned_row *row) {
            row->off, row->found, row->seizures, row->false_events, row->per_24h, row->f1);
 }
 
+static void print_before(const struct tuned *t) {
+    const struct tuned_row *b = &t->before;
+    if (isnan(b->on))
+        return;
+    printf("before      %.4g on, %.4g off: found %.0f of %.0f, %.0f false, %.2f in 24 h, event F1 %.3f\n", b->on, b->off, b->found,
+           b->seizures, b->false_events, b->per_24h, b->f1);
+    if (b->f1 > t->f1)
+        puts("            They are better on these recordings. The rule takes the middle of all good pairs, which other patients'\n"
+             "            probabilities leave least often (docs/scores.md); keep MODEL where these recordings are what counts.");
+}
+
 /* The decision about a rejecter, and the counts behind it. */
 static void print_rejecter(const struct tuned_rejecter *r) {
     char fitted[128];
@@ -322,17 +344,21 @@ static void print_rejecter(const struct tuned_rejecter *r) {
 
 static void print_text(const struct arguments *o, const struct tuned *t, const char *sha256) {
     struct interval share = interval_share(t->found, t->seizures), rate = rate_of(t);
+    char words[64];
     printf("thresholds  %.4g on, %.4g off, by event F1 %.3f on %s, %.2f hours, %s\n", t->on, t->off, t->f1,
            counted(t->recordings, "recording").text, t->hours, counted((int64_t)t->seizures, "seizure").text);
     printf("found       %.0f of %.0f seizures: sensitivity %.3f (95 %% interval %.3f to %.3f)\n", t->found, t->seizures,
            t->found / t->seizures, share.low, share.high);
     printf("false       %s: %.2f in 24 h (95 %% interval %.2f to %.2f)\n", counted((int64_t)t->false_events, "event").text,
            t->false_events * 24 / t->hours, rate.low, rate.high);
+    print_before(t);
     if (own(o)->reject)
         print_rejecter(&t->rejecter);
     if (!(own(o)->alarm_hop_s <= 0))
         print_alarms(&t->alarms);
     printf("model       %s, SHA-256 %.12s\n", own(o)->output, sha256);
+    if (*seen_words(&t->seen, words))
+        printf("people      %s: the model was trained or selected on them\n", words);
     puts("These thresholds were chosen on these recordings, so the figures flatter them; test them on other patients.");
     printf("next: brrctl detect RECORDINGS --model %s --out DIR, or brrctl load NAME %s\n", own(o)->output, own(o)->output);
 }

@@ -15,8 +15,8 @@ enum { JOB_FILE_MAX = 200 * 1024, PATH_SIZE = 4096, ARENA_MAX = 64 << 20 };
 static bool complete(const char *value, enum option_type type, const char *dir, char *buf, size_t size) {
     const char *path = str_starts(value, "file://") ? value + 7 : value;
     char joined[PATH_SIZE];
-    if ((type == OPTION_SOURCE && path == value) || !*path || *path == '/' || str_starts(path, "job:") ||
-        str_starts(path, "upload:") || strstr(path, "://"))
+    if ((type == OPTION_RULE && !option_names_file(type, value)) || (type == OPTION_SOURCE && path == value) || !*path ||
+        *path == '/' || str_starts(path, "job:") || str_starts(path, "upload:") || strstr(path, "://"))
         return false;
     if (type == OPTION_MODEL && path == value && !strchr(path, '/') && !str_ends(path, ".safetensors"))
         return false; /* a served name */
@@ -26,7 +26,7 @@ static bool complete(const char *value, enum option_type type, const char *dir, 
 }
 
 static bool may_be_path(const struct option *row) {
-    return row && (row->type == OPTION_PATH || row->type == OPTION_MODEL || row->type == OPTION_SOURCE);
+    return row && (row->type == OPTION_PATH || row->type == OPTION_RULE || row->type == OPTION_MODEL || row->type == OPTION_SOURCE);
 }
 
 /* "KEY=/absolute/path" of a relative one, malloc'd; NULL: nothing to complete. */

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/detect_server.h"
+#include "client/brrctl/detect/seen.h"
 #include "client/brrctl/output.h"
 #include "client/brrctl/report/score_pairs.h"
 #include "client/brrctl/report/score_table.h"
@@ -14,7 +15,7 @@
 
 struct benchmark_options {
     struct argument_list models, seizure, rename;
-    const char *labels, *unit, *output, *plot, *table;
+    const char *labels, *unit, *dataset, *output, *plot, *table;
     int64_t parallel, partial;
 };
 #define AT(field) offsetof(struct benchmark_options, field)
@@ -31,6 +32,7 @@ static const struct argument rows[] = {
         "--partial", partial, "N",
         "run on the channels there are, if at least N can be used: line_length, band_power, and networks that can miss the others",
         1, 64),
+    TEXT("--dataset", dataset, "NAME", "the dataset of the recordings, as data.dataset: people of another one are others"),
     CHOICE("--table", table, "csv|latex", "print the table in this form"),
     OUTPUT("--plot", plot, "FILE", "draw the table: FILE.svg, FILE.png or FILE.pdf"),
     OUTPUT("--output", output, "DIR", "keep the events of each model below DIR, and benchmark.csv, .tex and .svg in it",
@@ -48,6 +50,7 @@ struct benchmark {
     const char *folder; /* of the events */
     char rule[LABEL_RULE_SIZE];
     struct score scores[MOST]; /* event scores, pooled over all recordings */
+    struct outputs_model seen[MOST];
     int recordings;
 };
 
@@ -72,7 +75,7 @@ static int folder_of(const struct benchmark *b, int i, char ret[PATH_SIZE], stru
 static int detect(const struct benchmark *b, int i, const char *folder) {
     const struct benchmark_options *options = own(b->o);
     struct detect_options detect = {DETECT_OPTIONS_DEFAULT, .model = options->models.items[i], .output = folder,
-                                    SAME_MEMBERS(*options, rename, unit, parallel, partial), .quiet = true};
+                                    SAME_MEMBERS(*options, rename, unit, dataset, parallel, partial), .quiet = true};
     struct arguments o = *b->o;
     o.own = &detect;
     fprintf(stderr, "brrctl: %s, %d of %d\n", model_at(b, i), i + 1, n_models(b));
@@ -89,7 +92,17 @@ static int score(struct benchmark *b, int i, const char *folder, struct err *err
     b->scores[i] = report.pooled[SCORE_EVENT];
     b->recordings = pairs.n;
     score_report_done(&report);
+    if (!outputs_get_model(folder, &b->seen[i]))
+        b->seen[i].seen = -1;
     return 0;
+}
+
+/* The model's name, and how many of these people it has seen. */
+static const char *row_name(const struct benchmark *b, int i, char buf[DETECT_NAME_SIZE]) {
+    char words[64];
+    const char *seen = seen_words(&b->seen[i], words);
+    str_format(buf, DETECT_NAME_SIZE, *seen ? "%.180s (%s)" : "%.180s", model_at(b, i), seen);
+    return buf;
 }
 
 /* Every model, or none: a table whose rows rest on different recordings would compare nothing. */
@@ -113,17 +126,21 @@ static int run_models(struct benchmark *b) {
 /* ---- the table and the picture ---- */
 
 static void put_table(const struct benchmark *b, bool latex, struct str *out) {
+    char name[DETECT_NAME_SIZE];
     score_table_begin(out, latex, "model");
     for (int i = 0; i < n_models(b); i++)
-        score_table_row(out, latex, model_at(b, i), &b->scores[i]);
+        score_table_row(out, latex, row_name(b, i, name), &b->scores[i]);
     score_table_end(out, latex);
 }
 
 static int draw(const struct benchmark *b, const char *path, struct err *err) {
     struct plot_interval sensitivity[MOST], rate[MOST];
+    char texts[MOST][DETECT_NAME_SIZE];
+    const char *names[MOST];
     char subtitle[200];
     for (int i = 0; i < n_models(b); i++) {
         const struct score_intervals bounds = score_intervals(&b->scores[i]);
+        names[i] = row_name(b, i, texts[i]);
         sensitivity[i] = (struct plot_interval){b->scores[i].sensitivity, bounds.sensitivity_low, bounds.sensitivity_high};
         rate[i] = (struct plot_interval){b->scores[i].false_alarms_per_24h, bounds.rate_low, bounds.rate_high};
     }
@@ -134,7 +151,7 @@ static int draw(const struct benchmark *b, const char *path, struct err *err) {
                fsio_basename(b->o->args[0]), b->recordings, c->duration_s / 3600, c->ref);
     const struct plot_intervals picture = {.title = "Detectors on the same recordings",
                                            .subtitle = subtitle,
-                                           .names = own(b->o)->models.items,
+                                           .names = names,
                                            .n = n_models(b),
                                            .columns = columns,
                                            .n_columns = 2};
@@ -187,6 +204,7 @@ static void print_lines(const struct benchmark *b) {
         JSON_MEMBERS(w, *s, precision, f1, false_alarms_per_24h);
         json_put_f64(w, "false_alarms_per_24h_low", bounds.rate_low);
         json_put_f64(w, "false_alarms_per_24h_high", bounds.rate_high);
+        seen_json(&b->seen[i], w);
         output_end(w);
     }
 }
@@ -201,7 +219,7 @@ static void put_interval(double value, double low, double high, int digits) {
 
 static void print_plain(const struct benchmark *b) {
     const struct score_counts *c = &b->scores[0].counts;
-    char f1[16];
+    char f1[16], words[64];
     printf("%d recordings, %.2f hours, %.0f seizures; events as SzCORE counts them, 95 %% intervals\n", b->recordings,
            c->duration_s / 3600, c->ref);
     printf("%-24s %6s %6s  %-24s  %-24s %6s\n", "model", "found", "false", "sensitivity", "false alarms in 24 h", "F1");
@@ -211,7 +229,7 @@ static void print_plain(const struct benchmark *b) {
         printf("%-24s %6.0f %6.0f", model_at(b, i), s->counts.tp, s->counts.fp);
         put_interval(s->sensitivity, bounds.sensitivity_low, bounds.sensitivity_high, 2);
         put_interval(s->false_alarms_per_24h, bounds.rate_low, bounds.rate_high, 1);
-        printf(" %6s\n", output_probability(s->f1, f1));
+        printf(" %6s  %s\n", output_probability(s->f1, f1), seen_words(&b->seen[i], words));
     }
 }
 

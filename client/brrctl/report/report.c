@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/counted.h"
+#include "client/brrctl/detect/seen.h"
 #include "client/brrctl/jobs/job_files.h"
 #include "client/brrctl/output.h"
 #include "eeg/frontend.h"
@@ -39,6 +40,7 @@ struct report_input {
     char eeg[4096];                /* "" = none */
     struct json *report;
     char *picture, *job_file;
+    char seen[64];
     bool picture_is_own; /* made from the events */
     struct report_data data;
 };
@@ -69,6 +71,17 @@ static int keep_job_file(struct report_input *in, const Brr__V1__JobFile *file, 
     return in->job_file ? 0 : err_set(err, ERR_EXHAUSTED, "the job file takes more than %d bytes", CONFIG_BYTES);
 }
 
+/* A detect or evaluate job's own word about the people that its model has seen. */
+static void take_seen(struct report_input *in, const char *result) {
+    OWNED_POINTER(json_free) struct json *json = NULL;
+    if (!*result || json_parse(result, strlen(result), "result", &json, NULL) || !json_get(json, "patients"))
+        return;
+    const struct json *seen = json_get(json, "patients_seen");
+    const struct outputs_model m = {.seen = (int)json_i64(seen ? seen : json_get(json, "seen_patients"), -1),
+                                    .patients = (int)json_i64(json_get(json, "patients"), 0)};
+    seen_words(&m, in->seen);
+}
+
 static int take_job(const struct arguments *o, struct report_input *in, struct err *err) {
     static const char *const wanted[] = {"report.json", "operating.svg", "training.svg", "events/*"};
     int code = 0;
@@ -76,6 +89,7 @@ static int take_job(const struct arguments *o, struct report_input *in, struct e
     if (!job)
         return code;
     str_format(in->title, sizeof in->title, "%s%s%s", job->id, *job->name ? ": " : "", job->name);
+    take_seen(in, job->result_json);
     if (make_temporary(in, err) || (job->file && keep_job_file(in, job->file, err)))
         code = EXIT_FAILED;
     if (!code)
@@ -90,6 +104,9 @@ static int take_folder(const struct arguments *o, struct report_input *in, struc
                        "there is no folder %s; expected job:ID, a job's folder or the output of `brrctl detect`", o->args[0]);
     str_copy(in->folder, sizeof in->folder, o->args[0]);
     str_copy(in->title, sizeof in->title, fsio_basename(o->args[0]));
+    struct outputs_model m;
+    if (outputs_get_model(o->args[0], &m))
+        seen_words(&m, in->seen);
     return make_temporary(in, err);
 }
 
@@ -196,6 +213,7 @@ static void print_report(const struct arguments *o, const struct report_input *i
         json_put_i64(w, "bytes", (int64_t)bytes);
         json_put_i64(w, "recordings", in->data.n);
         json_put_i64(w, "pages", pages);
+        json_put_str(w, "seen", in->seen);
         json_put_str(w, "note", note);
         output_end(w);
     } else if (!in->data.n) {
@@ -217,6 +235,7 @@ static int write_report(const struct arguments *o, const struct report_input *in
                                          .notch_hz = notch_of(own(o)->notch)};
     const struct report_content content = {.title = in->title,
                                            .source = o->args[0],
+                                           .seen = in->seen,
                                            .data = &in->data,
                                            SAME_MEMBERS(*in, report, picture, picture_is_own, job_file),
                                            .clip = &clip,

@@ -35,6 +35,7 @@ void report_data_done(struct report_data *d);
 /* What may stand in a report; NULL = not there. */
 struct report_content {
     const char *title, *source; /* the job or the folder */
+    const char *seen;           /* "seen: 2 of 12 patients", or "" */
     const struct report_data *data;
     const struct json *report; /* report.json of a job */
     const char *picture;       /* SVG text: operating points, or the course of a training */

@@ -427,6 +427,8 @@ static void put_head(const struct report_content *c, struct str *out) {
     put_text(out, c->title);
     str_printf(out, "</title>\n%s</head><body>\n", head);
     put_tag(out, "h1", "", c->title);
+    if (*c->seen)
+        str_printf(out, "<p><strong>%s</strong>: the model was trained or selected on them.</p>\n", c->seen);
     str_puts(out, "<p class=\"soft\">Report of ");
     put_text(out, c->source);
     str_printf(out, ", made by brrctl on %s. Not a medical device: nothing here has been evaluated for clinical use.</p>\n", when);

@@ -3,6 +3,7 @@
 #include "score/score.h"
 #include "base/counted.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/detect/seen.h"
 #include "client/brrctl/output.h"
 #include "client/brrctl/report/score_pairs.h"
 #include "client/brrctl/report/score_table.h"
@@ -45,6 +46,26 @@ static void print_table(const struct arguments *o, const struct score_report *r)
     score_table_row(&text, latex, "all", &r->pooled[SCORE_EVENT]);
     score_table_end(&text, latex);
     fputs(str_cstr(&text), stdout);
+}
+
+/* Where detect left word of it beside the events. */
+static void print_model(const char *events) {
+    struct outputs_model m;
+    char words[64];
+    if (outputs_get_model(events, &m))
+        printf("events of %s, SHA-256 %.12s%s%s\n", m.name, m.sha256, *seen_words(&m, words) ? "; " : "", words);
+}
+
+static void put_scored(const struct score_report *r, const char *events, struct json_writer *w) {
+    struct outputs_model m;
+    json_begin_object(w, NULL);
+    score_report_members(r, w);
+    if (outputs_get_model(events, &m)) {
+        json_put_str(w, "model", m.name);
+        json_put_str(w, "model_sha256", m.sha256);
+        seen_json(&m, w);
+    }
+    json_end(w, '}');
 }
 
 static void print_report(const struct score_report *r) {
@@ -107,11 +128,12 @@ static int score(const struct arguments *o, struct score_pairs *p, struct err *e
     } else if (o->json) {
         struct str s = str_of(16u << 20);
         struct json_writer w = json_to(&s);
-        score_report_json(&report, &w);
+        put_scored(&report, p->hyp, &w);
         puts(str_cstr(&s));
         str_done(&s);
     } else {
         print_report(&report);
+        print_model(p->hyp);
     }
     score_report_done(&report);
     return 0;
