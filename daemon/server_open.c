@@ -155,7 +155,11 @@ static const char *streamer_of(void *ctx, const char *bed) {
 /* Before streams go on from their snapshots, so that their alarms are known. */
 static int open_desk(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
-    const struct desk_config config = {.plan = d->config->escalation,
+    struct alarms_plan plan = d->config->escalation;
+    plan.rejoin_ms = d->config->rejoin_ms;
+    plan.roster = d->config->beds;
+    plan.n_roster = d->config->n_beds;
+    const struct desk_config config = {.plan = plan,
                                        .journal = s->journal,
                                        .wake = wake_loop,
                                        .wake_ctx = &d->reports,
@@ -186,7 +190,6 @@ static int open_journal(struct daemon *d, struct err *err) {
     const struct journal_config config = {.path = c->journal,
                                           .keep_ms = c->journal_keep_ms,
                                           .max_bytes = c->journal_max_bytes,
-                                          .open_ms = c->resume_ttl_ms + STALE_MS,
                                           .metrics = s->metrics,
                                           .outlet = hooks_outlet(s->hooks),
                                           .wake = wake_loop,
@@ -228,8 +231,13 @@ static int open_streams(struct daemon *d, struct err *err) {
                                        .lag_ms = c->lag_ms,
                                        .store = snapshot_store_for_sessions(d->snapshot_store),
                                        .journal = s->journal,
-                                       .rejoin_ms = c->rejoin_ms,
-                                       .answers = {.describe = desk_describe, .take = desk_take_over, .ctx = s->desk},
+                                       .alarms = {.name = desk_name,
+                                                  .on_in = desk_on_in,
+                                                  .is_of_another = desk_is_of_another,
+                                                  .settle = desk_settle,
+                                                  .describe = desk_describe,
+                                                  .take = desk_take_over,
+                                                  .ctx = s->desk},
                                        .max_waiting_bytes = c->backlog_bytes};
     if (!(s->sessions = sessions_new(&sessions)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for streams");

@@ -48,6 +48,11 @@ bool alarm_action_find(const char *name, enum alarm_action *ret) {
     return false;
 }
 
+bool alarm_bed_is_named(const char *bed) {
+    static const char *const programs[] = {"", "brrctl", "libbrr", "brr for Python", "stream.py", "example"};
+    return STR_AMONG(bed, programs) < 0;
+}
+
 bool alarm_is_waiting(const struct alarm *a) { return !a->answered.at_ms && (a->kind == ALARM_SEIZURE ? a->live : !a->off_ms); }
 
 bool alarm_is_open(const struct alarm *a) { return !a->off_ms || alarm_is_waiting(a); }

@@ -65,6 +65,12 @@ struct alarm {
     bool cut;              /* the monitoring stopped while it was on; nobody knows whether the seizure is over */
     char why[ALARM_WHY];   /* why it is off; of a technical alarm: details */
     int64_t on_boot_ms;    /* CLOCK_BOOTTIME, as the other times of this clock */
+    int64_t off_boot_ms;   /* when it went off last; 0: it is on */
+    double joined_s,
+        changed_s;           /* seconds of `session`: when that stream took the alarm over, and its newest change; NaN: unknown */
+    int64_t reported_ms;     /* a stream of this process has reported about it: when, monotonic; 0: none has */
+    int again;               /* so many times it was on again since on_ms */
+    int64_t sounded_boot_ms; /* since when nobody's answer covers it */
     struct alarm_author answered;
     int64_t silent_boot_ms; /* without sound until then; 0: with sound */
     bool status;            /* it has been on for ALARMS_STATUS_MS, and sounds again */
@@ -74,6 +80,8 @@ struct alarm {
     char note[ALARM_NOTE];
 };
 
+/* Whether a stream of this name is a bed; a program's own name, as brrctl and libbrr send it, says nothing about the bed. */
+bool alarm_bed_is_named(const char *bed);
 /* True while it must be shown: it is on, or it was and nobody has acknowledged it. */
 bool alarm_is_open(const struct alarm *a);
 /* True while somebody should acknowledge it. */

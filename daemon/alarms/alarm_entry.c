@@ -65,21 +65,22 @@ bool alarm_entry_answer(const struct journal_entry *e, struct alarm_answer *ret)
 
 /* ---- what entries mean ---- */
 
+struct alarms_start alarm_entry_start(const struct journal_entry *e) {
+    return (struct alarms_start){.id = e->alarm,
+                                 .bed = e->client,
+                                 SAME_MEMBERS(*e, session, principal, model, live, start_s, value),
+                                 .test = !strcmp(e->detail, ALARM_ENTRY_TEST),
+                                 .on_ms = e->received_ms};
+}
+
 static void take_on(struct alarms *all, const struct journal_entry *e, const struct alarms_now *now) {
     char id[JOURNAL_ALARM];
-    const bool named = *e->alarm;
-    if (!named)
+    struct alarms_start start = alarm_entry_start(e);
+    if (!*e->alarm) {
         journal_alarm_id(e->session, llround(e->start_s * 256), id);
-    alarms_began(all,
-                 &(struct alarms_start){.id = named ? e->alarm : id,
-                                        .session = e->session,
-                                        .bed = e->client,
-                                        SAME_MEMBERS(*e, principal, model, live),
-                                        .test = !strcmp(e->detail, ALARM_ENTRY_TEST),
-                                        .start_s = e->start_s,
-                                        .value = e->value,
-                                        .on_ms = e->received_ms},
-                 now);
+        start.id = id;
+    }
+    alarms_began(all, &start, now);
 }
 
 static void take_answer(struct alarms *all, const struct journal_entry *e, const struct alarms_now *now) {
@@ -119,10 +120,16 @@ void alarm_entry_take(struct alarms *all, const struct journal_entry *e, const s
         take_on(all, e, now);
         break;
     case JOURNAL_ALARM_OFF:
-        alarms_ended(all, &(struct alarms_end){.id = e->alarm,
-                                               .session = e->session,
-                                               .why = *e->detail ? e->detail : journal_off_name(JOURNAL_OFF_ENDED),
-                                               .off_ms = e->received_ms});
+        alarms_ended(all,
+                     &(struct alarms_end){.id = e->alarm,
+                                          .session = e->session,
+                                          .why = *e->detail ? e->detail : journal_off_name(JOURNAL_OFF_ENDED),
+                                          .at_s = e->start_s,
+                                          .off_ms = e->received_ms},
+                     now);
+        break;
+    case JOURNAL_ENDED:
+        alarms_gone(all, e->session);
         break;
     case JOURNAL_MOVED:
         alarms_moved(all, e->session);
@@ -193,10 +200,18 @@ void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
     }
 }
 
-void alarm_entry_test(const char *bed, const char *principal, const struct alarms_now *now, struct journal_entry *ret) {
+void alarm_entry_off(const struct alarm *a, enum journal_off off, int64_t wall_ms, struct journal_entry *ret) {
+    *ret = (struct journal_entry){.kind = JOURNAL_ALARM_OFF, .number = -1, .received_ms = wall_ms, .end_s = NAN};
+    put_alarm(a, ret);
+    ret->start_s = ret->value = NAN;
+    str_copy(ret->detail, sizeof ret->detail, journal_off_name(off));
+}
+
+void alarm_entry_test(const char *bed, const char *principal, const struct alarms_now *now, int64_t number,
+                      struct journal_entry *ret) {
     *ret = (struct journal_entry){
         .kind = JOURNAL_ALARM_ON, .number = 0, .received_ms = now->wall_ms, .end_s = NAN, .value = NAN, .live = true};
-    str_format(ret->session, sizeof ret->session, "test%llx", (unsigned long long)now->wall_ms);
+    str_format(ret->session, sizeof ret->session, "test%llx-%lld", (unsigned long long)now->wall_ms, (long long)number);
     journal_alarm_id(ret->session, 0, ret->alarm);
     str_copy(ret->client, sizeof ret->client, bed);
     str_copy(ret->principal, sizeof ret->principal, principal);

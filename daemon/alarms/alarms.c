@@ -16,6 +16,7 @@ struct technical {
     int64_t due_boot_ms;  /* it begins then */
     int64_t keep_boot_ms; /* until then it needs no cause */
     bool begun;
+    bool gone;      /* the stream that was lost is over */
     uint64_t round; /* the newest one that named its cause */
 };
 
@@ -150,20 +151,23 @@ static void make_room(struct alarms *all) {
     free(map_remove(all->patients, gone->id));
 }
 
-static struct alarm *on_in_session(const struct alarms *all, const char *session) {
+const struct alarm *alarms_on_in(const struct alarms *all, const char *session) {
     void *at;
     for (size_t cursor = 0; next(all->patients, &cursor, &at);) {
-        struct alarm *a = at;
+        const struct alarm *a = at;
         if (!a->off_ms && !strcmp(a->session, session))
             return a;
     }
     return NULL;
 }
 
-static void turn_off(struct alarms *all, struct alarm *a, int64_t off_ms, const char *why) {
+static void turn_off(struct alarms *all, struct alarm *a, const struct alarms_end *end, const struct alarms_now *now) {
+    const char *why = end->why;
     if (a->off_ms)
         return;
-    a->off_ms = off_ms;
+    a->off_ms = end->off_ms;
+    a->off_boot_ms = boot_of(end->off_ms, now);
+    a->changed_s = end->at_s;
     a->cut = strcmp(why, journal_off_name(JOURNAL_OFF_ENDED)) != 0;
     str_copy(a->why, sizeof a->why, why);
     all->changed = true;
@@ -185,7 +189,8 @@ static struct alarm *add(struct alarms *all, const struct alarms_start *start, c
         return NULL;
     }
     *a = (struct alarm){SAME_MEMBERS(*start, start_s, live, test, value, on_ms), .on_boot_ms = boot_of(start->on_ms, now)};
-    a->base_boot_ms = a->on_boot_ms;
+    a->base_boot_ms = a->sounded_boot_ms = a->on_boot_ms;
+    a->joined_s = start->start_s;
     str_copy(a->id, sizeof a->id, start->id);
     str_copy(a->bed, sizeof a->bed, start->bed);
     str_copy(a->principal, sizeof a->principal, start->principal);
@@ -193,30 +198,94 @@ static struct alarm *add(struct alarms *all, const struct alarms_start *start, c
     return a;
 }
 
+/* Whether a stream of this bed may go on with the alarm: by the samples of its own session, or by the clock. */
+static bool goes_on(const struct alarms *all, const struct alarm *a, const struct alarms_start *start,
+                    const struct alarms_now *now) {
+    const double rejoin_s = (double)all->plan.rejoin_ms / 1000;
+    if (a->test || a->live != start->live)
+        return false;
+    if (!strcmp(a->session, start->session))
+        return start->start_s >= a->joined_s && start->start_s - a->changed_s < rejoin_s;
+    return start->alone && alarm_bed_is_named(start->bed) && !strcmp(a->bed, start->bed) &&
+           !strcmp(a->principal, start->principal) && (!a->off_ms || now->boot_ms - a->off_boot_ms < all->plan.rejoin_ms);
+}
+
+void alarms_name(const struct alarms *all, const struct alarms_start *start, const struct alarms_now *now,
+                 char ret[JOURNAL_ALARM]) {
+    const struct alarm *newest = NULL;
+    void *at;
+    for (size_t cursor = 0; next(all->patients, &cursor, &at);)
+        newest = goes_on(all, at, start, now) ? at : newest;
+    if (newest)
+        str_copy(ret, JOURNAL_ALARM, newest->id);
+    else
+        journal_alarm_id(start->session, llround(start->start_s * 256), ret);
+}
+
+/* Whether the register knows this change of the session, or a newer one. */
+static bool knows(const struct alarm *a, const char *session, double at_s) {
+    return !strcmp(a->session, session) && at_s < a->changed_s;
+}
+
+/* It is on again: an answer of long ago does not cover it. */
+static void sound_again(struct alarm *a, int64_t boot_ms) {
+    a->again++;
+    if (!a->answered.at_ms || boot_ms - a->sounded_boot_ms < ALARMS_AGAIN_MS)
+        return;
+    a->answered = (struct alarm_author){0};
+    a->sounded_boot_ms = a->base_boot_ms = boot_ms;
+    a->step = 0;
+}
+
 const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *start, const struct alarms_now *now) {
-    struct alarm *a = map_get(all->patients, start->id), *before = on_in_session(all, start->session);
+    struct alarm *a = map_get(all->patients, start->id);
+    const struct alarm *before = alarms_on_in(all, start->session);
     if (before && before != a)
-        turn_off(all, before, start->on_ms, "its end was not reported");
+        turn_off(all, (struct alarm *)map_get(all->patients, before->id),
+                 &(struct alarms_end){.why = "its end was not reported", .off_ms = start->on_ms, .at_s = start->start_s}, now);
+    if (a && knows(a, start->session, start->start_s))
+        return a;
     if (!a && start->live)
         end_silences(all);
+    if (a && a->off_ms)
+        sound_again(a, boot_of(start->on_ms, now));
     if (!a && !(a = add(all, start, now)))
         return NULL;
-    str_copy(a->session, sizeof a->session, start->session);
-    a->off_ms = 0;
+    if (strcmp(a->session, start->session) != 0) {
+        str_copy(a->session, sizeof a->session, start->session);
+        a->joined_s = start->start_s;
+    }
+    a->changed_s = start->start_s;
+    a->off_ms = a->off_boot_ms = 0;
     a->cut = false;
     *a->why = '\0';
     all->changed = true;
     return a;
 }
 
-void alarms_ended(struct alarms *all, const struct alarms_end *end) {
+void alarms_ended(struct alarms *all, const struct alarms_end *end, const struct alarms_now *now) {
     struct alarm *a = map_get(all->patients, end->id);
-    if (a || (a = on_in_session(all, end->session)))
-        turn_off(all, a, end->off_ms, end->why);
+    const struct alarm *on = a ? a : alarms_on_in(all, end->session);
+    if (on && !strcmp(on->session, end->session) && !knows(on, end->session, end->at_s))
+        turn_off(all, map_get(all->patients, on->id), end, now);
+}
+
+void alarms_reported(struct alarms *all, const char *id, int64_t now_ms) {
+    struct alarm *a = map_get(all->patients, id);
+    if (a)
+        a->reported_ms = now_ms;
+}
+
+void alarms_gone(struct alarms *all, const char *session) {
+    void *at;
+    for (size_t cursor = 0; next(all->technical, &cursor, &at);) {
+        struct technical *t = at;
+        t->gone |= !strcmp(t->alarm.session, session) && t->alarm.kind == ALARM_LOST;
+    }
 }
 
 void alarms_moved(struct alarms *all, const char *session) {
-    const struct alarm *a = on_in_session(all, session);
+    const struct alarm *a = alarms_on_in(all, session);
     if (!a)
         return;
     free(map_remove(all->patients, a->id));
@@ -316,14 +385,23 @@ static struct technical *technical_new(struct alarms *all, const char *key, cons
     return t;
 }
 
-static void key_of(const struct alarms_cause *c, char ret[CAUSE_KEY]) {
-    str_format(ret, CAUSE_KEY, "%d\x1f%s\x1f%s", (int)c->kind, c->principal, c->bed);
+static bool in_roster(const struct alarms *all, const char *bed) {
+    for (int i = 0; i < all->plan.n_roster; i++)
+        if (!strcmp(all->plan.roster[i], bed))
+            return true;
+    return false;
+}
+
+static void key_of(const struct alarms *all, const struct alarms_cause *c, char ret[CAUSE_KEY]) {
+    const bool any = c->kind == ALARM_LOST && in_roster(all, c->bed);
+    str_format(ret, CAUSE_KEY, "%d\x1f%s\x1f%s", (int)c->kind, any ? "" : c->principal,
+               alarm_bed_is_named(c->bed) || !*c->session ? c->bed : c->session);
 }
 
 void alarms_technical(struct alarms *all, const char *id, const struct alarms_cause *c, int64_t on_ms,
                       const struct alarms_now *now) {
     char key[CAUSE_KEY];
-    key_of(c, key);
+    key_of(all, c, key);
     struct technical *t = map_get(all->technical, key);
     if (!t && !(t = technical_new(all, key, c, now)))
         return;
@@ -351,14 +429,15 @@ void alarms_round_begin(struct alarms *all) { all->round++; }
 
 void alarms_round_put(struct alarms *all, const struct alarms_cause *c, const struct alarms_now *now) {
     char key[CAUSE_KEY];
-    key_of(c, key);
+    key_of(all, c, key);
     struct technical *t = map_get(all->technical, key);
-    if (*c->bed && map_get(all->standbys, c->bed))
+    if (*c->bed && c->kind != ALARM_UNANSWERED && map_get(all->standbys, c->bed))
         return;
     if (!t && !(t = technical_new(all, key, c, now)))
         return;
     t->round = all->round;
     t->keep_boot_ms = 0;
+    t->gone = false;
     if (strcmp(t->alarm.why, c->why) != 0) {
         str_copy(t->alarm.why, sizeof t->alarm.why, c->why);
         all->changed |= t->begun;
@@ -389,6 +468,8 @@ void alarms_round_end(struct alarms *all, const struct alarms_now *now) {
         struct technical *t = at;
         if (t->round == all->round || (now->boot_ms < t->keep_boot_ms && !map_get(all->standbys, t->alarm.bed)))
             continue;
+        if (t->gone && !map_get(all->standbys, t->alarm.bed))
+            str_copy(t->alarm.why, sizeof t->alarm.why, ALARMS_GONE);
         if (t->begun)
             write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_OFF, .alarm = &t->alarm, .at_ms = now->wall_ms});
         free(map_remove(all->technical, key));

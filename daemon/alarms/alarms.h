@@ -1,8 +1,9 @@
-/* alarms: all alarms of the daemon in memory, who answered them, and when the next people are called. Pure: it reads no clock and
- * no file; each function gets the time. What must survive a restart leaves through the `row` callback as an appended row of the
- * journal, and comes back through alarms_began, alarms_ended, alarms_answer, alarms_escalated, alarms_technical and alarms_standby
- * between alarms_restore(true) and alarms_restore(false). Bounded: ALARMS_MAX alarms, of which closed ones go first, those of the
- * principal who has most before others', and ALARMS_STANDBYS beds, a quarter of them for each caller. Loop thread. */
+/* alarms: the register of all alarms of the daemon: which alarm of which bed is on, who answered it, and when the next people are
+ * called. Nothing else decides that an alarm is on, over, the same, or whose; streams report, pages and hooks read. Pure: it reads
+ * no clock and no file; each function gets the time. What must survive a restart leaves through the `row` callback as an appended
+ * row of the journal, and comes back through alarms_began, alarms_ended, alarms_answer, alarms_escalated, alarms_technical and
+ * alarms_standby between alarms_restore(true) and alarms_restore(false). Bounded: ALARMS_MAX alarms, of which closed ones go first,
+ * those of the principal who has most before others', and ALARMS_STANDBYS beds, a quarter of them for each caller. Loop thread. */
 #pragma once
 
 #include "base/base.h"
@@ -12,6 +13,8 @@ enum { ALARMS_MAX = 4096, ALARMS_STANDBYS = 1024, ALARMS_STEPS = 8 };
 #define ALARMS_SILENCE_MS (10 * 60 * INT64_C(1000))
 #define ALARMS_STATUS_MS  (5 * 60 * INT64_C(1000))
 #define ALARMS_STANDBY_MS (24 * 3600 * INT64_C(1000))
+/* An answer covers what is on again within so long. */
+#define ALARMS_AGAIN_MS (5 * 60 * INT64_C(1000))
 /* After a restart a technical alarm stays on for so long without its cause, which needs time to show itself again. */
 #define ALARMS_RETURN_MS (60 * INT64_C(1000))
 
@@ -25,6 +28,9 @@ struct alarms_plan {
     int64_t after_ms[ALARMS_STEPS];
     int n; /* 0: nobody else is called */
     int64_t repeat_ms;
+    int64_t rejoin_ms;         /* an alarm of a bed so soon after the one before is the same alarm */
+    const char *const *roster; /* n_roster names, borrowed: such a bed is lost once, whoever streamed it */
+    int n_roster;
 };
 
 /* What is written to the journal. */
@@ -54,17 +60,31 @@ struct alarms_start {
     bool live, test;
     double start_s, value;
     int64_t on_ms; /* Unix time */
+    bool alone;    /* no other stream of the bed sends: only then it may take over the alarm of one (alarms_name) */
 };
-/* An alarm began. An alarm that is known goes on: it is on again, in this session, and its answers stay. A new live one ends every
- * silence. NULL when out of memory. */
+/* The id of the alarm that begins: of the bed's alarm that is on in a stream that is gone, or ended within plan.rejoin_ms; else of
+ * its session and sample. Only a bed with a name of its own has an alarm beyond its session. */
+void alarms_name(const struct alarms *all, const struct alarms_start *start, const struct alarms_now *now, char ret[JOURNAL_ALARM]);
+/* An alarm began. An alarm that is known goes on: it is on again, in this session. Its answer stays unless it was given so long ago
+ * that it does not cover this (ALARMS_AGAIN_MS). What the register knows already, or knows better, changes nothing. A new live one
+ * ends every silence. NULL when out of memory. */
 const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *start, const struct alarms_now *now);
-/* The alarm of this id, or else the alarm of this session that is on, is off, if there is one. why: "ended" when the detector ended
+/* The alarm of this id, or else the alarm of this session that is on, is off, if there is one and this session has it: the end of a
+ * stream whose bed's alarm goes on in another one changes nothing. why: "ended" when the detector ended
  * it; any other reason means that the monitoring stopped while the alarm was on. */
 struct alarms_end {
     const char *id, *session, *why;
+    double at_s;    /* seconds of the session; NaN: unknown */
     int64_t off_ms; /* Unix time */
 };
-void alarms_ended(struct alarms *all, const struct alarms_end *end);
+void alarms_ended(struct alarms *all, const struct alarms_end *end, const struct alarms_now *now);
+/* A stream of this process has reported about the alarm, at this monotonic time. */
+void alarms_reported(struct alarms *all, const char *id, int64_t now_ms);
+/* The alarm that is on in this session; NULL: there is none. */
+const struct alarm *alarms_on_in(const struct alarms *all, const char *session);
+/* The stream of this session is over: its connection is not lost any more, but nobody hears the bed either. */
+#define ALARMS_GONE "the stream has ended, and nothing is heard of the bed" /* why: of the end of such an alarm */
+void alarms_gone(struct alarms *all, const char *session);
 /* Another daemon has the stream of this session, and its alarm. */
 void alarms_moved(struct alarms *all, const char *session);
 /* Step `step` of this alarm was taken at that time: from the journal, after a restart. */

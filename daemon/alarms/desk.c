@@ -5,7 +5,7 @@
 #include "daemon/alarms/alarm_entry.h"
 #include "daemon/journal/journaldb.h"
 
-enum { READ_TRIES = 40, READ_PAUSE_MS = 50, LOOK_MS = 5 };
+enum { READ_TRIES = 1200, READ_PAUSE_MS = 50, LOOK_MS = 5 };
 
 /* An order of another thread, on that thread's stack. */
 struct asking {
@@ -20,13 +20,17 @@ struct desk {
     struct desk_config config;
     struct alarms *alarms;
     int64_t numbered;     /* the newest entry of the model's own: Unix time, but each once */
+    int64_t tests;        /* how many test alarms there were */
     int64_t journaled;    /* number of the newest entry that an order made */
     bool own;             /* an entry of the model itself is on its way into the journal */
+    struct past *past;    /* NULL: nothing is being read */
     pthread_mutex_t lock; /* all below */
     pthread_cond_t answered;
     struct asking *first; /* oldest first */
     bool stopped;
 };
+
+static void leave_past(struct desk *d);
 
 struct alarms_now desk_now(void) {
     struct timespec boot;
@@ -67,6 +71,7 @@ int desk_new(const struct desk_config *config, struct desk **ret, struct err *er
 void desk_free(struct desk *d) {
     if (!d)
         return;
+    leave_past(d);
     alarms_free(d->alarms);
     pthread_mutex_destroy(&d->lock);
     pthread_cond_destroy(&d->answered);
@@ -76,8 +81,55 @@ void desk_free(struct desk *d) {
 void desk_note(void *desk, const struct journal_entry *e) {
     struct desk *d = desk;
     const struct alarms_now now = desk_now();
-    if (!d->own)
-        alarm_entry_take(d->alarms, e, &now);
+    if (d->own)
+        return;
+    alarm_entry_take(d->alarms, e, &now);
+    if (e->kind == JOURNAL_ALARM_ON || e->kind == JOURNAL_ALARM_OFF)
+        alarms_reported(d->alarms, e->alarm, clock_ms());
+}
+
+void desk_name(void *desk, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]) {
+    const struct desk *d = desk;
+    const struct alarms_now now = desk_now();
+    struct alarms_start start = alarm_entry_start(e);
+    start.alone = alone;
+    alarms_name(d->alarms, &start, &now, ret);
+}
+
+int64_t desk_on_in(void *desk, const char *session, char ret[JOURNAL_ALARM]) {
+    const struct desk *d = desk;
+    const struct alarm *a = alarms_on_in(d->alarms, session);
+    if (!a)
+        return -1;
+    str_copy(ret, JOURNAL_ALARM, a->id);
+    return isfinite(a->changed_s) ? llround(a->changed_s * 256) : 0;
+}
+
+bool desk_is_of_another(void *desk, const char *alarm, const char *session) {
+    const struct desk *d = desk;
+    const struct alarm *a = alarms_find(d->alarms, alarm);
+    return a && strcmp(a->session, session) != 0;
+}
+
+/* The alarm goes off in its session, for this reason. */
+static void end_alarm(struct desk *d, const struct alarm *a, enum journal_off off) {
+    struct journal_entry e;
+    alarm_entry_off(a, off, desk_now().wall_ms, &e);
+    if (d->config.journal)
+        journal_add(d->config.journal, &e);
+    else
+        desk_note(d, &e);
+}
+
+bool desk_settle(void *desk, bool (*is_here)(void *ctx, const char *session), void *ctx) {
+    struct desk *d = desk;
+    struct alarms_cursor cursor = {0};
+    if (desk_is_reading(d))
+        return false;
+    for (const struct alarm *a; (a = alarms_next(d->alarms, &cursor));)
+        if (a->kind == ALARM_SEIZURE && !a->off_ms && !a->test && !is_here(ctx, a->session))
+            end_alarm(d, a, JOURNAL_OFF_FAILED);
+    return true;
 }
 
 int desk_describe(void *desk, const char *alarm, struct journal_entry ret[2]) {
@@ -110,8 +162,8 @@ void desk_take_over(void *desk, const struct journal_entry *e) {
 
 struct past {
     char path[4096];
-    int64_t since_ms, newest;
-    struct journal_entry *entries; /* n of them, oldest first */
+    int64_t since_ms, newest, asked_ms; /* asked: monotonic */
+    struct journal_entry *entries;      /* n of them, oldest first */
     int n, page, rc;
     bool full; /* of memory */
     struct err err;
@@ -141,7 +193,7 @@ static void keep_entry(void *ctx, const struct journal_entry *e) {
 }
 
 static int read_past(struct past *p) {
-    const struct journal_filter filter = {.kinds = alarm_entry_kinds(), .since_ms = p->since_ms};
+    const struct journal_filter filter = {.kinds = alarm_entry_kinds(), .since_ms = p->since_ms, .of_alarms = true};
     struct db *db = NULL;
     int rc = journaldb_open_reader(p->path, &db, &p->err);
     do {
@@ -153,11 +205,18 @@ static int read_past(struct past *p) {
     return rc;
 }
 
+static bool is_left(struct past *p) {
+    pthread_mutex_lock(&p->lock);
+    const bool left = p->left;
+    pthread_mutex_unlock(&p->lock);
+    return left;
+}
+
 static void *read_run(void *ctx) {
     struct past *p = ctx;
     p->rc = -1;
-    for (int i = 0; p->rc && i < READ_TRIES;
-         i++) { /* the journal's thread makes the file, and adds columns to one of an older version */
+    for (int i = 0; p->rc && i < READ_TRIES && !is_left(p);
+         i++) { /* the journal's thread makes the file, and adds columns and indexes to one of an older version */
         if (i)
             nanosleep(&(struct timespec){.tv_nsec = READ_PAUSE_MS * 1000000L}, NULL);
         p->rc = read_past(p);
@@ -172,14 +231,24 @@ static void *read_run(void *ctx) {
     return NULL;
 }
 
+/* Whether the register knows better: a stream of this process has reported about the alarm. */
+static bool is_newer(const struct desk *d, const struct past *p, const struct journal_entry *e) {
+    const struct alarm *a = *e->alarm ? alarms_find(d->alarms, e->alarm) : NULL;
+    const bool of_stream =
+        e->kind == JOURNAL_ALARM_ON || e->kind == JOURNAL_ALARM_OFF || e->kind == JOURNAL_MOVED || e->kind == JOURNAL_ESCALATED;
+    return of_stream && a && a->reported_ms > p->asked_ms;
+}
+
 /* Alarms of versions whose alarms nobody could answer have no id: they are over. */
 static void use_past(struct desk *d, const struct past *p) {
     const struct alarms_now now = desk_now();
     char text[800];
     alarms_restore(d->alarms, true);
-    for (int i = 0; i < p->n; i++)
-        if (*p->entries[i].alarm || (p->entries[i].kind != JOURNAL_ALARM_ON && p->entries[i].kind != JOURNAL_ALARM_OFF))
-            alarm_entry_take(d->alarms, &p->entries[i], &now);
+    for (int i = 0; i < p->n; i++) {
+        const struct journal_entry *e = &p->entries[i];
+        if ((*e->alarm || (e->kind != JOURNAL_ALARM_ON && e->kind != JOURNAL_ALARM_OFF)) && !is_newer(d, p, e))
+            alarm_entry_take(d->alarms, e, &now);
+    }
     alarms_restore(d->alarms, false);
     if (p->rc || p->full)
         log_warn("alarms from before the start are unknown: the journal cannot be read", "error=\"%s\"",
@@ -192,6 +261,7 @@ static struct past *start_reading(struct desk *d) {
     if (!p)
         return NULL;
     str_copy(p->path, sizeof p->path, journal_path(d->config.journal));
+    p->asked_ms = clock_ms();
     p->since_ms = desk_now().wall_ms - DESK_PAST_MS;
     pthread_mutex_init(&p->lock, NULL);
     clock_cond_init(&p->changed);
@@ -203,47 +273,56 @@ static struct past *start_reading(struct desk *d) {
     return p;
 }
 
-void desk_restore(struct desk *d) {
-    struct past *p = d->config.journal ? start_reading(d) : NULL;
-    const struct timespec deadline = clock_after_ms(DESK_WAIT_MS);
+/* Waits until it is read, at most until then; what was read is merged. */
+static void look_at_past(struct desk *d, const struct timespec *deadline) {
+    struct past *p = d->past;
     if (!p)
         return;
     pthread_mutex_lock(&p->lock);
-    while (!p->done && pthread_cond_timedwait(&p->changed, &p->lock, &deadline) != ETIMEDOUT)
+    while (!p->done && deadline && pthread_cond_timedwait(&p->changed, &p->lock, deadline) != ETIMEDOUT)
         continue;
     const bool done = p->done;
-    p->left = !done;
     pthread_mutex_unlock(&p->lock);
-    if (!done) {
-        log_warn("alarms from before the start are unknown: the journal's volume does not answer", "path=%s",
-                 journal_path(d->config.journal));
-        return; /* the thread frees it */
-    }
+    if (!done)
+        return;
+    d->past = NULL;
     use_past(d, p);
     past_free(p);
 }
 
-/* ---- time ---- */
-
-static void end_test(struct desk *d, const struct alarm *a, const struct alarms_now *now) {
-    struct journal_entry e;
-    alarm_entry_test(a->bed, a->principal, now, &e);
-    e.kind = JOURNAL_ALARM_OFF;
-    str_copy(e.session, sizeof e.session, a->session);
-    str_copy(e.alarm, sizeof e.alarm, a->id);
-    str_copy(e.detail, sizeof e.detail, journal_off_name(JOURNAL_OFF_ENDED));
-    if (d->config.journal)
-        journal_add(d->config.journal, &e);
-    else
-        desk_note(d, &e);
+/* The thread that reads frees it. */
+static void leave_past(struct desk *d) {
+    struct past *p = d->past;
+    if (!p)
+        return;
+    pthread_mutex_lock(&p->lock);
+    const bool done = p->done;
+    p->left = !done;
+    pthread_mutex_unlock(&p->lock);
+    if (done)
+        past_free(p);
 }
+
+bool desk_is_reading(const struct desk *d) { return d->past != NULL; }
+
+void desk_restore(struct desk *d) {
+    const struct timespec deadline = clock_after_ms(DESK_WAIT_MS);
+    d->past = d->config.journal ? start_reading(d) : NULL;
+    look_at_past(d, &deadline);
+    if (d->past)
+        log_warn("alarms from before the start are still being read, and none is ended meanwhile", "path=%s",
+                 journal_path(d->config.journal));
+}
+
+/* ---- time ---- */
 
 void desk_tick(struct desk *d) {
     const struct alarms_now now = desk_now();
     struct alarms_cursor cursor = {0};
+    look_at_past(d, NULL);
     for (const struct alarm *a; (a = alarms_next(d->alarms, &cursor));)
         if (a->test && !a->off_ms && now.boot_ms - a->on_boot_ms >= DESK_TEST_MS)
-            end_test(d, a, &now);
+            end_alarm(d, a, JOURNAL_OFF_ENDED);
     alarms_tick(d->alarms, &now);
 }
 
@@ -277,7 +356,7 @@ static int test(struct desk *d, struct desk_order *o, const struct alarms_now *n
         return rc;
     if (!*o->bed)
         return err_set(err, ERR_INVALID, "a test alarm needs the name of a bed");
-    alarm_entry_test(o->bed, o->answer.author.by, now, &e);
+    alarm_entry_test(o->bed, o->answer.author.by, now, ++d->tests, &e);
     str_copy(o->id, sizeof o->id, e.alarm);
     if (d->config.journal)
         d->journaled = journal_add(d->config.journal, &e);

@@ -27,11 +27,20 @@ struct desk_config {
 struct desk;
 int desk_new(const struct desk_config *config, struct desk **ret, struct err *err);
 void desk_free(struct desk *d); /* nobody asks any more; NULL is fine */
-/* Reads the journal's file on a thread, for which it waits DESK_WAIT_MS at most; a file that cannot be read is logged, and the desk
- * begins empty. */
+/* Reads the journal's file on a thread, for which it waits DESK_WAIT_MS at most; what is read later is merged then. A file that
+ * cannot be read is logged. */
 void desk_restore(struct desk *d);
+bool desk_is_reading(const struct desk *d); /* alarms from before the start are still being read: none is ended meanwhile */
 /* An entry that was made: journal_observe. */
 void desk_note(void *desk, const struct journal_entry *e);
+/* What sessions ask the register (live/session.h): the id of the alarm that begins with this entry; the id of the alarm that is on
+ * in the session and the sample of its newest change, -1: none is on; whether the alarm is another session's now. */
+void desk_name(void *desk, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]);
+int64_t desk_on_in(void *desk, const char *session, char ret[JOURNAL_ALARM]);
+bool desk_is_of_another(void *desk, const char *alarm, const char *session);
+/* The streams of snapshots are here: alarms that are on in a session that is not are cut. False: alarms from before the start are
+ * still being read; ask again. */
+bool desk_settle(void *desk, bool (*is_here)(void *ctx, const char *session), void *ctx);
 /* What people did about this alarm, as entries of the journal; returns how many of the two there are. */
 int desk_describe(void *desk, const char *alarm, struct journal_entry ret[2]);
 /* Such an entry of a stream that goes on here: what is known already changes nothing. */

@@ -187,6 +187,11 @@ static void off_text(const struct telling *t, const char *bed, char ret[TELLING_
     if (began > 0)
         clock_text(began, from);
     clock_text(e->received_ms, to);
+    if (!untold && !has_ended(e) && began > 0) {
+        str_format(ret, TELLING_TEXT, "%s: monitoring stopped at %s while the alarm was on, since about %s (%s)", bed, to, from,
+                   e->detail);
+        return;
+    }
     if (t->on && t->alarms > 1)
         str_format(ret, TELLING_TEXT, "%s: %d alarms were on %s-%s, %s", bed, t->alarms, from, to, answered);
     else if (untold)
@@ -216,10 +221,11 @@ static void name_beds(const struct telling *t, char ret[TELLING_TEXT / 2]) {
 }
 
 static void technical_text(const struct telling *t, char ret[TELLING_TEXT]) {
-    const char *over = t->entry->kind == JOURNAL_TECHNICAL_OFF ? ", over" : "";
     char beds[TELLING_TEXT / 2];
     struct alarms_cause cause;
     const char *words = alarm_entry_cause(t->entry, &cause) ? alarm_kind_words(cause.kind) : "technical alarm";
+    const bool gone = t->entry->kind == JOURNAL_TECHNICAL_OFF && !strcmp(cause.why, ALARMS_GONE);
+    const char *over = t->entry->kind == JOURNAL_TECHNICAL_ON ? "" : gone ? ", not over" : ", over";
     name_beds(t, beds);
     if (t->alarms > 1)
         str_format(ret, TELLING_TEXT, "%d beds: %s%s%s%s%s", t->alarms, words, over, *beds ? " (" : "", beds, *beds ? ")" : "");

@@ -17,8 +17,7 @@ enum {
     STOP_S = 5,
     NAP_MS = 50,
     LOG_DROPS_MS = 60 * 1000,
-    STREAMS = 65536,
-    OPEN_ALARMS = 4096
+    STREAMS = 65536
 };
 #define OUTBOX_MS (25 * 3600 * INT64_C(1000)) /* longer than receivers try */
 
@@ -51,7 +50,6 @@ struct journal {
     _Atomic int64_t newest;  /* id of the newest entry */
     _Atomic int64_t busy_ms; /* since when the thread is in the database; 0: it is not */
     atomic_bool failing, stopping;
-    struct mailbox *open; /* alarms that were on at the start */
     /* the loop's */
     struct map *streams; /* by session */
     int64_t drops_logged_ms;
@@ -78,13 +76,6 @@ static void dropped(struct journal *j, const char *reason, int64_t n) {
 static void enter(struct journal *j) { atomic_store(&j->busy_ms, clock_ms()); }
 static void leave(struct journal *j) { atomic_store(&j->busy_ms, 0); }
 
-static void keep_open_alarm(void *ctx, const struct journal_entry *e) {
-    struct journal *j = ctx;
-    struct journal_line *l = journal_line_new(e);
-    if (l && !mailbox_post(j->open, &l->message))
-        journal_line_drop(l);
-}
-
 /* What an earlier process owes receivers is offered before anything new. */
 static int set_up(struct journal *j, int64_t *newest, struct err *err) {
     const struct outlet *outlet = j->config.outlet;
@@ -94,7 +85,7 @@ static int set_up(struct journal *j, int64_t *newest, struct err *err) {
     for (int i = 0; outlet && i < outlet->n; i++)
         if ((rc = outbox_offer(j->db, outlet, i, err)))
             return rc;
-    return journaldb_open_alarms(j->db, clock_wall_ms() - j->config.open_ms, keep_open_alarm, j, err);
+    return 0;
 }
 
 static int open_db(struct journal *j, struct err *err) {
@@ -377,9 +368,6 @@ static void *journal_run(void *ctx) {
 static void journal_free(struct journal *j) {
     for (int kind = 0; kind < LANES; kind++)
         mailbox_free(j->lanes[kind].lines);
-    for (struct journal_entry e; j->open && journal_take_open(j, &e);) {
-    }
-    mailbox_free(j->open);
     map_free(j->streams, free);
     pthread_cond_destroy(&j->posted);
     pthread_mutex_destroy(&j->lock);
@@ -398,11 +386,9 @@ int journal_start(const struct journal_config *config, struct journal **ret, str
     for (size_t i = 0; config->metrics && i < sizeof reasons / sizeof *reasons; i++) /* shown from the start, at 0 */
         metrics_series(config->metrics, "brrd_journal_entries_dropped_total", reasons[i]);
     j->streams = map_new(STREAMS);
-    j->open = mailbox_new(OPEN_ALARMS, NULL, NULL);
     for (int kind = 0; kind < LANES; kind++)
         j->lanes[kind].lines = mailbox_new(JOURNAL_WAITING, on_post, j);
-    if (!j->streams || !j->open || !j->lanes[ALARMS].lines || !j->lanes[OTHERS].lines ||
-        pthread_create(&j->thread, NULL, journal_run, j)) {
+    if (!j->streams || !j->lanes[ALARMS].lines || !j->lanes[OTHERS].lines || pthread_create(&j->thread, NULL, journal_run, j)) {
         journal_free(j);
         return err_set(err, ERR_EXHAUSTED, "cannot start the thread that writes the journal");
     }
@@ -540,15 +526,6 @@ void journal_tick(struct journal *j) {
     else if (!hung && j->hang_logged)
         log_info("the journal's volume answers again", NULL);
     j->hang_logged = hung;
-}
-
-bool journal_take_open(struct journal *j, struct journal_entry *ret) {
-    struct journal_line *l = (struct journal_line *)mailbox_take(j->open);
-    if (!l)
-        return false;
-    *ret = l->entry;
-    journal_line_drop(l);
-    return true;
 }
 
 bool journal_has(const struct journal *j, int64_t number) {

@@ -17,7 +17,6 @@ struct journal_config {
     const char *path;            /* SQLite file; made when it is missing. Borrowed */
     int64_t keep_ms;             /* -1 = for ever */
     int64_t max_bytes;           /* -1 = no limit */
-    int64_t open_ms;             /* at the start, alarms that are on and not older are kept for journal_take_open */
     struct metrics *metrics;     /* may be NULL */
     const struct outlet *outlet; /* receivers of entries; NULL: there are none. Borrowed */
     void (*wake)(void *ctx);     /* called on the journal's thread after each write; may be NULL */
@@ -38,9 +37,6 @@ void journal_observe(struct journal *j, void (*seen)(void *ctx, const struct jou
 int64_t journal_add_again(struct journal *j, const struct journal_entry *e);
 /* A receiver is done with a delivery: it leaves the outbox, and of an alarm an entry says so. outcome: "delivered", or why not. */
 void journal_told(struct journal *j, const char *receiver, const struct journal_entry *e, const char *outcome);
-/* Takes an alarm that was on, by the journal, when an earlier process ended, as the entry with which it began; false: there is
- * none. Older ones than open_ms are over: journals of earlier versions hold years of alarms without an end. */
-bool journal_take_open(struct journal *j, struct journal_entry *ret);
 /* True if the entry of this number is on the disk. */
 bool journal_has(const struct journal *j, int64_t number);
 /* True while entries cannot be written, and while a call into the database has taken JOURNAL_HUNG_MS. */

@@ -21,7 +21,8 @@ static int set_up(struct db *db, struct err *err) {
         "CREATE UNIQUE INDEX IF NOT EXISTS journal_once ON journal(session, kind, number)",
         "CREATE INDEX IF NOT EXISTS journal_time ON journal(received_ms)",
         "CREATE INDEX IF NOT EXISTS journal_principal ON journal(principal)",
-        "CREATE INDEX IF NOT EXISTS journal_owner ON journal(principal, client, " JOURNALDB_IS_ALARM ")"};
+        "CREATE INDEX IF NOT EXISTS journal_owner ON journal(principal, client, " JOURNALDB_IS_ALARM ")",
+        "CREATE INDEX IF NOT EXISTS journal_alarms ON journal(id) WHERE " JOURNALDB_OF_ALARMS};
     int rc = db_table(db, "journal", columns, sizeof columns / sizeof *columns, "id", err);
     for (size_t i = 0; !rc && i < sizeof indexes / sizeof *indexes; i++)
         rc = run(db, indexes[i], "set it up", err);
@@ -153,15 +154,16 @@ static bool wanted(const struct journal_filter *f, const struct journal_entry *e
 int journaldb_list(struct db *db, const struct journal_filter *filter, const struct journal_page *page, journal_visit_fn *visit,
                    void *ctx, struct err *err) {
     OWNED(db_done) struct db_query q;
-    char sql[512];
+    char sql[800];
     const bool own = *filter->principal != '\0'; /* by its index: a caller does not read the entries of all others */
+    const char *of_alarms = filter->of_alarms ? " AND " JOURNALDB_OF_ALARMS : "";
     bool row;
     int n = 0;
-    str_format(sql, sizeof sql,
-               "SELECT " JOURNALDB_ROW
-               " FROM journal WHERE id %s ?1 AND %sreceived_ms >= ?2 AND %sreceived_ms < ?3%s ORDER BY id %s",
-               page->newest_first ? "<" : ">", own ? "+" : "", own ? "+" : "", own ? " AND principal = ?4" : "",
-               page->newest_first ? "DESC" : "ASC");
+    str_format(
+        sql, sizeof sql,
+        "SELECT " JOURNALDB_ROW " FROM journal%s WHERE id %s ?1 AND %sreceived_ms >= ?2 AND %sreceived_ms < ?3%s%s ORDER BY id %s",
+        filter->of_alarms ? " INDEXED BY journal_alarms" : "", page->newest_first ? "<" : ">", own || filter->of_alarms ? "+" : "",
+        own || filter->of_alarms ? "+" : "", own ? " AND principal = ?4" : "", of_alarms, page->newest_first ? "DESC" : "ASC");
     int rc = db_query(db, sql, "read its entries", &q, err);
     db_put_int(&q, page->newest_first && !page->after ? INT64_MAX : page->after);
     db_put_int(&q, filter->since_ms);
@@ -174,24 +176,6 @@ int journaldb_list(struct db *db, const struct journal_filter *filter, const str
             continue;
         visit(ctx, &e);
         n++;
-    }
-    return rc;
-}
-
-int journaldb_open_alarms(struct db *db, int64_t since_ms, journal_visit_fn *visit, void *ctx, struct err *err) {
-    OWNED(db_done) struct db_query q;
-    bool row = false;
-    int rc;
-    db_query(db,
-             "SELECT " JOURNALDB_ROW " FROM journal WHERE kind = 'alarm_on' AND received_ms >= ?1 AND NOT EXISTS (SELECT "
-             "1 FROM journal later WHERE later.session = journal.session AND later.kind IN "
-             "('alarm_on', 'alarm_off', 'moved') AND later.id > journal.id) ORDER BY id",
-             "read open alarms", &q, err);
-    db_put_int(&q, since_ms);
-    while (!(rc = db_next(&q, &row, err)) && row) {
-        struct journal_entry e;
-        if (journaldb_row(&q, 0, &e))
-            visit(ctx, &e);
     }
     return rc;
 }

@@ -29,6 +29,7 @@ struct journal_filter {
     bool (*match)(const char *names, const char *bed);
     unsigned kinds;             /* bits 1 << kind; 0 = all */
     int64_t since_ms, until_ms; /* received in [since, until); until 0 = no end */
+    bool of_alarms;             /* only what JOURNALDB_OF_ALARMS names, by an index: other entries are not even read */
 };
 /* Calls visit for at most `most` entries behind the entry `after` (id), oldest first; or before it, newest first; after 0: from the
  * first, or the newest one. Stops early, without an error, when *stop becomes true. */
@@ -41,9 +42,6 @@ struct journal_page {
 typedef void journal_visit_fn(void *ctx, const struct journal_entry *e);
 int journaldb_list(struct db *db, const struct journal_filter *filter, const struct journal_page *page, journal_visit_fn *visit,
                    void *ctx, struct err *err);
-/* Calls visit for each alarm that is on, by the entry with which it began, if that was received since then, oldest first. */
-int journaldb_open_alarms(struct db *db, int64_t since_ms, journal_visit_fn *visit, void *ctx, struct err *err);
-
 /* The columns of an entry in a query, for journaldb_row: false if its kind is one of a later version. first: the column of the id.
  */
 #define JOURNALDB_ROW                                                                                                              \
@@ -53,4 +51,7 @@ int journaldb_open_alarms(struct db *db, int64_t since_ms, journal_visit_fn *vis
 /* 1 if an entry is of a kind of journal_kind_is_alarm and not a technical alarm, else 0: such entries are deleted last. The index
  * journal_owner is made of this text. */
 #define JOURNALDB_IS_ALARM "(kind IN ('alarm_on','alarm_off','ended','moved','told','answered','escalated','standby'))"
+/* What the register of alarms is made of (alarms/alarm_entry.h). The index journal_alarms is made of this text. */
+#define JOURNALDB_OF_ALARMS                                                                                                        \
+    "kind IN ('alarm_on','alarm_off','moved','answered','escalated','standby','technical_on','technical_off')"
 bool journaldb_row(const struct db_query *q, int first, struct journal_entry *ret);

@@ -23,13 +23,15 @@ static int run(struct db *db, const char *sql, const char *text, struct err *err
     return db_run(&q, err);
 }
 
+/* After a boot of the machine the age is what the wall clock says; a clock that is before the entry says nothing. */
 static int restart_ages(struct db *db, struct err *err) {
     char boot[TRUSTED_BOOT_ID];
     struct db_query q;
     trusted_boot_id(boot);
-    db_query(db, "UPDATE outbox SET boot = ?1, boot_ms = ?2 WHERE boot <> ?1 OR boot_ms > ?2", "keep deliveries", &q, err);
+    db_query(db, "UPDATE outbox SET boot = ?1, boot_ms = ?2 - max(0, ?3 - made_ms) WHERE boot <> ?1 OR boot_ms > ?2", "keep deliveries", &q, err);
     db_put_text(&q, boot);
     db_put_int(&q, trusted_boot_ms());
+    db_put_int(&q, clock_wall_ms());
     return db_run(&q, err);
 }
 

@@ -4,7 +4,7 @@
 #include "daemon/db/db.h"
 #include "daemon/journal/outlet.h"
 
-/* Makes the table. Deliveries of an earlier boot count as made now. */
+/* Makes the table. Deliveries of an earlier boot are as old as the wall clock says. */
 int outbox_setup(struct db *db, struct err *err);
 /* A delivery of this entry, which has its id. */
 int outbox_add(struct db *db, const char *receiver, const struct journal_entry *e, struct err *err);

@@ -543,7 +543,7 @@ static bool expired(const struct session *s, int64_t now, struct err *err) {
 void sessions_tick(struct sessions *all) {
     int64_t now = clock_ms(), buffered = 0, parked = 0;
     sessions_shed(all, now);
-    sessions_end_old_alarms(all);
+    sessions_settle_alarms(all);
     for (struct session *s = all->first, *next; s; s = next) {
         next = s->next_session;
         buffered += s->stage == SESSION_CLOSED ? 0 : s->waiting_samples;

@@ -65,9 +65,18 @@ struct session_store {
     void *ctx;
 };
 
-/* What people did about alarms (daemon/alarms), which travels with a stream to another daemon. Zeroed: nobody knows. */
+/* The register of alarms (alarms/desk.h), which alone decides which alarm of which bed is on. Zeroed: each alarm is of its session
+ * alone. */
 enum { SESSION_ANSWERS = 2 };
-struct session_answers {
+struct session_register {
+    /* The id of the alarm that begins with this entry. alone: no other stream of the bed sends. */
+    void (*name)(void *ctx, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]);
+    /* The alarm that is on in the session, and the sample (256 Hz) of its newest change; -1: none is on. */
+    int64_t (*on_in)(void *ctx, const char *session, char ret[JOURNAL_ALARM]);
+    bool (*is_of_another)(void *ctx, const char *alarm, const char *session); /* another session has taken the alarm over */
+    /* The streams of snapshots are here: alarms of sessions that are not are cut. False: ask again. */
+    bool (*settle)(void *ctx, bool (*is_here)(void *ctx, const char *session), void *sessions);
+    /* What people did about the alarm, which travels with its stream to another daemon. */
     int (*describe)(void *ctx, const char *alarm, struct journal_entry ret[SESSION_ANSWERS]); /* returns how many */
     void (*take)(void *ctx, const struct journal_entry *e);                                   /* known ones change nothing */
     void *ctx;
@@ -85,8 +94,7 @@ struct sessions_config {
     int64_t resume_ttl_ms; /* how long a resumable session waits for its client */
     struct session_store store;
     struct journal *journal; /* may be NULL */
-    struct session_answers answers;
-    int64_t rejoin_ms;         /* an alarm of a bed so soon after the one before is the same alarm */
+    struct session_register alarms;
     int64_t measure_ms;        /* over which the rate of a live stream is measured; 0 = not at all */
     int64_t lag_ms;            /* realtime sessions whose samples wait longer for the device are shed, a few a second; 0: never */
     int64_t max_waiting_bytes; /* of samples of all sessions; above it a session is read only when none of its own wait */

@@ -3,61 +3,38 @@
 #include "base/base.h"
 #include "daemon/live/session_parts.h"
 
-/* The beds whose alarms ended last; the oldest is replaced. A bed that is replaced begins a new alarm a little earlier than it
- * need. */
-static struct bed_alarm *bed_of(struct sessions *all, const struct session *s) {
-    struct bed_alarm *oldest = &all->bed_alarms[0];
-    for (int i = 0; i < SESSIONS_BED_ALARMS; i++) {
-        struct bed_alarm *b = &all->bed_alarms[i];
-        if (*s->client && !strcmp(b->client, s->client) && !strcmp(b->principal, s->token.principal))
-            return b;
-        oldest = b->off_ms < oldest->off_ms ? b : oldest;
-    }
-    return oldest;
+enum { HEARD_MS = 5000 /* a stream sends while its newest samples came within this time */, PASSED_S = 10 };
+
+static bool sends(const struct session *s, int64_t now_ms) {
+    return !session_is_closing(s) && !s->ended && s->sink && now_ms - s->newest_ms < HEARD_MS;
 }
 
-/* Whether another session of the bed, whose alarm this is, goes on beside this one. */
-static bool is_of_another(const struct session *s, const struct bed_alarm *b) {
+/* Whether no other stream of the bed sends. */
+static bool is_alone(const struct session *s) {
+    const int64_t now_ms = clock_ms();
     for (const struct session *other = s->all->first; other; other = other->next_session)
-        if (other != s && !session_is_closing(other) && str_starts(b->id, other->id))
-            return true;
-    return false;
-}
-
-/* Within alarms.rejoin the alarm before goes on: by the samples of this session, or by the clock after another session of the bed.
- */
-static bool goes_on(struct session *s, int64_t first, char id[JOURNAL_ALARM]) {
-    const int64_t rejoin_ms = s->all->config.rejoin_ms;
-    const struct bed_alarm *b = bed_of(s->all, s);
-    const int64_t passed = first - s->alarm_off;
-    if (*s->alarm_id && s->alarm_off >= 0 && passed >= 0 && passed * 1000 < rejoin_ms * FRONTEND_RATE_HZ) {
-        str_copy(id, JOURNAL_ALARM, s->alarm_id);
-        return true;
-    }
-    if (!*s->client || strcmp(b->client, s->client) != 0 || strcmp(b->principal, s->token.principal) != 0 ||
-        !strcmp(b->id, s->alarm_id) || clock_ms() - b->off_ms >= rejoin_ms || is_of_another(s, b))
-        return false;
-    str_copy(id, JOURNAL_ALARM, b->id);
+        if (other != s && !strcmp(other->client, s->client) && !strcmp(other->token.principal, s->token.principal) &&
+            sends(other, now_ms))
+            return false;
     return true;
 }
 
 void session_alarm_name(struct session *s, struct live_report *r) {
-    if (r->on && !goes_on(s, r->first, s->alarm_id))
-        journal_alarm_id(s->id, r->first, s->alarm_id);
-    s->alarm_off = r->on ? -1 : r->first;
+    const struct session_register *alarms = &s->all->config.alarms;
     if (r->on) {
+        struct journal_entry e;
+        session_alarm_entry(s, r, &e);
+        if (alarms->name)
+            alarms->name(alarms->ctx, &e, is_alone(s), s->alarm_id);
+        else
+            journal_alarm_id(s->id, r->first, s->alarm_id);
         s->alarm_first = r->first;
         s->alarm_ms = r->wall_ms;
         s->alarm_value = (double)r->probability;
     }
+    s->alarm_known = -1;
+    s->alarm_off = r->on ? -1 : r->first;
     str_copy(r->alarm_id, sizeof r->alarm_id, s->alarm_id);
-    if (r->on || !live_open_is_live(live_stream_open(s->stream)))
-        return;
-    struct bed_alarm *b = bed_of(s->all, s);
-    *b = (struct bed_alarm){.off_ms = clock_ms()};
-    str_copy(b->client, sizeof b->client, s->client);
-    str_copy(b->principal, sizeof b->principal, s->token.principal);
-    str_copy(b->id, sizeof b->id, s->alarm_id);
 }
 
 void session_alarm_goes_on(struct session *s) {
@@ -70,6 +47,9 @@ void session_alarm_goes_on(struct session *s) {
     str_copy(r.alarm_id, sizeof r.alarm_id, s->alarm_id);
     if (s->alarm && *s->alarm_id && s->alarm_ms)
         session_note_report(s, &r);
+    const struct session_register *alarms = &s->all->config.alarms;
+    char id[JOURNAL_ALARM];
+    s->alarm_known = !s->alarm && alarms->on_in ? alarms->on_in(alarms->ctx, s->id, id) : -1;
 }
 
 /* Why monitoring stopped, from a reason of brrd_stream_sessions_closed_total. */
@@ -88,42 +68,47 @@ static enum journal_off off_of(const char *reason) {
     return JOURNAL_OFF_FAILED;
 }
 
-void session_alarm_end(struct session *s, const char *reason) {
-    const int64_t end = s->heard > s->samples ? s->heard : s->samples;
-    if (s->running >= 0 && s->running < s->samples)
-        session_note_cut(s, s->running, s->samples);
-    s->running = -1;
+/* The alarm of the register that is on in this session goes off. */
+static void turn_off(struct session *s, int64_t at, enum journal_off off) {
+    const struct session_register *alarms = &s->all->config.alarms;
+    const int64_t since = alarms->on_in ? alarms->on_in(alarms->ctx, s->id, s->alarm_id) : s->alarm_first;
+    struct live_report r = {
+        .message.kind = LIVE_ALARM, .first = at > since ? at : since, .off = off, .probability = NAN, .wall_ms = clock_wall_ms()};
+    r.replay = !live_open_is_live(live_stream_open(s->stream));
+    s->alarm |= alarms->on_in && since >= 0; /* also one that is newer than the snapshot */
     if (!s->alarm)
         return;
-    struct live_report r = {
-        .message.kind = LIVE_ALARM, .first = end, .off = off_of(reason), .probability = NAN, .wall_ms = clock_wall_ms()};
-    r.replay = !live_open_is_live(live_stream_open(s->stream));
     session_alarm_name(s, &r);
     session_note_report(s, &r);
     s->alarm = false;
 }
 
+void session_alarm_end(struct session *s, const char *reason) {
+    if (s->running >= 0 && s->running < s->samples)
+        session_note_cut(s, s->running, s->samples);
+    s->running = -1;
+    turn_off(s, s->heard > s->samples ? s->heard : s->samples, off_of(reason));
+}
+
 /* ---- alarms of an earlier process ---- */
 
-static bool is_here(const struct sessions *all, const char *id) {
+void session_alarm_look(struct session *s) {
+    if (s->alarm_known < 0 || s->alarm || s->heard <= s->alarm_known + PASSED_S * FRONTEND_RATE_HZ)
+        return;
+    s->alarm_known = -1;
+    turn_off(s, s->heard, JOURNAL_OFF_CUT); /* samples in which it might have ended were lost */
+}
+
+static bool is_here(void *ctx, const char *id) {
+    const struct sessions *all = ctx;
     for (const struct session *s = all->first; s; s = s->next_session)
         if (!strcmp(s->id, id))
             return true;
     return false;
 }
 
-void sessions_end_old_alarms(struct sessions *all) {
-    struct journal_entry e;
-    if (!all->config.journal || all->awaited || sessions_restoring(all))
-        return;
-    while (journal_take_open(all->config.journal, &e)) {
-        if (is_here(all, e.session))
-            continue;
-        e.id = 0;
-        e.kind = JOURNAL_ALARM_OFF;
-        e.received_ms = clock_wall_ms();
-        e.value = NAN;
-        str_copy(e.detail, sizeof e.detail, journal_off_name(JOURNAL_OFF_FAILED));
-        journal_add(all->config.journal, &e);
-    }
+void sessions_settle_alarms(struct sessions *all) {
+    const struct session_register *alarms = &all->config.alarms;
+    if (!all->settled && !all->awaited && !sessions_restoring(all))
+        all->settled = !alarms->settle || alarms->settle(alarms->ctx, is_here, all);
 }

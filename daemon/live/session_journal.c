@@ -8,14 +8,8 @@
 
 enum { HOLD_MS = 500, HOLD_BYTES = 1 << 20, GAP_HOUR_S = 3600 };
 
-static int64_t note(struct session *s, struct journal_entry *e) {
-    struct journal *journal = s->all->config.journal;
-    if (e->kind >= JOURNAL_QUALITY)
-        log_info("stream", "what=%s session=%s client=\"%s\" principal=\"%s\" peer=%s model=%s detail=\"%s\"",
-                 journal_kind_name(e->kind), s->id, log_name(s->client), s->token.principal, *s->address ? s->address : "unknown",
-                 s->model, e->detail);
-    if (!journal)
-        return 0;
+/* What each entry says of its session. */
+static void put_session(const struct session *s, struct journal_entry *e) {
     if (!e->received_ms)
         e->received_ms = clock_wall_ms();
     if (s->start_ms && !isnan(e->start_s))
@@ -27,6 +21,17 @@ static int64_t note(struct session *s, struct journal_entry *e) {
     str_copy(e->model, sizeof e->model, s->model);
     str_copy(e->sha256, sizeof e->sha256, s->sha256);
     e->live = live_open_is_live(live_stream_open(s->stream));
+}
+
+static int64_t note(struct session *s, struct journal_entry *e) {
+    struct journal *journal = s->all->config.journal;
+    if (e->kind >= JOURNAL_QUALITY)
+        log_info("stream", "what=%s session=%s client=\"%s\" principal=\"%s\" peer=%s model=%s detail=\"%s\"",
+                 journal_kind_name(e->kind), s->id, log_name(s->client), s->token.principal, *s->address ? s->address : "unknown",
+                 s->model, e->detail);
+    if (!journal)
+        return 0;
+    put_session(s, e);
     return s->stage == SESSION_RESTORING ? journal_add_again(journal, e) : journal_add(journal, e);
 }
 
@@ -125,13 +130,23 @@ static void note_events(struct session *s, const struct live_report *r) {
     }
 }
 
+void session_alarm_entry(const struct session *s, const struct live_report *r, struct journal_entry *ret) {
+    *ret = entry_of(r->on ? JOURNAL_ALARM_ON : JOURNAL_ALARM_OFF, r->first);
+    str_copy(ret->alarm, sizeof ret->alarm, r->alarm_id);
+    str_copy(ret->detail, sizeof ret->detail, r->on ? "" : journal_off_name(r->off));
+    ret->received_ms = r->wall_ms;
+    ret->start_s = seconds_of(r->first);
+    ret->value = (double)r->probability;
+    put_session(s, ret);
+}
+
+/* The end of an alarm that another stream of the bed has is no end. */
 static void note_alarm(struct session *s, const struct live_report *r) {
-    struct journal_entry e = entry_of(r->on ? JOURNAL_ALARM_ON : JOURNAL_ALARM_OFF, r->first);
-    str_copy(e.alarm, sizeof e.alarm, r->alarm_id);
-    str_copy(e.detail, sizeof e.detail, r->on ? "" : journal_off_name(r->off));
-    e.received_ms = r->wall_ms;
-    e.start_s = seconds_of(r->first);
-    e.value = (double)r->probability;
+    const struct session_register *alarms = &s->all->config.alarms;
+    struct journal_entry e;
+    if (!r->on && alarms->is_of_another && alarms->is_of_another(alarms->ctx, r->alarm_id, s->id))
+        return;
+    session_alarm_entry(s, r, &e);
     int64_t number = note(s, &e);
     s->noted = number ? number : s->noted;
 }

@@ -94,7 +94,7 @@ struct session *session_new(struct sessions *all, const struct session_request *
     s->rate_hz = open->rate_hz;
     s->newest_ms = clock_ms();
     s->epoch = clock_wall_ms();
-    s->durable = s->promised = s->alarm_off = s->running = -1;
+    s->durable = s->promised = s->alarm_off = s->alarm_known = s->running = -1;
     s->probability = NAN;
     str_copy(s->token.principal, sizeof s->token.principal, request->principal);
     s->resumable = request->resumable;
@@ -258,8 +258,10 @@ void session_tell(struct session *s, const struct live_report *r) {
         s->probability = r->probability;
     else
         s->samples = r->first + r->samples;
-    if (r->message.kind == LIVE_PROVISIONAL)
+    if (r->message.kind == LIVE_PROVISIONAL) {
         s->heard = r->first + r->samples;
+        session_alarm_look(s);
+    }
     if (r->message.kind == LIVE_RESULT)
         s->running = r->running;
     if (r->message.kind == LIVE_RESULT)

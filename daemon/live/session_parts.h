@@ -24,13 +24,6 @@ struct session_gap {
     int64_t first, written, end;
 };
 
-/* An alarm of a bed that has ended. */
-struct bed_alarm {
-    char client[SESSION_NAME_SIZE], principal[JOURNAL_PRINCIPAL], id[JOURNAL_ALARM];
-    int64_t off_ms; /* monotonic clock; 0: unused */
-};
-enum { SESSIONS_BED_ALARMS = 256 };
-
 struct session {
     struct sessions *all;
     char id[SESSION_ID_SIZE], model[LIVE_NAME], client[SESSION_NAME_SIZE];
@@ -86,6 +79,7 @@ struct session {
     int64_t alarm_first, alarm_ms;    /* the sample and the Unix time at which it went on */
     double alarm_value;               /* and its probability then */
     int64_t alarm_off;                /* the sample at which it went off; -1: it is on, or there was none */
+    int64_t alarm_known;              /* restored: its alarm is on since this sample, by the register; -1: no more */
     int64_t heard;                    /* one past the newest sample of the alarm trace */
     int64_t running;                  /* first sample of the event that has begun and not ended; -1: none */
     struct session_gap gap;           /* the newest one */
@@ -118,9 +112,9 @@ struct sessions {
     int count;              /* of sessions whose streams the host has */
     int64_t waiting_bytes;  /* samples of all that wait for it */
     bool awaited;           /* sessions may still be restored */
+    bool settled;           /* alarms of an earlier process are settled */
     int64_t longest_lag_ms; /* at the newest tick, of live sessions that are late */
-    struct bed_alarm bed_alarms[SESSIONS_BED_ALARMS];
-    int64_t frozen_ms; /* since when no more samples are read because the daemon stops; 0: they are */
+    int64_t frozen_ms;      /* since when no more samples are read because the daemon stops; 0: they are */
 };
 
 /* A session of this request, in no list yet and without a worker. NULL when it cannot be made. */
@@ -168,14 +162,18 @@ void session_note_cut(struct session *s, int64_t first, int64_t end); /* an even
 void session_end_gap(struct session *s); /* samples come again, or the session ends: the rest of the gap is written */
 void session_note_report(struct session *s, const struct live_report *r);
 void session_note_kept(struct session *s);
+/* The entry of an alarm that goes on or off. */
+void session_alarm_entry(const struct session *s, const struct live_report *r, struct journal_entry *ret);
 /* Which alarm a report is about (session_alarm.c). */
 void session_alarm_name(struct session *s, struct live_report *r);
 /* The alarm of a stream that goes on from a snapshot, which this daemon may not know. */
 void session_alarm_goes_on(struct session *s);
 /* The session ends for this reason: its alarm goes off, and the event that is running is cut. */
 void session_alarm_end(struct session *s, const char *reason);
-/* Once the streams of snapshots are here: alarms of an earlier process whose sessions are not go off. */
-void sessions_end_old_alarms(struct sessions *all);
+/* The stream has been processed so far, and its alarm, which was on in an earlier process, is not on: it is over. */
+void session_alarm_look(struct session *s);
+/* Once the streams of snapshots are here: the register settles the alarms of an earlier process. */
+void sessions_settle_alarms(struct sessions *all);
 /* Tells the connection that the session is open, and what it may lack, when it is open and the connection has not been told. A
  * resumable session is open when its first snapshot is durable, so that the token in Opened is good for all that can happen; a live
  * one is open after SESSION_FIRST_SAVE_MS in any case. */

@@ -49,7 +49,7 @@ static void pack_open(const struct live_open *open, struct str *out) {
 
 /* Entries of the journal, as far as they say what people did. */
 static void pack_answers(const struct session *s, struct str *out) {
-    const struct session_answers *answers = &s->all->config.answers;
+    const struct session_register *answers = &s->all->config.alarms;
     struct journal_entry list[SESSION_ANSWERS];
     const int n = s->alarm && answers->describe ? answers->describe(answers->ctx, s->alarm_id, list) : 0;
     pack_i64(out, n);
@@ -454,8 +454,8 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
         return rc;
     session_note_kept(s);
     session_alarm_goes_on(s);
-    for (int i = 0; i < o->n_answers && all->config.answers.take; i++)
-        all->config.answers.take(all->config.answers.ctx, &o->answers[i]);
+    for (int i = 0; i < o->n_answers && all->config.alarms.take; i++)
+        all->config.alarms.take(all->config.alarms.ctx, &o->answers[i]);
     if (!s->ended)
         session_note(s, JOURNAL_RESTORED, "");
     return 0;

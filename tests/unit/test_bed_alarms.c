@@ -1,6 +1,7 @@
 /* Alarms of beds, their answers and their escalation, with the test's clocks; what a restart takes back from the journal. */
 
 #include "daemon/alarms/alarm_entry.h"
+#include "daemon/alarms/desk.h"
 #include "unit/cmocka_all.h"
 
 enum { ROWS = 64, MINUTE = 60 * 1000 };
@@ -63,7 +64,7 @@ static const struct alarm *on(struct ward *w, const char *bed, double start_s) {
 }
 
 static void off(struct ward *w, const char *bed, const char *why) {
-    struct journal_entry e = {.kind = JOURNAL_ALARM_OFF, .received_ms = w->now.wall_ms, .live = true};
+    struct journal_entry e = {.kind = JOURNAL_ALARM_OFF, .received_ms = w->now.wall_ms, .start_s = NAN, .live = true};
     str_format(e.session, sizeof e.session, "session-of-%s", bed);
     str_copy(e.detail, sizeof e.detail, why);
     w->rows[w->n++] = e;
@@ -284,9 +285,195 @@ static void an_alarm_that_begins_again_keeps_its_answers_in_another_session(void
     alarm_entry_take(w->all, &e, &w->now);
     assert_true(!a->off_ms && !a->cut && a->answered.at_ms);
     assert_string_equal(a->session, "next");
-    struct journal_entry end = {.kind = JOURNAL_ALARM_OFF, .received_ms = w->now.wall_ms, .session = "next", .detail = "ended"};
+    struct journal_entry end = {
+        .kind = JOURNAL_ALARM_OFF, .received_ms = w->now.wall_ms, .start_s = NAN, .session = "next", .detail = "ended"};
     alarm_entry_take(w->all, &end, &w->now);
     assert_false(alarm_is_open(a));
+}
+
+static void hold(struct ward *w, enum alarm_kind kind, const char *bed, int64_t ms);
+
+static struct alarms_start start_of(const char *session, const char *bed, double start_s, const struct ward *w) {
+    return (struct alarms_start){.id = "",
+                                 .session = session,
+                                 .bed = bed,
+                                 .principal = "token:icu",
+                                 .model = "m",
+                                 .live = true,
+                                 .start_s = start_s,
+                                 .value = 0.9,
+                                 .on_ms = w->now.wall_ms,
+                                 .alone = true};
+}
+
+/* As a stream reports it: the register names the alarm, and takes it. */
+static const struct alarm *report_on(struct ward *w, struct alarms_start start, char id[JOURNAL_ALARM]) {
+    alarms_name(w->all, &start, &w->now, id);
+    start.id = id;
+    return alarms_began(w->all, &start, &w->now);
+}
+
+static void report_off(struct ward *w, const char *id, const char *session, double at_s) {
+    alarms_ended(w->all, &(struct alarms_end){.id = id, .session = session, .why = "ended", .at_s = at_s, .off_ms = w->now.wall_ms},
+                 &w->now);
+}
+
+static void an_alarm_is_the_same_within_the_rejoin_of_its_bed(void **state) {
+    struct ward *w = *state;
+    struct alarms_plan with = plan;
+    char id[JOURNAL_ALARM], next[JOURNAL_ALARM];
+    with.rejoin_ms = MINUTE;
+    alarms_free(w->all);
+    w->all = alarms_new(&with, keep_row, w);
+    report_on(w, start_of("s1", "bed-7", 10, w), id);
+    assert_string_equal(id, "s1-2560");
+    report_off(w, id, "s1", 20);
+    report_on(w, start_of("s1", "bed-7", 79, w), next);
+    assert_string_equal(next, id); /* by the samples of its session */
+    report_off(w, id, "s1", 80);
+    w->now.boot_ms += MINUTE - 1;
+    w->now.wall_ms += MINUTE - 1;
+    struct alarms_start start = start_of("s2", "bed-7", 5, w);
+    start.alone = false; /* two streams of the bed send: neither has the alarm of the other */
+    alarms_name(w->all, &start, &w->now, next);
+    assert_string_equal(next, "s2-1280");
+    start = start_of("s2", "bed-8", 5, w);
+    alarms_name(w->all, &start, &w->now, next);
+    assert_string_equal(next, "s2-1280");
+    const struct alarm *a = report_on(w, start_of("s2", "bed-7", 5, w), next);
+    assert_string_equal(next, id);
+    assert_int_equal(a->again, 2);
+    report_off(w, id, "s1", 90); /* the session before ends: that is not its alarm any more */
+    assert_int_equal(a->off_ms, 0);
+    report_off(w, id, "s2", 4); /* and an older change than the one that is known is none */
+    assert_int_equal(a->off_ms, 0);
+    report_off(w, id, "s2", 6);
+    assert_true(a->off_ms > 0);
+    w->now.boot_ms += MINUTE + 1;
+    w->now.wall_ms += MINUTE + 1;
+    report_on(w, start_of("s3", "bed-7", 5, w), next);
+    assert_string_equal(next, "s3-1280");
+    report_off(w, next, "s3", 6);
+    report_on(w, start_of("s4", "brrctl", 5, w), next); /* a program's own name is no bed */
+    report_off(w, next, "s4", 6);
+    report_on(w, start_of("s5", "brrctl", 5, w), next);
+    assert_string_equal(next, "s5-1280");
+}
+
+/* Of journal and snapshot the newer one counts, whichever comes first. */
+static void the_newest_change_counts_in_either_order(void **state) {
+    struct ward *w = *state;
+    for (int order = 0; order < 2; order++) {
+        char id[JOURNAL_ALARM];
+        str_format(id, sizeof id, "s%d-2560", order);
+        char session[8];
+        str_format(session, sizeof session, "s%d", order);
+        struct alarms_start start = start_of(session, "bed-7", 10, w);
+        start.id = id;
+        for (int i = 0; i < 2; i++) {
+            if (i == order)
+                alarms_began(w->all, &start, &w->now); /* of the snapshot */
+            else {
+                alarms_began(w->all, &start, &w->now);
+                report_off(w, id, session, 30); /* of the journal */
+            }
+        }
+        assert_true(alarms_find(w->all, id)->off_ms > 0);
+    }
+}
+
+static void an_answer_does_not_cover_what_begins_long_after_it(void **state) {
+    struct ward *w = *state;
+    struct alarms_plan with = plan;
+    char id[JOURNAL_ALARM];
+    with.rejoin_ms = 10 * MINUTE;
+    alarms_free(w->all);
+    w->all = alarms_new(&with, keep_row, w);
+    const struct alarm *a = report_on(w, start_of("s1", "bed-7", 10, w), id);
+    assert_int_equal(acknowledge(w, a), 0);
+    report_off(w, id, "s1", 20);
+    pass(w, MINUTE);
+    report_on(w, start_of("s1", "bed-7", 90, w), id);
+    assert_true(a->answered.at_ms && a->again == 1);
+    report_off(w, id, "s1", 91);
+    pass(w, 5 * MINUTE);
+    report_on(w, start_of("s1", "bed-7", 400, w), id);
+    assert_true(!a->answered.at_ms && a->again == 2 && !a->off_ms);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_HIGH);
+    assert_int_equal(acknowledge(w, a), 0);
+    report_off(w, id, "s1", 401);
+    report_on(w, start_of("s1", "bed-7", 402, w), id);
+    assert_true(a->answered.at_ms); /* at most once in five minutes */
+}
+
+static bool only_s2(void *ctx, const char *session) { return (void)ctx, !strcmp(session, "s2"); }
+
+static void alarms_whose_streams_are_not_here_are_cut_at_the_start(void **state) {
+    struct desk *d = NULL;
+    (void)state;
+    assert_int_equal(desk_new(&(struct desk_config){.journal = NULL}, &d, NULL), 0);
+    for (int i = 1; i <= 2; i++) {
+        struct journal_entry e = {.kind = JOURNAL_ALARM_ON, .start_s = 1, .value = 0.9, .live = true};
+        e.received_ms = desk_now().wall_ms - 36 * 3600 * 1000LL; /* the daemon was away for longer than streams wait */
+        str_format(e.session, sizeof e.session, "s%d", i);
+        journal_alarm_id(e.session, 256, e.alarm);
+        desk_note(d, &e);
+    }
+    assert_true(desk_settle(d, only_s2, NULL));
+    const struct alarm *gone = alarms_find(desk_alarms(d), "s1-256"), *here = alarms_find(desk_alarms(d), "s2-256");
+    assert_true(gone->off_ms && gone->cut && alarm_is_open(gone)); /* cut is not answered */
+    assert_int_equal(here->off_ms, 0);
+    desk_free(d);
+}
+
+static void tests_within_a_millisecond_have_ids_of_their_own(void **state) {
+    struct ward *w = *state;
+    struct journal_entry a, b;
+    alarm_entry_test("bed-1", "uid:0", &w->now, 1, &a);
+    alarm_entry_test("bed-2", "uid:0", &w->now, 2, &b);
+    assert_string_not_equal(a.alarm, b.alarm);
+    assert_string_not_equal(a.session, b.session);
+}
+
+static void a_bed_of_the_roster_is_lost_once_whoever_streamed_it(void **state) {
+    struct ward *w = *state;
+    static const char *const roster[] = {"bed-7"};
+    struct alarms_plan with = plan;
+    with.roster = roster;
+    with.n_roster = 1;
+    alarms_free(w->all);
+    w->all = alarms_new(&with, keep_row, w);
+    hold(w, ALARM_LOST, "bed-7", 16 * 1000);
+    const struct alarm *a = technical(w, ALARM_LOST);
+    char id[JOURNAL_ALARM];
+    str_copy(id, sizeof id, a->id);
+    const struct alarms_cause none = {.kind = ALARM_LOST, .bed = "bed-7", .principal = "", .session = "", .why = "no stream"};
+    alarms_round_begin(w->all); /* its stream has expired */
+    alarms_round_put(w->all, &none, &w->now);
+    alarms_round_end(w->all, &w->now);
+    assert_string_equal(technical(w, ALARM_LOST)->id, id);
+    assert_int_equal(rows_of(w, JOURNAL_TECHNICAL_OFF), 0);
+}
+
+/* A lost stream that expires is not heard again: its alarm goes without saying that it is over. */
+static void a_lost_stream_that_ends_is_gone_and_not_over(void **state) {
+    struct ward *w = *state;
+    hold(w, ALARM_LOST, "bed-7", 16 * 1000);
+    struct journal_entry e = {.kind = JOURNAL_ENDED, .session = "s"};
+    alarm_entry_take(w->all, &e, &w->now);
+    pass(w, 1000);
+    assert_int_equal(w->rows[w->n - 1].kind, JOURNAL_TECHNICAL_OFF);
+    assert_string_equal(w->rows[w->n - 1].detail, "lost: " ALARMS_GONE);
+}
+
+static void standby_hides_no_alarm_that_nobody_answers(void **state) {
+    struct ward *w = *state;
+    struct err err;
+    const struct alarm_author ana = {.by = "token:nurse", .at_ms = w->now.wall_ms};
+    on(w, "bed-7", 10);
+    assert_int_equal(alarms_standby(w->all, "bed-7", w->now.wall_ms + 60 * MINUTE, &ana, &w->now, &err), 0);
+    pass(w, 6 * MINUTE);
+    assert_non_null(technical(w, ALARM_UNANSWERED));
 }
 
 static void replays_sound_and_escalate_never(void **state) {
@@ -395,7 +582,8 @@ static void closed_alarms_make_room_and_open_ones_stay(void **state) {
         replay.session = "replay";
         replay.live = false;
         assert_non_null(alarms_began(w->all, &replay, &w->now));
-        alarms_ended(w->all, &(struct alarms_end){.id = id, .session = "replay", .why = "ended", .off_ms = 1});
+        alarms_ended(w->all, &(struct alarms_end){.id = id, .session = "replay", .why = "ended", .at_s = NAN, .off_ms = 1},
+                     &w->now);
     }
     assert_non_null(alarms_find(w->all, "open-1"));
     assert_null(alarms_find(w->all, "r-0"));
@@ -446,7 +634,7 @@ static void one_caller_takes_a_share_of_the_standbys(void **state) {
 static void a_test_takes_the_way_of_an_alarm(void **state) {
     struct ward *w = *state;
     struct journal_entry e;
-    alarm_entry_test("bed-7", "uid:0", &w->now, &e);
+    alarm_entry_test("bed-7", "uid:0", &w->now, 1, &e);
     alarm_entry_take(w->all, &e, &w->now);
     const struct alarm *a = alarms_find(w->all, e.alarm);
     assert_true(a->test && a->live);
@@ -469,6 +657,14 @@ int main(void) {
         in_ward(a_clock_that_is_set_moves_no_step),
         in_ward(a_failed_receiver_takes_the_next_step_at_once),
         in_ward(an_alarm_that_begins_again_keeps_its_answers_in_another_session),
+        in_ward(an_alarm_is_the_same_within_the_rejoin_of_its_bed),
+        in_ward(the_newest_change_counts_in_either_order),
+        in_ward(an_answer_does_not_cover_what_begins_long_after_it),
+        cmocka_unit_test(alarms_whose_streams_are_not_here_are_cut_at_the_start),
+        in_ward(tests_within_a_millisecond_have_ids_of_their_own),
+        in_ward(a_bed_of_the_roster_is_lost_once_whoever_streamed_it),
+        in_ward(a_lost_stream_that_ends_is_gone_and_not_over),
+        in_ward(standby_hides_no_alarm_that_nobody_answers),
         in_ward(replays_sound_and_escalate_never),
         in_ward(a_technical_alarm_begins_after_its_delay_and_ends_with_its_cause),
         in_ward(a_technical_alarm_goes_on_after_a_restart_until_its_cause_is_over),

@@ -448,6 +448,32 @@ static void a_step_of_the_clock_gives_up_no_delivery(void **state) {
     atomic_store(&boot_shift_ms, 0);
 }
 
+/* The machine was without power for six hours: another boot, whose clock knows nothing of the time before. */
+static void after_another_boot_an_age_is_what_the_wall_clock_says(void **state) {
+    const char *path = in_dir(state, "j.sqlite");
+    struct receiver r = {.n = 0}, later = {.n = 0};
+    struct outlet outlet;
+    struct journal *j = start_with(path, &r, &outlet);
+    struct journal_entry e = entry(JOURNAL_ALARM_ON, "icu-1", 1);
+    e.received_ms = clock_wall_ms();
+    wait_for(j, journal_add(j, &e));
+    assert_true(journal_stop(j));
+    receiver_done(&r);
+    struct db *db = NULL;
+    struct db_query q;
+    assert_int_equal(journaldb_open(path, &db, NULL), 0);
+    assert_int_equal(db_query(db, "UPDATE outbox SET boot = 'another'", "write", &q, NULL), 0);
+    assert_int_equal(db_run(&q, NULL), 0);
+    db_close(db);
+    atomic_store(&wall_shift_ms, 6ll * 3600 * 1000);
+    j = start_with(path, &later, &outlet);
+    wait_until(&later.n, 1);
+    assert_true(clock_ms() - later.lines[0]->made_ms >= 6ll * 3600 * 1000);
+    assert_true(journal_stop(j));
+    receiver_done(&later);
+    atomic_store(&wall_shift_ms, 0);
+}
+
 /* The volume is not there at the start: what is owed is offered when it comes, though nothing new happens. */
 static void what_is_owed_is_offered_when_the_file_can_be_opened(void **state) {
     struct receiver r = {.n = 0};
@@ -569,6 +595,7 @@ int main(void) {
         in_temp_dir(a_flood_of_one_stream_costs_no_alarm_of_another),
         in_temp_dir(a_receiver_is_offered_each_entry_until_it_is_done),
         in_temp_dir(a_step_of_the_clock_gives_up_no_delivery),
+        in_temp_dir(after_another_boot_an_age_is_what_the_wall_clock_says),
         in_temp_dir(what_is_owed_is_offered_when_the_file_can_be_opened),
         in_temp_dir(a_receiver_does_not_wait_for_a_dropped_entry),
         in_temp_dir(who_has_most_makes_room),

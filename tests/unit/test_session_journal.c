@@ -1,6 +1,8 @@
 /* What sessions write into the journal, and alarms that wait until it has them. The journal says what the test wants it to say. */
 #include "base/base.h"
+#include "daemon/alarms/alarm_entry.h"
 #include "daemon/journal/journal.h"
+#include "daemon/live/session_parts.h"
 #include "unit/session_fixture.h"
 
 enum { MOST = 128 };
@@ -17,21 +19,20 @@ bool __wrap_journal_has(const struct journal *j, int64_t number);
 bool __wrap_journal_is_failing(const struct journal *j);
 int64_t __wrap_clock_ms(void);
 
-bool __wrap_journal_take_open(struct journal *j, struct journal_entry *ret);
-static struct journal_entry open_alarms[2];
-static int n_open;
 static int n_again; /* entries that the journal may have */
-bool __wrap_journal_take_open(struct journal *j, struct journal_entry *ret) {
-    (void)j;
-    if (!n_open)
-        return false;
-    *ret = open_alarms[--n_open];
-    return true;
-}
+
+/* The register, by the clock of the test. */
+static struct alarms *model;
+static struct alarms_now model_now(void) { return (struct alarms_now){.boot_ms = now_ms, .wall_ms = 1800000000000 + now_ms}; }
+
 int64_t __wrap_journal_add(struct journal *j, const struct journal_entry *e) {
     (void)j;
     assert_true(n_entries < MOST);
+    const struct alarms_now now = model_now();
+    struct journal_entry copy = *e;
+    copy.received_ms = now.wall_ms;
     entries[n_entries++] = *e;
+    alarm_entry_take(model, &copy, &now);
     return n_entries;
 }
 int64_t __wrap_journal_add_again(struct journal *j, const struct journal_entry *e) {
@@ -87,6 +88,34 @@ static int describe_answers(void *ctx, const char *alarm, struct journal_entry r
 }
 static void take_answer(void *ctx, const struct journal_entry *e) { (void)ctx, taken = *e; }
 
+static void name(void *ctx, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]) {
+    const struct alarms_now now = model_now();
+    struct alarms_start start = alarm_entry_start(e);
+    (void)ctx;
+    start.alone = alone;
+    alarms_name(model, &start, &now, ret);
+}
+
+static int64_t on_in(void *ctx, const char *session, char ret[JOURNAL_ALARM]) {
+    const struct alarm *a = alarms_on_in(model, session);
+    (void)ctx;
+    if (a)
+        str_copy(ret, JOURNAL_ALARM, a->id);
+    return a ? (int64_t)(a->changed_s * 256) : -1;
+}
+
+static bool is_of_another(void *ctx, const char *alarm, const char *session) {
+    const struct alarm *a = alarms_find(model, alarm);
+    return (void)ctx, a && strcmp(a->session, session) != 0;
+}
+
+static int n_settled;
+static bool settle(void *ctx, bool (*is_here)(void *ctx, const char *session), void *sessions) {
+    (void)ctx;
+    assert_false(is_here(sessions, "gone"));
+    return ++n_settled > 1; /* alarms from before the start are still being read at first */
+}
+
 static struct sessions *sessions_with(struct bench *b, struct session_store store) {
     const struct sessions_config config = {.post = take,
                                            .post_ctx = &b->worker,
@@ -94,8 +123,12 @@ static struct sessions *sessions_with(struct bench *b, struct session_store stor
                                            .idle_ms = 3600 * 1000,
                                            .resume_ttl_ms = 3600 * 1000,
                                            .journal = (struct journal *)b, /* never looked into */
-                                           .rejoin_ms = 60 * 1000,
-                                           .answers = {.describe = describe_answers, .take = take_answer},
+                                           .alarms = {.name = name,
+                                                      .on_in = on_in,
+                                                      .is_of_another = is_of_another,
+                                                      .settle = settle,
+                                                      .describe = describe_answers,
+                                                      .take = take_answer},
                                            .store = store,
                                            .max_waiting_bytes = 16384};
     return sessions_new(&config);
@@ -107,7 +140,9 @@ static int with_journal(void **state) {
     b = *state;
     sessions_free(b->all);
     b->all = sessions_with(b, (struct session_store){.put = NULL});
-    n_entries = n_heard = n_again = n_open = 0;
+    n_entries = n_heard = n_again = n_settled = 0;
+    alarms_free(model);
+    model = alarms_new(&(struct alarms_plan){.rejoin_ms = 60 * 1000}, NULL, NULL);
     heard[0] = '\0';
     written = failing = false;
     return rc;
@@ -376,22 +411,13 @@ static void an_alarm_goes_on_after_a_restart_and_moves_without_an_end(void **sta
     assert_string_equal(taken.alarm, id);
     assert_string_equal(taken.session, session);
     assert_true(taken.kind == JOURNAL_ANSWERED && taken.received_ms == 77 && !strcmp(taken.person, "token:nurse"));
-    open_alarms[0] = entries[0]; /* of the session that is here, and of one that is not */
-    open_alarms[1] = entries[0];
-    str_copy(open_alarms[1].session, sizeof open_alarms[1].session, "gone");
-    str_copy(open_alarms[1].alarm, sizeof open_alarms[1].alarm, "gone-512");
-    n_open = 2;
-    n_entries = 0;
     sessions_tick(b->all);
-    assert_int_equal(n_entries, 0); /* the stream is still being loaded */
+    assert_int_equal(n_settled, 0); /* the stream is still being loaded */
     r = report(last(b)->stream, LIVE_OPENED);
     sessions_report(b->all, &r);
-    n_entries = 0;
-    sessions_tick(b->all);
-    assert_int_equal(n_entries, 1);
-    assert_string_equal(entries[0].session, "gone");
-    assert_string_equal(entries[0].alarm, "gone-512");
-    assert_string_equal(entries[0].detail, "failed");
+    for (int i = 0; i < 5; i++)
+        sessions_tick(b->all);
+    assert_int_equal(n_settled, 2); /* once it could be done */
     n_entries = 0;
     sessions_disown(b->all, session);
     assert_int_equal(n_entries, 1);
@@ -400,6 +426,112 @@ static void an_alarm_goes_on_after_a_restart_and_moves_without_an_end(void **sta
     sessions_free(former);
     free(kept_state);
     kept_state = NULL;
+}
+
+/* The process before was killed after its alarm was journaled, and before the next snapshot. */
+static void an_alarm_newer_than_the_snapshot_ends_with_its_session(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    for (int comes_back = 0; comes_back < 2; comes_back++) {
+        now_ms += 120 * 1000; /* the alarm of the round before does not go on */
+        sessions_free(b->all);
+        b->all = sessions_with(b, (struct session_store){.put = keep_state});
+        struct session *s = open_heard(b, &stream, true);
+        struct live_report r = report(stream, LIVE_SAVED);
+        char id[JOURNAL_ALARM], session[SESSION_ID_SIZE];
+        str_copy(session, sizeof session, session_id(s));
+        r.state = strdup("state");
+        r.state_len = 5;
+        sessions_report(b->all, &r);
+        free(r.state);
+        alarm_report(b, stream, true, 512, 0);
+        journal_alarm_id(session, 512, id);
+        struct sessions *former = b->all;
+        b->all = sessions_with(b, (struct session_store){.put = NULL});
+        assert_int_equal(sessions_restore(b->all, kept_state, kept_len, false, NULL), 0);
+        r = report(last(b)->stream, LIVE_OPENED);
+        sessions_report(b->all, &r);
+        struct session *again = b->all->first;
+        n_entries = 0;
+        if (comes_back) { /* and the samples of the alarm were lost */
+            r = report(again->stream, LIVE_PROVISIONAL);
+            r.samples = 512;
+            sessions_report(b->all, &r);
+            assert_int_equal(n_entries, 0);
+            r.first = 20 * 256;
+            sessions_report(b->all, &r);
+        } else {
+            session_close(again, "expired");
+        }
+        assert_int_equal(newest(JOURNAL_ALARM_OFF)->kind, JOURNAL_ALARM_OFF);
+        assert_string_equal(newest(JOURNAL_ALARM_OFF)->alarm, id);
+        assert_string_equal(newest(JOURNAL_ALARM_OFF)->detail, comes_back ? "cut" : "expired");
+        assert_null(alarms_on_in(model, session));
+        sessions_free(former);
+    }
+    free(kept_state);
+    kept_state = NULL;
+}
+
+/* The client came back under a new session while the one before still waits for it. */
+static void the_end_of_the_session_before_is_not_the_end_of_the_alarm(void **state) {
+    struct bench *b = *state;
+    struct live_open live = own_open;
+    struct session_request with = lasting;
+    struct live_stream *streams[2];
+    struct session *s[2];
+    live.realtime = true;
+    with.open = &live;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(session_open(b->all, &with, &ears, &b->owner, &s[i], NULL), 0);
+        streams[i] = last(b)->stream;
+        struct live_report r = report(streams[i], LIVE_OPENED);
+        sessions_report(b->all, &r);
+        alarm_report(b, streams[i], true, 512, 0);
+        if (!i)
+            session_leave(s[0]);
+    }
+    char id[JOURNAL_ALARM];
+    journal_alarm_id(session_id(s[0]), 512, id);
+    assert_string_equal(newest(JOURNAL_ALARM_ON)->alarm, id); /* the bed's alarm goes on */
+    n_entries = 0;
+    session_close(s[0], "expired");
+    assert_int_equal(count_entries(JOURNAL_ALARM_OFF), 0);
+    assert_int_equal(alarms_find(model, id)->off_ms, 0);
+    alarm_report(b, streams[1], false, 5120, JOURNAL_OFF_ENDED);
+    assert_int_equal(count_entries(JOURNAL_ALARM_OFF), 1);
+    assert_true(alarms_find(model, id)->off_ms > 0);
+}
+
+static void two_streams_that_send_under_a_name_have_two_alarms(void **state) {
+    struct bench *b = *state;
+    struct live_open live = own_open;
+    static const char *const names[] = {"bed-7", "brrctl"};
+    for (int k = 0; k < 2; k++) {
+        struct session_request with = lasting;
+        struct session *s[2];
+        char first[JOURNAL_ALARM] = "";
+        live.realtime = true;
+        with.open = &live;
+        with.client = names[k];
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(session_open(b->all, &with, &ears, &b->owner, &s[i], NULL), 0);
+            struct live_stream *stream = last(b)->stream;
+            struct live_report r = report(stream, LIVE_OPENED);
+            sessions_report(b->all, &r);
+            alarm_report(b, stream, true, 512, 0);
+            if (i)
+                assert_string_not_equal(newest(JOURNAL_ALARM_ON)->alarm, first);
+            str_copy(first, sizeof first, newest(JOURNAL_ALARM_ON)->alarm);
+            if (k) /* a program's own name is no bed: nobody's alarm goes on in another stream */
+                session_leave(s[i]);
+        }
+        for (int i = 0; i < 2; i++) {
+            session_close(s[i], "closed");
+            struct live_report r = report(s[i]->stream, LIVE_CLOSED);
+            sessions_report(b->all, &r);
+        }
+    }
 }
 
 static void a_silent_sender_makes_few_entries_that_tile_the_gap(void **state) {
@@ -436,6 +568,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_session_that_ends_in_an_alarm_ends_it_and_cuts_its_event, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_new_session_of_the_bed_has_the_alarm_of_the_one_before, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_goes_on_after_a_restart_and_moves_without_an_end, with_journal, tear_down),
+        cmocka_unit_test_setup_teardown(an_alarm_newer_than_the_snapshot_ends_with_its_session, with_journal, tear_down),
+        cmocka_unit_test_setup_teardown(the_end_of_the_session_before_is_not_the_end_of_the_alarm, with_journal, tear_down),
+        cmocka_unit_test_setup_teardown(two_streams_that_send_under_a_name_have_two_alarms, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_silent_sender_makes_few_entries_that_tile_the_gap, with_journal, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
