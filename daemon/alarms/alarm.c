@@ -6,6 +6,7 @@ static const struct {
                         [ALARM_UNANSWERED] = {"unanswered", "nobody answers"},
                         [ALARM_LOST] = {"lost", "connection lost"},
                         [ALARM_NO_SIGNAL] = {"no_signal", "no signal"},
+                        [ALARM_TWICE] = {"twice", "two streams have this name"},
                         [ALARM_LATE] = {"late", "results are late"},
                         [ALARM_MODEL] = {"model", "no model"},
                         [ALARM_ELECTRODES] = {"electrodes", "electrodes"},

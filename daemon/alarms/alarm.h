@@ -14,6 +14,7 @@ enum alarm_kind {
     ALARM_UNANSWERED, /* the last step of the escalation has passed: nobody answers */
     ALARM_LOST,       /* the connection ended, and the client has not come back */
     ALARM_NO_SIGNAL,  /* the client is connected, and no samples come */
+    ALARM_TWICE,      /* two streams of one name are heard */
     ALARM_LATE,       /* results are behind the samples */
     ALARM_MODEL,      /* the model is not loaded */
     ALARM_ELECTRODES, /* channels of the model have flaws */

@@ -4,7 +4,7 @@
 #include "daemon/page/shell.h"
 #include "daemon/page/words.h"
 
-enum { CLOSED_SHOWN = 60 };
+enum { SHOWN = 60, WAITING_SHOWN = 300 };
 
 static const char *state_words(const struct status_alarm *a) {
     if (a->test)
@@ -56,16 +56,25 @@ void page_put_alarm(struct html *h, const struct page_view *v, const struct stat
     html_put(h, "</li>\n");
 }
 
-/* Those of which `wanted` is true, at most `most`. */
+/* Those of which `wanted` is true: all alarms of patients that are on, and some of the others. */
 static void put_list(struct html *h, const struct page_view *v, const char *id, const char *title,
                      bool (*wanted)(const struct status_alarm *a)) {
-    int n = 0;
+    int n = 0, left = 0;
     html_put(h, "<section aria-labelledby=\"%s\"><h2 id=\"%s\">%s</h2><ol class=\"alarm-list\" id=\"list-%s\">\n", id, id, title,
              id);
-    for (int i = 0; i < v->status->n_alarms; i++)
-        if (wanted(&v->status->alarms[i]) && page_sees_alarm(v, &v->status->alarms[i]) && n++ < CLOSED_SHOWN)
-            page_put_alarm(h, v, &v->status->alarms[i], "/alarms");
-    html_put(h, n ? "</ol></section>\n" : "</ol><p class=\"empty\">none</p></section>\n");
+    for (int i = 0; i < v->status->n_alarms; i++) {
+        const struct status_alarm *a = &v->status->alarms[i];
+        if (!wanted(a) || !page_sees_alarm(v, a))
+            continue;
+        if (n++ < (a->open ? WAITING_SHOWN : SHOWN) || (a->kind == ALARM_SEIZURE && !a->off_ms))
+            page_put_alarm(h, v, a, "/alarms");
+        else
+            left++;
+    }
+    html_put(h, n ? "</ol>" : "</ol><p class=\"empty\">none</p>");
+    if (left)
+        html_put(h, "<p class=\"hint\">%d more are not shown; <code>brrctl alarms</code> lists them.</p>", left);
+    html_put(h, "</section>\n");
 }
 
 static bool is_open(const struct status_alarm *a) { return a->open && a->kind == ALARM_SEIZURE; }

@@ -36,7 +36,7 @@ static uint64_t mix_alarm(uint64_t hash, const struct status_alarm *a) {
 }
 
 const struct status_stream *page_find_stream(const struct page_view *v, const char *id) {
-    for (int i = 0; i < v->status->n_streams; i++)
+    for (int i = 0; i < v->status->n_streams + v->status->n_folded; i++)
         if (*id && !strcmp(v->status->streams[i].id, id) && page_sees(v, &v->status->streams[i]))
             return &v->status->streams[i];
     return NULL;

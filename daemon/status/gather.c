@@ -16,10 +16,13 @@ int gather_new(const struct gather_source *source, struct status_board *board, s
     }
     g->source = *source;
     g->board = board;
-    if (source->n_beds && !(g->seen = calloc((size_t)source->n_beds, sizeof *g->seen))) {
+    if ((source->n_beds && !(g->seen = calloc((size_t)source->n_beds, sizeof *g->seen))) ||
+        !(g->places = map_new((size_t)source->n_beds + 1))) {
         gather_free(g);
         return err_set(err, ERR_EXHAUSTED, "out of memory for the status pages");
     }
+    for (int i = source->n_beds; i > 0; i--)
+        (void)map_put(g->places, source->beds[i - 1], (void *)(intptr_t)i, NULL);
     *ret = g;
     return 0;
 }
@@ -29,6 +32,7 @@ void gather_free(struct gather *g) {
         return;
     beds_free(g->beds);
     free(g->seen);
+    map_free(g->places, NULL);
     free(g);
 }
 
@@ -224,7 +228,10 @@ static void publish(struct gather *g, bool tick) {
     put_jobs(g, to);
     gather_alarms(g, to);
     gather_streams(g, to);
+    gather_fold(g, to);
     gather_roster(g, to);
+    map_free(g->open, NULL);
+    g->open = NULL;
     if (tick) {
         const struct alarms_now now = desk_now();
         gather_causes(g, to, &now);

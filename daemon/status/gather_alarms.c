@@ -40,7 +40,40 @@ static int by_rank(const void *a, const void *b) {
     return order ? order : l->on_ms < r->on_ms ? 1 : -(l->on_ms > r->on_ms);
 }
 
-void gather_alarms(const struct gather *g, struct status *to) {
+/* ---- open alarms by their session, and by their bed ---- */
+
+enum { KEY = JOURNAL_PRINCIPAL + JOURNAL_CLIENT + 4 };
+
+static const char *key_of(char key[KEY], char of, const char *principal, const char *name) {
+    str_format(key, KEY, "%c%s\x1f%s", of, principal, name);
+    return key;
+}
+
+static void put_first(struct map *map, const char *key, const struct status_alarm *a) {
+    if (map && !map_get(map, key))
+        (void)map_put(map, key, (void *)(uintptr_t)a, NULL);
+}
+
+/* The newest of each: by session, by caller and bed, by bed alone; tests by bed alone, since who tests is not who streams. */
+static struct map *index_open(const struct status *to) {
+    struct map *map = map_new(4 * (size_t)to->n_alarms + 1);
+    char key[KEY];
+    for (int i = 0; i < to->n_alarms; i++) {
+        const struct status_alarm *a = &to->alarms[i];
+        if (!a->open || a->kind != ALARM_SEIZURE)
+            continue;
+        put_first(map, key_of(key, 's', "", a->session), a);
+        if (!a->live || !alarm_bed_is_named(a->bed))
+            continue;
+        put_first(map, key_of(key, 'b', a->principal, a->bed), a);
+        put_first(map, key_of(key, 'r', "", a->bed), a);
+        if (a->test)
+            put_first(map, key_of(key, 't', "", a->bed), a);
+    }
+    return map;
+}
+
+void gather_alarms(struct gather *g, struct status *to) {
     const struct alarms_now now = desk_now();
     struct alarms_cursor cursor = {0};
     int n = 0;
@@ -51,40 +84,100 @@ void gather_alarms(const struct gather *g, struct status *to) {
             put_alarm(to, a, &now);
     if (to->n_alarms)
         qsort(to->alarms, (size_t)to->n_alarms, sizeof *to->alarms, by_rank);
-    to->n_alarms = to->n_alarms < STATUS_ALARMS ? to->n_alarms : STATUS_ALARMS;
+    int open = 0;
+    while (open < to->n_alarms && to->alarms[open].open)
+        open++;
+    to->n_alarms = to->n_alarms < open + STATUS_ALARMS ? to->n_alarms : open + STATUS_ALARMS;
+    g->open = index_open(to);
 }
 
 /* ---- alarms of streams, and the roster ---- */
 
-/* The open alarm of this stream: of its session, or of an earlier session of its bed. */
-static const struct status_alarm *alarm_of(const struct status *to, const struct status_stream *s) {
-    for (int i = 0; i < to->n_alarms; i++) {
-        const struct status_alarm *a = &to->alarms[i];
-        if (a->open && a->kind == ALARM_SEIZURE &&
-            (!strcmp(a->session, s->id) ||
-             (a->live && *a->bed && !strcmp(a->bed, s->client) && !strcmp(a->principal, s->principal))))
-            return a;
-    }
-    return NULL;
+int gather_place(const struct gather *g, const char *bed) {
+    const intptr_t place = g->places ? (intptr_t)map_get(g->places, bed) : 0;
+    return place ? (int)place - 1 : INT_MAX;
+}
+
+/* The open alarm of this stream: of its session, or of its bed. */
+static const struct status_alarm *alarm_of(const struct gather *g, const struct status_stream *s) {
+    char key[KEY];
+    const struct status_alarm *a = NULL;
+    if (!g->open)
+        return NULL;
+    if (*s->id)
+        a = map_get(g->open, key_of(key, 's', "", s->id));
+    if (a || !s->live || !alarm_bed_is_named(s->client))
+        return a;
+    if (s->place < INT_MAX) /* of any caller */
+        return map_get(g->open, key_of(key, 'r', "", s->client));
+    a = map_get(g->open, key_of(key, 'b', s->principal, s->client));
+    return a ? a : map_get(g->open, key_of(key, 't', "", s->client));
 }
 
 void gather_alarm_of_stream(const struct gather *g, const struct status *to, struct status_stream *s) {
     const struct alarms_now now = desk_now();
-    s->place = INT_MAX;
-    for (int i = 0; i < g->source.n_beds && s->place == INT_MAX; i++)
-        if (!strcmp(g->source.beds[i], s->client))
-            s->place = i;
+    (void)to;
+    s->place = gather_place(g, s->client);
     if (!g->source.desk)
         return;
-    s->alarm = alarm_of(to, s);
+    s->alarm = alarm_of(g, s);
     s->standby_ms = *s->client ? alarms_in_standby(desk_alarms(g->source.desk), s->client, &now, NULL) : 0;
 }
 
+/* ---- a bed has one tile ---- */
+
+static bool is_heard(const struct status_stream *s) { return s->connected && !s->silent && !s->ended_ms; }
+
+/* Of two streams of a bed the one whose tile stays: one that is heard, else an open one, else the newer one. */
+static bool is_better(const struct status_stream *a, const struct status_stream *b) {
+    if (is_heard(a) != is_heard(b))
+        return is_heard(a);
+    if (!a->ended_ms != !b->ended_ms)
+        return !a->ended_ms;
+    return a->opened_ms > b->opened_ms;
+}
+
+static const char *bed_key(char key[KEY], const struct status_stream *s) {
+    return key_of(key, 'b', s->place < INT_MAX ? "" : s->principal, s->client);
+}
+
+static bool is_bed(const struct status_stream *s) { return (s->live || s->ended_ms) && alarm_bed_is_named(s->client); }
+
+void gather_fold(const struct gather *g, struct status *to) {
+    struct map *best = map_new((size_t)to->n_streams + 1);
+    char key[KEY];
+    int last = to->n_streams;
+    (void)g;
+    for (int i = 0; best && i < to->n_streams; i++) {
+        struct status_stream *s = &to->streams[i], *other = is_bed(s) ? map_get(best, bed_key(key, s)) : s;
+        if (other && other != s && is_heard(s) && is_heard(other))
+            s->twice = other->twice = true;
+        if (!other || (other != s && is_better(s, other)))
+            (void)map_put(best, key, s, NULL);
+    }
+    bool *folded = calloc((size_t)last + 1, sizeof *folded);
+    for (int i = 0; best && folded && i < last; i++) {
+        const struct status_stream *s = &to->streams[i];
+        folded[i] = is_bed(s) && !is_heard(s) && map_get(best, bed_key(key, s)) != s;
+    }
+    for (int i = last - 1; folded && i >= 0; i--)
+        if (folded[i]) {
+            const struct status_stream moved = to->streams[i];
+            to->streams[i] = to->streams[--to->n_streams];
+            to->streams[to->n_streams] = moved;
+            to->n_folded++;
+        }
+    free(folded);
+    map_free(best, NULL);
+}
+
 static struct status_stream *add_absent(struct status *to, const char *bed, const char *principal) {
-    if (!to->streams || to->n_streams == to->room_streams) {
+    if (!to->streams || to->n_streams + to->n_folded == to->room_streams) {
         to->left_streams++;
         return NULL;
     }
+    if (to->n_folded) /* these stay behind the others */
+        to->streams[to->n_streams + to->n_folded] = to->streams[to->n_streams];
     struct status_stream *s = &to->streams[to->n_streams++];
     *s = (struct status_stream){.id = "",
                                 .client = bed,
@@ -109,38 +202,46 @@ static enum status_mood mood_without_stream(const struct status_stream *s) {
 }
 
 static void add_beds(const struct gather *g, struct status *to) {
-    const int n = to->n_streams;
-    for (int i = 0; i < g->source.n_beds; i++) {
-        bool found = false;
-        for (int k = 0; k < n && !found; k++)
-            found = to->streams[k].place == i && to->streams[k].live; /* a replay under a bed's name is not the bed */
-        struct status_stream *s = found ? NULL : add_absent(to, g->source.beds[i], "");
+    bool *found = calloc((size_t)g->source.n_beds + 1, sizeof *found);
+    for (int i = 0; found && i < to->n_streams; i++)
+        if (to->streams[i].place < INT_MAX && (to->streams[i].live || to->streams[i].ended_ms)) /* a replay is not the bed */
+            found[to->streams[i].place] = true;
+    for (int i = 0; found && i < g->source.n_beds; i++) {
+        struct status_stream *s = found[i] ? NULL : add_absent(to, g->source.beds[i], "");
         if (!s)
             continue;
         gather_alarm_of_stream(g, to, s);
-        for (int k = 0; k < to->n_alarms && !s->alarm; k++) /* of any caller */
-            if (to->alarms[k].open && to->alarms[k].live && to->alarms[k].kind == ALARM_SEIZURE &&
-                !strcmp(to->alarms[k].bed, s->client))
-                s->alarm = &to->alarms[k];
         s->principal = s->alarm ? s->alarm->principal : "";
         s->mood = mood_without_stream(s);
     }
+    free(found);
 }
 
 /* Alarms that nobody has answered, of beds without a tile. */
 static void add_orphans(const struct gather *g, struct status *to) {
-    for (int i = 0; i < to->n_alarms; i++) {
+    struct map *shown = map_new(2 * (size_t)(to->n_streams + to->n_alarms) + 1);
+    char key[KEY];
+    static char yes;
+    for (int i = 0; shown && i < to->n_streams; i++) {
+        if (to->streams[i].alarm)
+            (void)map_put(shown, key_of(key, 'a', "", to->streams[i].alarm->id), &yes, NULL);
+        (void)map_put(shown, key_of(key, 'b', "", to->streams[i].client), &yes, NULL);
+    }
+    for (int i = 0; shown && i < to->n_alarms; i++) {
         const struct status_alarm *a = &to->alarms[i];
-        bool shown = !a->open || a->kind != ALARM_SEIZURE;
-        for (int k = 0; k < to->n_streams && !shown; k++)
-            shown = to->streams[k].alarm && (to->streams[k].alarm == a || !strcmp(to->streams[k].client, a->bed));
-        struct status_stream *s = shown ? NULL : add_absent(to, a->bed, a->principal);
+        if (!a->open || a->kind != ALARM_SEIZURE || map_get(shown, key_of(key, 'a', "", a->id)) ||
+            (alarm_bed_is_named(a->bed) && map_get(shown, key_of(key, 'b', "", a->bed))))
+            continue;
+        struct status_stream *s = add_absent(to, a->bed, a->principal);
         if (!s)
             continue;
         gather_alarm_of_stream(g, to, s);
         s->alarm = a;
         s->mood = mood_without_stream(s);
+        if (alarm_bed_is_named(a->bed))
+            (void)map_put(shown, key_of(key, 'b', "", a->bed), &yes, NULL);
     }
+    map_free(shown, NULL);
 }
 
 void gather_roster(const struct gather *g, struct status *to) {
@@ -178,6 +279,8 @@ static void look_at_stream(struct alarms *all, const struct status_stream *s, co
         put_cause(all, s, ALARM_LOST, "", now);
     else if (s->silent)
         put_cause(all, s, ALARM_NO_SIGNAL, "", now);
+    if (s->twice)
+        put_cause(all, s, ALARM_TWICE, "", now);
     if (s->late)
         put_cause(all, s, ALARM_LATE, "", now);
     if (s->connected && !s->loaded)
@@ -213,22 +316,27 @@ static void look_at_clock(struct gather *g, struct alarms *all, const struct ala
 
 static bool is_open(const struct status_stream *s) { return *s->id && !s->ended_ms; }
 
-static bool has_stream(const struct status *in, int place) {
-    for (int i = 0; i < in->n_streams; i++)
-        if (in->streams[i].place == place && in->streams[i].live && is_open(&in->streams[i]))
-            return true;
-    return false;
-}
-
-/* A bed of the roster that had a live stream since the daemon's start, and has none. */
-static void look_at_bed(const struct gather *g, const struct status *in, const struct status_stream *s,
-                        const struct alarms_now *now) {
+/* A bed of the roster that had a live stream since the daemon's start, and has none. open: of each bed, whether it has one. */
+static void look_at_bed(const struct gather *g, const bool *open, const struct status_stream *s, const struct alarms_now *now) {
     if (s->place == INT_MAX)
         return;
     if (is_open(s))
         g->seen[s->place] |= s->live;
-    else if (g->seen[s->place] && !has_stream(in, s->place))
+    else if (g->seen[s->place] && !open[s->place])
         put_cause(desk_alarms(g->source.desk), s, ALARM_LOST, "no stream", now);
+}
+
+static void look_at_streams(const struct gather *g, const struct status *from, const struct alarms_now *now) {
+    bool *open = calloc((size_t)g->source.n_beds + 1, sizeof *open);
+    for (int i = 0; open && i < from->n_streams; i++)
+        if (from->streams[i].place < INT_MAX && from->streams[i].live && is_open(&from->streams[i]))
+            open[from->streams[i].place] = true;
+    for (int i = 0; i < from->n_streams; i++) {
+        look_at_stream(desk_alarms(g->source.desk), &from->streams[i], now);
+        if (open)
+            look_at_bed(g, open, &from->streams[i], now);
+    }
+    free(open);
 }
 
 static void measure(const struct gather *g, const struct alarms *all) {
@@ -245,10 +353,7 @@ void gather_causes(struct gather *g, const struct status *from, const struct ala
         return;
     struct alarms *all = desk_alarms(g->source.desk);
     alarms_round_begin(all);
-    for (int i = 0; i < from->n_streams; i++) {
-        look_at_stream(all, &from->streams[i], now);
-        look_at_bed(g, from, &from->streams[i], now);
-    }
+    look_at_streams(g, from, now);
     for (int i = 0; i < from->n_hooks; i++)
         if (from->hooks[i].failing)
             alarms_round_put(all,

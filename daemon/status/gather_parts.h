@@ -1,6 +1,7 @@
 /* gather_parts: the state of gather, for gather.c, gather_alarms.c, gather_streams.c and gather_models.c; nobody else includes it.
  * Loop thread. */
 #pragma once
+#include "base/map.h"
 #include "daemon/status/beds.h"
 #include "daemon/status/gather.h"
 #include "daemon/status/machine.h"
@@ -22,7 +23,9 @@ struct gather {
     /* Wall clock minus time since the boot; while the clock is another one since it was set at stepped_boot_ms, as before. */
     int64_t clock_offset_ms, stepped_boot_ms;
     bool clock_known;
-    bool *seen; /* beds of the roster that had a stream; NULL: there is no roster */
+    bool *seen;         /* beds of the roster that had a stream; NULL: there is no roster */
+    struct map *places; /* of the beds of the roster, by name: 1 + their place as a pointer */
+    struct map *open;   /* of the status that is being made: open alarms of patients, by session and by bed */
 };
 
 /* A copy that lives as long as the status; "" for NULL, and without memory. */
@@ -31,8 +34,12 @@ static inline const char *gather_text(struct status *to, const char *text) {
     return copy ? copy : "";
 }
 void gather_streams(const struct gather *g, struct status *to);
+/* The place of a bed in the roster; INT_MAX: it is in none. */
+int gather_place(const struct gather *g, const char *bed);
+/* Streams whose bed has a newer one that is heard go behind the others; streams of one name that are both heard are told apart. */
+void gather_fold(const struct gather *g, struct status *to);
 /* Before the streams: the alarms. Of each stream: its alarm, place and standby. After the streams: the beds without one. */
-void gather_alarms(const struct gather *g, struct status *to);
+void gather_alarms(struct gather *g, struct status *to);
 void gather_alarm_of_stream(const struct gather *g, const struct status *to, struct status_stream *s);
 void gather_roster(const struct gather *g, struct status *to);
 /* Once a second: tells the desk what of this is a technical alarm now. */

@@ -35,7 +35,7 @@ void status_drop(const struct status *shared) {
     struct status *s = (struct status *)(uintptr_t)shared;
     if (!s || atomic_fetch_sub(&s->references, 1) > 1)
         return;
-    for (int i = 0; i < s->n_streams; i++) {
+    for (int i = 0; i < s->n_streams + s->n_folded; i++) {
         past_drop(s->streams[i].trace);
         eegring_unmention(s->streams[i].eeg);
     }

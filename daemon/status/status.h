@@ -17,7 +17,7 @@ enum {
     STATUS_LOSSES = 120,
     STATUS_RATES = 3,
     STATUS_HOOKS = 16,
-    STATUS_ALARMS = 300,
+    STATUS_ALARMS = 300, /* closed ones; open ones are never left out */
     STATUS_DEVICES = 16,
     STATUS_VOLUMES = 3,
     STATUS_BYTES = 64 << 20,
@@ -64,6 +64,7 @@ struct status_stream {
     bool realtime, connected, loaded; /* loaded: the model */
     bool live;                        /* realtime, and not of a recording */
     bool silent, late;                /* no samples come; the device is behind */
+    bool twice;                       /* another stream of this name is heard as well */
     float probability;                /* newest of the alarm trace; NaN: none yet */
     float minute[STATUS_MINUTE];      /* the highest of each of the last seconds, oldest first; NaN: none */
     double on, off;                   /* thresholds of the alarm; 0: unknown */
@@ -151,7 +152,8 @@ struct status {
     struct status_stream *streams; /* in the order of the roster, then by name */
     int n_streams, room_streams;   /* room: for so many, at most STATUS_STREAMS */
     int left_streams;              /* there was no room for them */
-    struct status_job *jobs;       /* running, waiting, then ended ones, newest first */
+    int n_folded; /* behind the n_streams: streams whose bed has a newer one that is heard; they have a page, and no tile */
+    struct status_job *jobs; /* running, waiting, then ended ones, newest first */
     int n_jobs, left_jobs;
     struct status_model *models;
     int n_models;

@@ -171,8 +171,9 @@ static void a_replay_under_the_name_of_a_bed_is_not_the_bed(void **state) {
     (void)state;
     static const char *const roster[] = {"bed 7"};
     bool seen = false;
-    struct gather g = {.seen = &seen};
+    struct gather g = {.seen = &seen, .places = map_new(1)};
     struct status *s = status_new();
+    assert_int_equal(map_put(g.places, roster[0], (void *)(intptr_t)1, NULL), 0);
     assert_int_equal(desk_new(&(struct desk_config){0}, &g.source.desk, NULL), 0);
     g.source.beds = roster;
     g.source.n_beds = 1;
@@ -200,6 +201,7 @@ static void a_replay_under_the_name_of_a_bed_is_not_the_bed(void **state) {
     assert_non_null(lost);
     assert_int_equal(lost->kind, ALARM_LOST);
     assert_string_equal(lost->bed, "bed 7");
+    map_free(g.places, NULL);
     status_drop(s);
     desk_free(g.source.desk);
 }
@@ -306,8 +308,66 @@ static void ended_streams_are_bounded(void **state) {
     beds_free(beds);
 }
 
+/* ---- a bed has one tile ---- */
+
+static struct status_stream tile(const char *id, const char *client, const char *principal) {
+    return (struct status_stream){.id = id,
+                                  .client = client,
+                                  .principal = principal,
+                                  .model = "",
+                                  .place = INT_MAX,
+                                  .live = true,
+                                  .realtime = true,
+                                  .connected = true,
+                                  .opened_ms = 1000};
+}
+
+static struct status *folded(const struct gather *g, const struct status_stream *list, int n) {
+    struct status *s = status_new();
+    s->room_streams = n + 8;
+    s->streams = arena_alloc(&s->arena, (size_t)s->room_streams * sizeof *s->streams);
+    for (int i = 0; i < n; i++)
+        s->streams[s->n_streams++] = list[i];
+    gather_fold(g, s);
+    return s;
+}
+
+static void a_bed_has_one_tile_while_one_stream_of_it_is_heard(void **state) {
+    (void)state;
+    const struct gather g = {.places = NULL};
+    struct status_stream list[5] = {tile("old", "bed-1", "token:a"), tile("new", "bed-1", "token:a"),
+                                    tile("ended", "bed-1", "token:a"), tile("x", "brrctl", "token:a"),
+                                    tile("y", "brrctl", "token:a")};
+    list[0].connected = false; /* its client was restarted */
+    list[2].ended_ms = 5;
+    list[2].live = false;
+    list[3].connected = false; /* a program's own name is no bed */
+    struct status *s = folded(&g, list, 5);
+    assert_int_equal(s->n_streams, 3);
+    assert_int_equal(s->n_folded, 2);
+    for (int i = 0; i < 3; i++) {
+        assert_true(strcmp(s->streams[i].id, "old") != 0 && strcmp(s->streams[i].id, "ended") != 0);
+        assert_false(s->streams[i].twice);
+    }
+    status_drop(s);
+    list[0].connected = true; /* two that send are two tiles, which is said */
+    s = folded(&g, list, 2);
+    assert_true(s->n_streams == 2 && s->streams[0].twice && s->streams[1].twice);
+    status_drop(s);
+    list[1].principal = "token:b"; /* another caller's bed of that name is another bed */
+    list[0].connected = false;
+    s = folded(&g, list, 2);
+    assert_true(s->n_streams == 2 && !s->streams[0].twice);
+    status_drop(s);
+    list[0].place = list[1].place = 0; /* but the roster has it once */
+    s = folded(&g, list, 2);
+    assert_true(s->n_streams == 1 && !strcmp(s->streams[0].id, "new"));
+    status_drop(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_bed_has_one_tile_while_one_stream_of_it_is_heard),
         cmocka_unit_test_setup_teardown(each_second_keeps_its_highest_value, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_is_news_once_and_has_its_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_silent_stream_has_no_signal_though_the_clock_is_set_back, set_up, tear_down),

@@ -609,6 +609,23 @@ static void files_of_pages_have_digests(void **state) {
     assert_null(page_asset_find("/assets/../page.css"));
 }
 
+/* Three hundred and more newer alarms wait: one that is on stays on the page. */
+static void no_list_leaves_out_an_alarm_that_is_on(void **state) {
+    (void)state;
+    struct status *s = made(1);
+    const struct page_view v = all_of(s);
+    struct html h;
+    put_alarms(s, "bed-1", 400);
+    s->alarms[399].off_ms = 0;
+    html_init(&h);
+    page_alarms(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "id=\"a-a-399\""));
+    assert_null(strstr(str_cstr(&h.out), "id=\"a-a-398\""));
+    assert_non_null(strstr(str_cstr(&h.out), "99 more are not shown"));
+    html_done(&h);
+    status_drop(s);
+}
+
 /* ---- each state ---- */
 
 static void look_at_all(const struct page_view *v) {
@@ -751,6 +768,7 @@ int main(void) {
         cmocka_unit_test(a_board_wakes_who_waits_and_keeps_what_is_read),
         cmocka_unit_test(numbers_are_in_words),
         cmocka_unit_test(files_of_pages_have_digests),
+        cmocka_unit_test(no_list_leaves_out_an_alarm_that_is_on),
         cmocka_unit_test(every_mood_of_a_stream_is_shown),
         cmocka_unit_test(every_state_of_an_alarm_is_shown),
         in_temp_dir(every_kind_of_entry_is_on_the_page_of_its_stream),
