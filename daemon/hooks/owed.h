@@ -1,10 +1,10 @@
 /* owed: what a hook is owed: entries that it has not been told, by bed. A bed waits once, whatever happened to it: who is next is
- * decided by base/fair over the callers, alarms that are on before ends and answers, these before technical alarms, and replays
+ * decided by hooks/fair over the callers, alarms that are on before ends and answers, these before technical alarms, and replays
  * last. Technical alarms of a kind are one bed of the daemon; the escalations of a caller's beds are one bed too: the first is told
  * at once, what follows within OWED_GROUP_MS waits for one message. Beyond OWED_BEDS the caller with most beds gets no new one; a
  * bed whose alarm is on makes room for nobody. The caller of these functions holds a lock. */
 #pragma once
-#include "base/fair.h"
+#include "daemon/hooks/fair.h"
 #include "daemon/hooks/telling.h"
 
 enum {

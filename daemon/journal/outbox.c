@@ -28,7 +28,8 @@ static int restart_ages(struct db *db, struct err *err) {
     char boot[TRUSTED_BOOT_ID];
     struct db_query q;
     trusted_boot_id(boot);
-    db_query(db, "UPDATE outbox SET boot = ?1, boot_ms = ?2 - max(0, ?3 - made_ms) WHERE boot <> ?1 OR boot_ms > ?2", "keep deliveries", &q, err);
+    db_query(db, "UPDATE outbox SET boot = ?1, boot_ms = ?2 - max(0, ?3 - made_ms) WHERE boot <> ?1 OR boot_ms > ?2",
+             "keep deliveries", &q, err);
     db_put_text(&q, boot);
     db_put_int(&q, trusted_boot_ms());
     db_put_int(&q, clock_wall_ms());

@@ -2,9 +2,8 @@
  * that was served longest ago, of an owner the entry that has waited longest. Bounded: `most` entries, nine tenths of them of one
  * owner. An owner has at most half of the places at the server while others wait. One thread at a time. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "base/map.h"
 
 struct fair_owner {

@@ -1,7 +1,4 @@
-#include "base/fair.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "daemon/hooks/fair.h"
 
 bool fair_init(struct fair *f, int most) {
     *f = (struct fair){.most = most, .owners = map_new((size_t)most)};
