@@ -8,7 +8,7 @@
 struct hook_raw {
     const char *name, *url, *url_file, *secret_file, *ca, *bed, *model, *from, *user, *password_file;
     struct option_list command, kinds, environment, to;
-    bool replays, names;
+    bool replays, names, person;
     int format;
     int64_t timeout_ms;
 };
@@ -32,6 +32,8 @@ static const struct option rows[] = {
     {"model", OPTION_STRING, H(model), "*", 0, 0, NULL, "pattern of models' names"},
     {"kinds", OPTION_STRINGS, H(kinds), "[alarm_on, alarm_off]", 0, 0, NULL, "kinds of journal entries"},
     {"replays", OPTION_BOOL, H(replays), "false", 0, 0, NULL, "also alarms of recordings that are replayed"},
+    {"person", OPTION_BOOL, H(person), "true", 0, 0, NULL,
+     "people hear it; false, of a log book or a lamp: when it fails, nobody else is called early"},
     {"environment", OPTION_STRINGS, H(environment), "[]", 0, 0, NULL,
      "names of the daemon's variables that a command gets; besides these it has PATH and BRRD_HOOK only"},
     {"timeout", OPTION_DURATION, H(timeout_ms), "10s", 100, 600 * 1000, NULL, "of one attempt"},
@@ -102,8 +104,11 @@ static int read_hook(const struct yaml_node *node, const char *file, struct aren
     if ((rc = options_read(&table, node, file, arena, &raw, err)) || (rc = check(node, file, c, &raw, err)))
         return rc;
     struct hook *h = &c->hooks[c->n_hooks];
-    *h = (struct hook){SAME_MEMBERS(raw, name, url, url_file, format), .hide_names = !raw.names,
-                       SAME_MEMBERS(raw, secret_file, ca, from, user, password_file, bed, model), .replays = raw.replays,
+    *h = (struct hook){SAME_MEMBERS(raw, name, url, url_file, format),
+                       .hide_names = !raw.names,
+                       SAME_MEMBERS(raw, secret_file, ca, from, user, password_file, bed, model),
+                       .replays = raw.replays,
+                       .machine = !raw.person,
                        .timeout_ms = raw.timeout_ms};
     if ((rc = read_kinds(node, file, &raw.kinds, &h->kinds, err)))
         return rc;

@@ -73,12 +73,18 @@ static void take_reports(struct services *s) {
     sched_turn(s->sched);
 }
 
-/* A hook that does not take an alarm does not make people wait: the next step of the escalation follows. */
+/* People who cannot be reached do not make others wait: the next step of the escalation follows. */
 static void hurry_alarms(struct services *s) {
     const struct alarms_now now = desk_now();
     for (struct hooks_result r; hooks_take_result(s->hooks, &r);)
-        if (!r.delivered)
-            alarms_hurry(desk_alarms(s->desk), r.entry.alarm, &now);
+        if (r.entry.kind == JOURNAL_ALARM_ON || r.entry.kind == JOURNAL_ESCALATED)
+            alarms_told(desk_alarms(s->desk),
+                        &(struct alarms_told){.id = r.entry.alarm,
+                                              .step = r.entry.kind == JOURNAL_ESCALATED ? (int)r.entry.step : 0,
+                                              .hook = r.hook,
+                                              .delivered = r.delivered,
+                                              .people = hooks_people(s->hooks, &r.entry)},
+                        &now);
 }
 
 /* Reports of streams, so many in a turn of the loop; false: more may wait. */

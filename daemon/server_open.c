@@ -1,5 +1,7 @@
 #include "daemon/server_open.h"
 
+#include <assert.h>
+
 #include "base/base.h"
 #include "base/log.h"
 #include "daemon/deadline.h"
@@ -199,6 +201,10 @@ static int open_journal(struct daemon *d, struct err *err) {
     return open_desk(d, err);
 }
 
+static_assert((int)DESK_GONE == (int)SESSION_GONE && (int)DESK_HERE == (int)SESSION_HERE &&
+                  (int)DESK_ELSEWHERE == (int)SESSION_ELSEWHERE && (int)DESK_ASKED == (int)SESSION_PLACE_ASKED,
+              "the desk asks sessions where one is");
+
 static bool names_file(void *db, const char *below) { return serveddb_names_file(db, below); }
 
 static int open_streams(struct daemon *d, struct err *err) {
@@ -234,6 +240,7 @@ static int open_streams(struct daemon *d, struct err *err) {
                                        .alarms = {.name = desk_name,
                                                   .on_in = desk_on_in,
                                                   .is_of_another = desk_is_of_another,
+                                                  .in_roster = desk_in_roster,
                                                   .settle = desk_settle,
                                                   .describe = desk_describe,
                                                   .take = desk_take_over,

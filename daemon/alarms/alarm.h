@@ -77,6 +77,8 @@ struct alarm {
     bool status;            /* it has been on for ALARMS_STATUS_MS, and sounds again */
     int step;               /* steps of the escalation taken; repeats of the last one count */
     int64_t base_boot_ms, step_boot_ms;
+    bool heard;      /* people have heard of the present step, or of the alarm before the first */
+    unsigned failed; /* the hooks that did not tell people of it, as bits */
     enum alarm_mark mark;
     char note[ALARM_NOTE];
 };

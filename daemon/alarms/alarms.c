@@ -304,6 +304,8 @@ void alarms_escalated(struct alarms *all, const char *id, int step, int64_t at_m
 
 static void take_step(struct alarms *all, struct alarm *a, const struct alarms_now *now) {
     a->step++;
+    a->heard = false;
+    a->failed = 0;
     a->step_boot_ms = now->boot_ms;
     write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_ESCALATED, .alarm = a, .step = a->step, .at_ms = now->wall_ms});
 }
@@ -312,9 +314,13 @@ static bool escalates(const struct alarms *all, const struct alarm *a) {
     return all->plan.n && !all->restoring && alarm_is_waiting(a);
 }
 
-void alarms_hurry(struct alarms *all, const char *id, const struct alarms_now *now) {
-    struct alarm *a = map_get(all->patients, id);
-    if (a && escalates(all, a) && a->step < all->plan.n)
+void alarms_told(struct alarms *all, const struct alarms_told *t, const struct alarms_now *now) {
+    struct alarm *a = map_get(all->patients, t->id);
+    if (!a || t->step != a->step || !(t->people >> t->hook & 1))
+        return;
+    a->heard |= t->delivered;
+    a->failed |= t->delivered ? 0 : 1u << t->hook;
+    if (!a->heard && !(t->people & ~a->failed) && escalates(all, a) && a->step < all->plan.n)
         take_step(all, a, now);
 }
 
@@ -385,7 +391,7 @@ static struct technical *technical_new(struct alarms *all, const char *key, cons
     return t;
 }
 
-static bool in_roster(const struct alarms *all, const char *bed) {
+bool alarms_in_roster(const struct alarms *all, const char *bed) {
     for (int i = 0; i < all->plan.n_roster; i++)
         if (!strcmp(all->plan.roster[i], bed))
             return true;
@@ -393,7 +399,7 @@ static bool in_roster(const struct alarms *all, const char *bed) {
 }
 
 static void key_of(const struct alarms *all, const struct alarms_cause *c, char ret[CAUSE_KEY]) {
-    const bool any = c->kind == ALARM_LOST && in_roster(all, c->bed);
+    const bool any = c->kind == ALARM_LOST && alarms_in_roster(all, c->bed);
     str_format(ret, CAUSE_KEY, "%d\x1f%s\x1f%s", (int)c->kind, any ? "" : c->principal,
                alarm_bed_is_named(c->bed) || !*c->session ? c->bed : c->session);
 }

@@ -89,8 +89,15 @@ void alarms_gone(struct alarms *all, const char *session);
 void alarms_moved(struct alarms *all, const char *session);
 /* Step `step` of this alarm was taken at that time: from the journal, after a restart. */
 void alarms_escalated(struct alarms *all, const char *id, int step, int64_t at_ms, const struct alarms_now *now);
-/* Takes the next step now: a receiver of the present one did not take its delivery. */
-void alarms_hurry(struct alarms *all, const char *id, const struct alarms_now *now);
+/* A hook has told people of the alarm (step 0) or of a step, or has failed to. The next step is taken now if this is the present
+ * one and all hooks by which people should have heard of it have failed. */
+struct alarms_told {
+    const char *id;
+    int step, hook;
+    bool delivered;
+    unsigned people; /* the hooks by which people should hear of it, as bits */
+};
+void alarms_told(struct alarms *all, const struct alarms_told *told, const struct alarms_now *now);
 
 /* ---- technical alarms ---- */
 
@@ -100,6 +107,7 @@ struct alarms_cause {
     enum alarm_kind kind;
     const char *bed, *principal, *session, *why; /* "" where there is none */
 };
+bool alarms_in_roster(const struct alarms *all, const char *bed);
 void alarms_round_begin(struct alarms *all);
 /* This alarm began, or is over, at that time: from the journal, after a restart. */
 void alarms_technical(struct alarms *all, const char *id, const struct alarms_cause *cause, int64_t on_ms,

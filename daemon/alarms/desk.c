@@ -111,25 +111,46 @@ bool desk_is_of_another(void *desk, const char *alarm, const char *session) {
     return a && strcmp(a->session, session) != 0;
 }
 
+bool desk_in_roster(void *desk, const char *bed) { return alarms_in_roster(((const struct desk *)desk)->alarms, bed); }
+
+static void add_entry(struct desk *d, const struct journal_entry *e) {
+    if (d->config.journal)
+        journal_add(d->config.journal, e);
+    else
+        desk_note(d, e);
+}
+
 /* The alarm goes off in its session, for this reason. */
 static void end_alarm(struct desk *d, const struct alarm *a, enum journal_off off) {
     struct journal_entry e;
     alarm_entry_off(a, off, desk_now().wall_ms, &e);
-    if (d->config.journal)
-        journal_add(d->config.journal, &e);
-    else
-        desk_note(d, &e);
+    add_entry(d, &e);
 }
 
-bool desk_settle(void *desk, bool (*is_here)(void *ctx, const char *session), void *ctx) {
+static void move_alarm(struct desk *d, const struct alarm *a) {
+    struct journal_entry e;
+    alarm_entry_off(a, JOURNAL_OFF_ENDED, desk_now().wall_ms, &e);
+    e.kind = JOURNAL_MOVED;
+    str_copy(e.detail, sizeof e.detail, "another daemon has the stream");
+    add_entry(d, &e);
+}
+
+static bool is_to_settle(const struct alarm *a) { return a->kind == ALARM_SEIZURE && !a->off_ms && !a->test; }
+
+bool desk_settle(void *desk, int (*place)(void *sessions, const char *session), void *sessions) {
     struct desk *d = desk;
-    struct alarms_cursor cursor = {0};
-    if (desk_is_reading(d))
-        return false;
-    for (const struct alarm *a; (a = alarms_next(d->alarms, &cursor));)
-        if (a->kind == ALARM_SEIZURE && !a->off_ms && !a->test && !is_here(ctx, a->session))
+    struct alarms_cursor look = {0}, cursor = {0};
+    bool known = !desk_is_reading(d);
+    for (const struct alarm *a; known && (a = alarms_next(d->alarms, &look));)
+        known = !is_to_settle(a) || place(sessions, a->session) != DESK_ASKED;
+    for (const struct alarm *a; known && (a = alarms_next(d->alarms, &cursor));) {
+        const int where = is_to_settle(a) ? place(sessions, a->session) : DESK_HERE;
+        if (where == DESK_ELSEWHERE)
+            move_alarm(d, a);
+        else if (where == DESK_GONE)
             end_alarm(d, a, JOURNAL_OFF_FAILED);
-    return true;
+    }
+    return known;
 }
 
 int desk_describe(void *desk, const char *alarm, struct journal_entry ret[2]) {

@@ -38,9 +38,11 @@ void desk_note(void *desk, const struct journal_entry *e);
 void desk_name(void *desk, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]);
 int64_t desk_on_in(void *desk, const char *session, char ret[JOURNAL_ALARM]);
 bool desk_is_of_another(void *desk, const char *alarm, const char *session);
-/* The streams of snapshots are here: alarms that are on in a session that is not are cut. False: alarms from before the start are
- * still being read; ask again. */
-bool desk_settle(void *desk, bool (*is_here)(void *ctx, const char *session), void *ctx);
+bool desk_in_roster(void *desk, const char *bed);
+/* The streams of snapshots are here: alarms that are on in a session that is gone are cut, those of other daemons are moved. False:
+ * it is not known yet, or alarms from before the start are still being read; ask again. */
+enum desk_place { DESK_GONE, DESK_HERE, DESK_ELSEWHERE, DESK_ASKED /* not known yet */ };
+bool desk_settle(void *desk, int (*place)(void *sessions, const char *session), void *sessions);
 /* What people did about this alarm, as entries of the journal; returns how many of the two there are. */
 int desk_describe(void *desk, const char *alarm, struct journal_entry ret[2]);
 /* Such an entry of a stream that goes on here: what is known already changes nothing. */

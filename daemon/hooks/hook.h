@@ -20,6 +20,7 @@ struct hook {
     unsigned kinds;                                /* bits 1 << enum journal_kind */
     unsigned steps;     /* bits 1 << step of the escalation, from 1: told then, and of nothing else; 0: none */
     bool replays;       /* also alarms of replays */
+    bool machine;       /* a log book or a lamp: whether it is told says nothing about people */
     int64_t timeout_ms; /* of one attempt */
 };
 

@@ -68,6 +68,14 @@ static void put_result(const struct line *l, bool delivered, const struct journa
         all->config.wake(all->config.wake_ctx);
 }
 
+/* Of what is told, and of each other escalation of its group. */
+static void put_results(const struct line *l, bool delivered, const struct journal_entry *e, const struct telling_item *items) {
+    put_result(l, delivered, e);
+    for (const struct telling_item *i = items; i; i = i->next)
+        if (i->line->entry.kind == JOURNAL_ESCALATED && strcmp(i->line->entry.alarm, e->alarm) != 0)
+            put_result(l, delivered, &i->line->entry);
+}
+
 bool hooks_take_result(struct hooks *all, struct hooks_result *ret) {
     LOCKED(&all->results_lock);
     const bool some = all->n_results > 0;
@@ -229,10 +237,7 @@ static void report_failure(struct line *l, struct owed_bed *b, const char *error
     if (!l->failing_ms)
         l->failing_ms = clock_ms();
     str_copy(l->error, sizeof l->error, error);
-    put_result(l, false, &b->newest);
-    for (const struct telling_item *i = b->flying; i; i = i->next)
-        if (i->line->entry.kind == JOURNAL_ESCALATED && strcmp(i->line->entry.alarm, b->newest.alarm) != 0)
-            put_result(l, false, &i->line->entry);
+    put_results(l, false, &b->newest, b->flying);
 }
 
 /* The receiver is well: nobody waits any longer. */
@@ -247,7 +252,7 @@ static void recover(struct line *l) {
 static void delivered(struct line *l, struct delivery *d) {
     recover(l);
     count(l, "delivered", 1);
-    put_result(l, true, d->telling.entry);
+    put_results(l, true, d->telling.entry, d->telling.items);
     release(l, d, "delivered");
 }
 
@@ -455,6 +460,14 @@ void hooks_free(struct hooks *all) {
 }
 
 int hooks_count(const struct hooks *all) { return all->n; }
+
+unsigned hooks_people(const struct hooks *all, const struct journal_entry *e) {
+    unsigned people = 0;
+    for (int i = 0; i < all->n; i++)
+        people |= !all->lines[i].hook->machine && hook_wants(all->lines[i].hook, e) ? 1u << i : 0;
+    return people;
+}
+
 const struct hook *hooks_at(const struct hooks *all, int i) { return all->lines[i].hook; }
 
 /* Tells the i-th hook about this entry, whether or not it wants such entries: a step of an escalation. */

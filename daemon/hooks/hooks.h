@@ -43,6 +43,8 @@ void hooks_free(struct hooks *all); /* after the journal has stopped; NULL is fi
 
 int hooks_count(const struct hooks *all);
 const struct hook *hooks_at(const struct hooks *all, int i);
+/* The hooks by which people hear of this entry, as bits. */
+unsigned hooks_people(const struct hooks *all, const struct journal_entry *e);
 /* Once a second while the daemon works: tells each hook of the kind heartbeat once in HOOKS_BEAT_MS, for a dead man's switch; a
  * hook that has something to be told already gets none. */
 void hooks_beat(struct hooks *all);

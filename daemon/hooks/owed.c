@@ -40,7 +40,7 @@ static bool is_technical(const struct journal_entry *e) {
 }
 
 /* Without tokens the bed is its own owner; technical alarms and heartbeats are the daemon's. */
-static const char *owner_of(const struct journal_entry *e, const char *key) {
+static const char *caller_of(const struct journal_entry *e, const char *key) {
     if (is_technical(e) || e->kind == JOURNAL_HEARTBEAT)
         return "";
     return str_starts(e->principal, "uid:") ? key : e->principal;
@@ -61,7 +61,7 @@ static bool is_group(const struct owed_bed *b) { return *b->key == *ESCALATION; 
 
 /* ---- entries ---- */
 
-static int rank_of(const struct journal_entry *e) {
+static int class_of(const struct journal_entry *e) {
     if (!e->live)
         return RANK_REPLAY;
     if (e->kind == JOURNAL_ALARM_ON || e->kind == JOURNAL_ESCALATED)
@@ -125,8 +125,8 @@ static struct owed_bed *bed_of(struct owed *o, const struct journal_entry *e, in
     char key[OWED_KEY];
     key_of(e, key);
     struct owed_bed *b = map_get(o->beds, key);
-    const char *owner = owner_of(e, key);
-    if (b || !make_room(o, owner, rank_of(e)) || !(b = calloc(1, sizeof *b)))
+    const char *owner = caller_of(e, key);
+    if (b || !make_room(o, owner, class_of(e)) || !(b = calloc(1, sizeof *b)))
         return b;
     str_copy(b->key, sizeof b->key, key);
     if (map_put(o->beds, key, b, NULL) || !fair_add(&o->fair, &b->place, owner)) {
@@ -134,7 +134,7 @@ static struct owed_bed *bed_of(struct owed *o, const struct journal_entry *e, in
         free(b);
         return NULL;
     }
-    b->place.rank = rank_of(e);
+    b->place.rank = class_of(e);
     b->place.since_ms = now_ms;
     return b;
 }
@@ -245,7 +245,7 @@ static int64_t look_at_items(struct owed *o, struct owed_bed *b, int64_t now_ms)
             continue;
         }
         next_ms = when_ms < next_ms ? when_ms : next_ms;
-        rank = rank_of(&i->line->entry) < rank ? rank_of(&i->line->entry) : rank;
+        rank = class_of(&i->line->entry) < rank ? class_of(&i->line->entry) : rank;
     }
     b->place.rank = rank;
     if (is_group(b) && b->begun_ms && next_ms < b->begun_ms + OWED_GROUP_MS)

@@ -58,6 +58,45 @@ static int look(const char *root, const char *own, const char *dir, const char *
     return rc ? rc : err_set(err, ERR_NOT_FOUND, "no daemon below %s has a snapshot of the stream", root);
 }
 
+/* Appends what another daemon's folder has. */
+static int add_entries(const char *folder, struct snapshot_entry **list, size_t *n, struct err *err) {
+    OWNED_MEMORY struct snapshot_entry *some = NULL;
+    size_t k = 0;
+    int rc = snapshot_list(folder, &some, &k, err);
+    struct snapshot_entry *more = rc || !k ? NULL : realloc(*list, (*n + k) * sizeof *more);
+    if (rc || !k)
+        return rc;
+    if (!more)
+        return err_set(err, ERR_EXHAUSTED, "out of memory listing snapshots");
+    memcpy(more + *n, some, k * sizeof *more);
+    *list = more;
+    *n += k;
+    return 0;
+}
+
+int claim_others(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err) {
+    char root[4096], other[4096];
+    struct snapshot_entry *list = NULL;
+    size_t n = 0;
+    if (!str_copy(root, sizeof root, dir))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", dir);
+    *strrchr(root, '/') = '\0';
+    OWNED_DIR DIR *d = opendir(root);
+    struct dirent *e = NULL;
+    int rc = d ? 0 : err_errno(err, errno, "%s: cannot be read", root);
+    while (!rc && !(rc = fsio_next_entry(d, &e, err)) && e)
+        if (e->d_name[0] != '.' && strcmp(e->d_name, fsio_basename(dir)) != 0 &&
+            !fsio_join(other, sizeof other, root, e->d_name, NULL))
+            rc = add_entries(other, &list, &n, err);
+    if (rc) {
+        free(list);
+        return rc;
+    }
+    *ret = list;
+    *ret_n = n;
+    return 0;
+}
+
 int claim_take(const char *dir, const char *id, struct claim *ret, struct err *err) {
     char path[4096], root[4096];
     int rc = fsio_join(path, sizeof path, dir, id, err);

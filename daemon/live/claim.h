@@ -12,5 +12,7 @@ struct claim {
     char *eeg; /* what snapshot_read_eeg reads, or NULL; free() */
     size_t eeg_len;
 };
+/* The snapshots of all other daemons, whose folders lie beside dir; free(*ret). */
+int claim_others(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err);
 /* The snapshot `id` belongs to the daemon of folder dir from now on. NOT_FOUND: no daemon has it. */
 int claim_take(const char *dir, const char *id, struct claim *ret, struct err *err);

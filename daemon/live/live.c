@@ -9,7 +9,7 @@
 #include "detect/timeline.h"
 #include "kernels/lanes.h"
 
-enum { ALARM_HOP_CPU = 5 * FRONTEND_RATE_HZ, ALARM_HOP_CUDA = FRONTEND_RATE_HZ };
+enum { ALARM_HOP_CPU = 5 * FRONTEND_RATE_HZ, ALARM_HOP_CUDA = FRONTEND_RATE_HZ, OWNERS = 256, USED_HALF_S = 60 };
 
 struct live {
     struct stream *stream;
@@ -24,9 +24,11 @@ struct live {
     struct live_stream *streams; /* all, the newest first */
     struct live_stream **due;    /* the line: those that may have something to do, at least; there is room for all */
     int n_streams, n_due, due_capacity;
-    int64_t turns, looks; /* looks: for streams of a batch */
-    double now_s;         /* when the turn began */
-    double pause_s;       /* until streams that are held back for others are due; INFINITY: none is */
+    int64_t turns, looks;  /* looks: for streams of a batch */
+    double now_s;          /* when the turn began */
+    double used_s[OWNERS]; /* time on the device that each owner's live streams took lately; owners whose hashes meet are one */
+    double used_at_s;      /* as of then */
+    double pause_s;        /* until streams that are held back for others are due; INFINITY: none is */
 };
 
 /* ---- the line ---- */
@@ -258,15 +260,40 @@ void live_order(struct live *l, struct live_order *o) {
     live_order_free(o);
 }
 
+/* ---- shares of time ---- */
+
+static double *used_by(struct live *l, const struct live_stream *s) { return &l->used_s[live_stream_open(s)->owner % OWNERS]; }
+
+/* The streams of a batch took so long together. */
+static void charge(struct live *l, struct live_stream *const *who, int n, double seconds) {
+    const double left = exp2((l->used_at_s - l->now_s) / USED_HALF_S);
+    for (int i = 0; i < OWNERS; i++)
+        l->used_s[i] *= left;
+    l->used_at_s = l->now_s;
+    for (int i = 0; i < n; i++)
+        *used_by(l, who[i]) += seconds / n;
+}
+
+/* The time of the owner that took least, of those with streams in the line. */
+static double least_used(struct live *l) {
+    double least = INFINITY;
+    for (int i = 0; i < l->n_due; i++)
+        if (live_stream_has_work(l->due[i]) && live_stream_is_live(l->due[i], l->now_s))
+            least = fmin(least, *used_by(l, l->due[i]));
+    return least;
+}
+
 /* ---- whose turn it is ---- */
 
 struct choice {
     struct live_stream *who[LIVE_MAX_BATCH];
     double since[LIVE_MAX_BATCH]; /* of live streams: ascending */
+    double oldest;                /* since when one of them has waited */
     int n;
 };
 
-/* Live streams: who has waited longest is first, so that the nearest deadline is met first. */
+/* Live streams: who has waited longest is first, so that the nearest deadline is met first; a stream counts as later by the time
+ * that its owner took more than others. */
 static void insert(struct choice *c, struct live_stream *s, double since, int most) {
     int i = c->n < most ? c->n++ : most - 1;
     for (; i > 0 && c->since[i - 1] > since; i--) {
@@ -279,8 +306,10 @@ static void insert(struct choice *c, struct live_stream *s, double since, int mo
 
 /* At most so many of the line that this look has not found yet; replays in turn. Those without work leave the line. */
 static void choose_due(struct live *l, const struct live_model *m, bool realtime, int most, struct choice *ret) {
+    const double least = realtime ? least_used(l) : 0;
     int kept = 0;
     ret->n = 0;
+    ret->oldest = INFINITY;
     for (int i = 0; i < l->n_due; i++) {
         struct live_stream *s = l->due[i];
         struct live_turn *turn = live_stream_turn(s);
@@ -289,7 +318,8 @@ static void choose_due(struct live *l, const struct live_model *m, bool realtime
         l->due[kept++] = s;
         if (live_stream_model(s) != m || live_stream_is_live(s, l->now_s) != realtime || turn->looked == l->looks)
             continue;
-        double since = realtime ? live_stream_waiting_since_s(s) : 0;
+        const double waits = realtime ? live_stream_waiting_since_s(s) : 0, since = realtime ? waits + *used_by(l, s) - least : 0;
+        ret->oldest = fmin(ret->oldest, waits);
         if (ret->n < most || (realtime && since < ret->since[most - 1]))
             insert(ret, s, since, most);
     }
@@ -298,7 +328,7 @@ static void choose_due(struct live *l, const struct live_model *m, bool realtime
 
 /* True while streams of a batch that is not full wait for others that fall due within the model's delay. */
 static bool holds(struct live *l, const struct live_model *m, const struct choice *c) {
-    double waited = c->n ? l->now_s - c->since[0] : 0;
+    double waited = c->n ? l->now_s - c->oldest : 0;
     if (!c->n || c->n == m->most || waited < 0 || waited >= m->max_delay_s)
         return false;
     l->pause_s = fmin(l->pause_s, m->max_delay_s - waited);
@@ -383,6 +413,8 @@ static bool run_batch(struct live *l, struct live_model *m, bool realtime) {
     if (realtime)
         device_live_end(l->models.device);
     double end_s = clock_s();
+    if (realtime)
+        charge(l, who, n, end_s - start_s);
     m->used = l->turns;
     metric_add(m->windows, (double)windows);
     metric_observe(m->batch, (double)windows);

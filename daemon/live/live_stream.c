@@ -35,7 +35,7 @@ struct live_stream {
     bool failed, finishing;
     struct live_report *summary;       /* the answer to FINISH, until it is due */
     double newest_s, newest_due_s;     /* of the newest chunk in the timeline: when it was received, and due; NaN and 0: none */
-    double paced_s;                    /* when the newest chunk that came would end at LIVE_FASTEST times real time */
+    double heard_s, ahead_s;           /* when the newest chunk came; samples that may come ahead of real time, in seconds */
     struct live_report *result;        /* under construction: its events follow its probabilities */
     int64_t next_result, next_alarm;   /* numbers */
     struct suppression_totals counted; /* in metrics */
@@ -54,6 +54,7 @@ struct live_stream *live_stream_new(const struct live_open *open, void *owner) {
         return NULL;
     s->owner = owner;
     s->newest_s = NAN;
+    s->ahead_s = LIVE_AHEAD_S;
     s->open = *open;
     str_copy(s->checkpoint, sizeof s->checkpoint, open->checkpoint);
     str_copy(s->name, sizeof s->name, open->model);
@@ -449,6 +450,8 @@ int live_stream_begin(struct live_stream *s, struct live_model *m, int64_t devic
     struct unpack state = unpack_of(o->data, (size_t)o->data_bytes);
     s->model = m;
     s->model->streams++;
+    if (o->data) /* nobody heard it while the daemon was away */
+        s->ahead_s += LIVE_HELD_S - LIVE_AHEAD_S;
     if (!(o->answer->opened = live_model_describe(m)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
     struct modelfile *file = &o->answer->opened->info.file;
@@ -518,9 +521,15 @@ void live_stream_leave(struct live_stream *s) {
 
 /* ---- running ---- */
 
+/* What the stream may send grows with time: up to LIVE_AHEAD_S beside the chunk itself, and up to LIVE_HELD_S while nothing came.
+ * What is there stays until it is used. */
 static void pace(struct live_stream *s, struct live_order *o) {
-    o->due_s = fmax(o->received_s, s->paced_s - LIVE_BURST_S);
-    s->paced_s = fmax(s->paced_s, o->received_s) + (double)(o->samples - o->skip) / s->open.rate_hz / LIVE_FASTEST;
+    const double chunk_s = (double)(o->samples - o->skip) / s->open.rate_hz;
+    const double passed_s = s->heard_s > 0 ? fmax(0, o->received_s - s->heard_s) : 0, earned_s = passed_s * LIVE_FASTEST;
+    const double most_s = passed_s > chunk_s + 1 ? LIVE_HELD_S : LIVE_AHEAD_S + fmin(chunk_s, earned_s);
+    s->ahead_s = fmin(s->ahead_s + earned_s, fmax(s->ahead_s, most_s)) - chunk_s;
+    s->heard_s = o->received_s;
+    o->due_s = o->received_s + fmax(0, -s->ahead_s) / LIVE_FASTEST;
 }
 
 bool live_stream_queue(struct live_stream *s, struct live_order *o) {

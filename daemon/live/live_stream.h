@@ -12,7 +12,8 @@ struct live_model;
 struct timeline;
 
 #define LIVE_FASTEST 1.2   /* clocks differ, and what a cut held back comes faster */
-#define LIVE_BURST_S 180.0 /* more than a client holds during a cut (libbrr: 150 s) */
+#define LIVE_AHEAD_S 10.0  /* of samples that a stream may send at once */
+#define LIVE_HELD_S  180.0 /* and of samples that came while it was not heard: more than a client holds in a cut (libbrr: 150 s) */
 
 enum live_format { LIVE_F32_UV, LIVE_I16 };
 
@@ -31,6 +32,7 @@ struct live_open {
     int partial;        /* > 0: a model of a feature may do with fewer channels than its montage has, at least so many */
     bool realtime, want_probabilities;
     bool replay;          /* the samples are of a recording, also where they come in real time */
+    uint32_t owner;       /* a hash of whose time on the device it takes: the caller, or a bed of the roster */
     int device;           /* index of the device that computes it */
     char device_name[32]; /* its name, if the client chose it; a stream that goes on after a restart returns to it */
 };
@@ -83,7 +85,8 @@ bool live_stream_has_work(const struct live_stream *s); /* it is runnable, and a
  * last windows of a recording that has ended fall due together and can wait for those of others, so they count as later. */
 double live_stream_waiting_since_s(const struct live_stream *s);
 /* True if the stream is a live one now: Open says so, and its samples do not run ahead of real time. Samples that came faster than
- * LIVE_FASTEST times real time, after LIVE_BURST_S of them, count as received when real time would have brought them. */
+ * LIVE_FASTEST times real time, beyond LIVE_AHEAD_S and what was held back while the stream was not heard, count as received when
+ * real time would have brought them. */
 bool live_stream_is_live(const struct live_stream *s, double now_s);
 /* When the newest chunk in its timeline was received; NaN before the first one since OPEN and after FINISH. */
 double live_stream_newest_s(const struct live_stream *s);

@@ -46,6 +46,8 @@ struct session_claim {
     void *ctx;
 };
 
+enum session_place { SESSION_GONE, SESSION_HERE, SESSION_ELSEWHERE, SESSION_PLACE_ASKED /* not known yet */ };
+
 /* Where snapshots of resumable sessions are kept (live/snapshot_store.h); zeroed: nowhere, and sessions do not outlive the daemon.
  */
 struct session_store {
@@ -62,6 +64,9 @@ struct session_store {
     /* Makes the snapshot of this id this daemon's, and a session of it if it was another daemon's; c is taken unless false. NULL:
      * no other daemon shares the snapshots. */
     bool (*claim)(void *ctx, const char *id, struct session_claim *c);
+    /* Whether another daemon had the session of this id at the start, which takes a few seconds at most to find out. NULL: as
+     * above. */
+    enum session_place (*elsewhere)(void *ctx, const char *id);
     void *ctx;
 };
 
@@ -74,8 +79,10 @@ struct session_register {
     /* The alarm that is on in the session, and the sample (256 Hz) of its newest change; -1: none is on. */
     int64_t (*on_in)(void *ctx, const char *session, char ret[JOURNAL_ALARM]);
     bool (*is_of_another)(void *ctx, const char *alarm, const char *session); /* another session has taken the alarm over */
-    /* The streams of snapshots are here: alarms of sessions that are not are cut. False: ask again. */
-    bool (*settle)(void *ctx, bool (*is_here)(void *ctx, const char *session), void *sessions);
+    bool (*in_roster)(void *ctx, const char *bed);                            /* a bed of the roster */
+    /* The streams of snapshots are here: alarms of sessions that are gone are cut, and those of other daemons are moved. False: ask
+     * again. */
+    bool (*settle)(void *ctx, int (*place)(void *sessions, const char *session), void *sessions);
     /* What people did about the alarm, which travels with its stream to another daemon. */
     int (*describe)(void *ctx, const char *alarm, struct journal_entry ret[SESSION_ANSWERS]); /* returns how many */
     void (*take)(void *ctx, const struct journal_entry *e);                                   /* known ones change nothing */

@@ -11,10 +11,11 @@ static bool sends(const struct session *s, int64_t now_ms) {
 
 /* Whether no other stream of the bed sends. */
 static bool is_alone(const struct session *s) {
+    const bool live = live_open_is_live(live_stream_open(s->stream));
     const int64_t now_ms = clock_ms();
     for (const struct session *other = s->all->first; other; other = other->next_session)
-        if (other != s && !strcmp(other->client, s->client) && !strcmp(other->token.principal, s->token.principal) &&
-            sends(other, now_ms))
+        if (other != s && live_open_is_live(live_stream_open(other->stream)) == live && !strcmp(other->client, s->client) &&
+            !strcmp(other->token.principal, s->token.principal) && sends(other, now_ms))
             return false;
     return true;
 }
@@ -99,16 +100,16 @@ void session_alarm_look(struct session *s) {
     turn_off(s, s->heard, JOURNAL_OFF_CUT); /* samples in which it might have ended were lost */
 }
 
-static bool is_here(void *ctx, const char *id) {
+static int place(void *ctx, const char *id) {
     const struct sessions *all = ctx;
     for (const struct session *s = all->first; s; s = s->next_session)
         if (!strcmp(s->id, id))
-            return true;
-    return false;
+            return SESSION_HERE;
+    return all->config.store.elsewhere ? all->config.store.elsewhere(all->config.store.ctx, id) : SESSION_GONE;
 }
 
 void sessions_settle_alarms(struct sessions *all) {
     const struct session_register *alarms = &all->config.alarms;
     if (!all->settled && !all->awaited && !sessions_restoring(all))
-        all->settled = !alarms->settle || alarms->settle(alarms->ctx, is_here, all);
+        all->settled = !alarms->settle || alarms->settle(alarms->ctx, place, all);
 }

@@ -78,9 +78,25 @@ int sessions_places(const struct sessions *all, bool ended) {
     return n;
 }
 
+/* Whose time on the device the stream takes: each bed of the roster has a share, a caller has one for all its other streams, and
+ * without tokens each name has one. */
+static uint32_t session_owner(const struct sessions *all, const struct session_request *request) {
+    const struct session_register *alarms = &all->config.alarms;
+    const char *client = request->client ? request->client : "";
+    const bool bed = str_starts(request->principal, "uid:") || (alarms->in_roster && alarms->in_roster(alarms->ctx, client));
+    uint32_t hash = 2166136261U; /* FNV-1a */
+    for (const char *p = request->principal; *p; p++)
+        hash = (hash ^ (unsigned char)*p) * 16777619U;
+    for (const char *p = bed ? client : ""; *p; p++)
+        hash = (hash ^ (unsigned char)*p) * 16777619U;
+    return hash;
+}
+
 struct session *session_new(struct sessions *all, const struct session_request *request, struct err *err) {
-    const struct live_open *open = request->open;
+    struct live_open own = *request->open;
+    const struct live_open *open = &own;
     struct session *s = calloc(1, sizeof *s);
+    own.owner = session_owner(all, request);
     if (!s || !(s->stream = live_stream_new(open, s)) || !(s->close = live_order_new(LIVE_CLOSE, s->stream)) ||
         (request->resumable && !(s->last_word = live_report_new(LIVE_SUMMARY, s->stream)))) {
         if (s)

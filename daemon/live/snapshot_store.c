@@ -7,8 +7,20 @@
 #include "daemon/live/snapshot.h"
 #include "daemon/viewer/eegring.h"
 
-enum { RETRY_MS = 5000 };
-enum deed { DEED_WRITE, DEED_END, DEED_REMOVE, DEED_REJECT, DEED_LIST, DEED_READ, DEED_MODELS, DEED_UNKEEP, DEED_CLAIM, DEED_EEG };
+enum { RETRY_MS = 5000, OTHERS_MS = 3000 };
+enum deed {
+    DEED_WRITE,
+    DEED_END,
+    DEED_REMOVE,
+    DEED_REJECT,
+    DEED_LIST,
+    DEED_READ,
+    DEED_MODELS,
+    DEED_UNKEEP,
+    DEED_CLAIM,
+    DEED_OTHERS,
+    DEED_EEG
+};
 struct task {
     struct task *next;
     enum deed deed;
@@ -18,7 +30,7 @@ struct task {
     struct eegring *ring;                 /* WRITE, EEG; NULL: none */
     char sha256[DIGEST_HEX_SIZE], *model; /* WRITE, UNKEEP; and the file of the model */
     struct snapshot_model *models;        /* MODELS, n_list of them */
-    struct snapshot_entry *list;          /* LIST */
+    struct snapshot_entry *list;          /* LIST, OTHERS */
     size_t n_list;
     bool again;         /* WRITE: a snapshot of the id is there, or is another daemon's */
     struct claim found; /* CLAIM, and who asked */
@@ -54,7 +66,10 @@ struct snapshot_store {
     void *ctx;
     struct lane lane, eeg; /* eeg: DEED_EEG alone, for which nothing else waits */
     struct restoring restoring;
-    bool swept; /* kept models were compared with the snapshots since one was removed */
+    struct snapshot_entry *others; /* n_others of other daemons, at the start */
+    size_t n_others;
+    int64_t others_ms; /* when they were asked for; 0: not yet; INT64_MAX: they are known */
+    bool swept;        /* kept models were compared with the snapshots since one was removed */
 };
 
 struct snapshot_store *snapshot_store_new(uv_loop_t *loop, const char *dir, bool shared,
@@ -91,6 +106,7 @@ void snapshot_store_free(struct snapshot_store *s) {
     while (s->eeg.first)
         task_free(pop(&s->eeg));
     free(s->restoring.entries);
+    free(s->others);
     free(s);
 }
 
@@ -124,6 +140,9 @@ static void run(uv_work_t *work) {
     case DEED_CLAIM:
         claim_take(s->dir, t->id, &t->found, &t->err);
         break;
+    case DEED_OTHERS:
+        claim_others(s->dir, &t->list, &t->n_list, &t->err);
+        break;
     case DEED_END:
         snapshot_end(s->dir, t->id, &t->err);
         break;
@@ -156,6 +175,7 @@ static void on_listed(struct snapshot_store *s, struct task *t);
 static void on_read(struct snapshot_store *s, struct task *t);
 static void on_models(struct snapshot_store *s, const struct task *t);
 static void on_claimed(struct snapshot_store *s, struct task *t);
+static void on_others(struct snapshot_store *s, struct task *t);
 
 static void go_on(struct lane *lane) {
     lane->work.data = lane;
@@ -226,6 +246,8 @@ static void done(uv_work_t *work, int status) {
         on_models(s, t);
     else if (t->deed == DEED_CLAIM)
         on_claimed(s, t);
+    else if (t->deed == DEED_OTHERS)
+        on_others(s, t);
     if (t->deed != DEED_WRITE) {
         task_free(t);
         return;
@@ -379,6 +401,25 @@ static void on_claimed(struct snapshot_store *s, struct task *t) {
     t->asks->done(t->asks);
 }
 
+static void on_others(struct snapshot_store *s, struct task *t) {
+    s->others = t->list;
+    s->n_others = t->n_list;
+    s->others_ms = INT64_MAX;
+    t->list = NULL;
+}
+
+static enum session_place elsewhere(void *ctx, const char *id) {
+    struct snapshot_store *s = ctx;
+    if (!s->others_ms && ask(s, DEED_OTHERS, ""))
+        s->others_ms = clock_ms();
+    if (s->others_ms != INT64_MAX)
+        return clock_ms() - s->others_ms < OTHERS_MS ? SESSION_PLACE_ASKED : SESSION_GONE;
+    for (size_t i = 0; i < s->n_others; i++)
+        if (!strcmp(s->others[i].id, id))
+            return SESSION_ELSEWHERE;
+    return SESSION_GONE;
+}
+
 static bool claim(void *ctx, const char *id, struct session_claim *asks) {
     struct snapshot_store *s = ctx;
     struct task *t = s->restoring.sessions ? calloc(1, sizeof *t) : NULL;
@@ -481,5 +522,6 @@ struct session_store snapshot_store_for_sessions(struct snapshot_store *s) {
                                   .reject = reject,
                                   .retry = retry,
                                   .claim = s->shared ? claim : NULL,
+                                  .elsewhere = s->shared ? elsewhere : NULL,
                                   .ctx = s};
 }

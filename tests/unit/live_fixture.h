@@ -203,6 +203,7 @@ static inline void open_stream(struct bench *b, struct heard *h, const struct li
         open.format = changes->format;
         open.scale_uv = changes->scale_uv;
         open.alarm_hop_s = changes->alarm_hop_s;
+        open.owner = changes->owner;
     }
     *h = (struct heard){.stream = live_stream_new(&open, h)};
     assert_non_null(h->stream);

@@ -263,10 +263,23 @@ static void a_clock_that_is_set_moves_no_step(void **state) {
     assert_int_equal(a->step, 1);
 }
 
-static void a_failed_receiver_takes_the_next_step_at_once(void **state) {
+static void told(struct ward *w, const struct alarm *a, int step, int hook, bool delivered) {
+    const struct alarms_told t = {.id = a->id, .step = step, .hook = hook, .delivered = delivered, .people = 1u << 1 | 1u << 2};
+    alarms_told(w->all, &t, &w->now);
+}
+
+/* Hook 0 is a log book; people hear of the alarm by the hooks 1 and 2. */
+static void the_next_step_comes_early_when_nobody_could_be_told(void **state) {
     struct ward *w = *state;
     const struct alarm *a = on(w, "bed-7", 10);
-    alarms_hurry(w->all, a->id, &w->now);
+    told(w, a, 0, 0, false);
+    told(w, a, 0, 1, false);
+    assert_int_equal(a->step, 0);
+    told(w, a, 0, 2, false);
+    assert_int_equal(a->step, 1);
+    told(w, a, 0, 2, false); /* of the step before */
+    told(w, a, 1, 1, true);
+    told(w, a, 1, 2, false); /* somebody has heard */
     assert_int_equal(a->step, 1);
     pass(w, MINUTE);
     assert_int_equal(a->step, 1);
@@ -406,20 +419,27 @@ static void an_answer_does_not_cover_what_begins_long_after_it(void **state) {
     assert_true(a->answered.at_ms); /* at most once in five minutes */
 }
 
-static bool only_s2(void *ctx, const char *session) { return (void)ctx, !strcmp(session, "s2"); }
+static int place_of(void *asked, const char *session) {
+    return !*(bool *)asked ? DESK_ASKED : !strcmp(session, "s2") ? DESK_HERE : !strcmp(session, "s3") ? DESK_ELSEWHERE : DESK_GONE;
+}
 
 static void alarms_whose_streams_are_not_here_are_cut_at_the_start(void **state) {
     struct desk *d = NULL;
     (void)state;
     assert_int_equal(desk_new(&(struct desk_config){.journal = NULL}, &d, NULL), 0);
-    for (int i = 1; i <= 2; i++) {
+    for (int i = 1; i <= 3; i++) {
         struct journal_entry e = {.kind = JOURNAL_ALARM_ON, .start_s = 1, .value = 0.9, .live = true};
         e.received_ms = desk_now().wall_ms - 36 * 3600 * 1000LL; /* the daemon was away for longer than streams wait */
         str_format(e.session, sizeof e.session, "s%d", i);
         journal_alarm_id(e.session, 256, e.alarm);
         desk_note(d, &e);
     }
-    assert_true(desk_settle(d, only_s2, NULL));
+    bool known = false;
+    assert_false(desk_settle(d, place_of, &known));
+    assert_int_equal(alarms_find(desk_alarms(d), "s1-256")->off_ms, 0);
+    known = true;
+    assert_true(desk_settle(d, place_of, &known));
+    assert_null(alarms_find(desk_alarms(d), "s3-256")); /* another daemon has it: neither it nor its answer has ended */
     const struct alarm *gone = alarms_find(desk_alarms(d), "s1-256"), *here = alarms_find(desk_alarms(d), "s2-256");
     assert_true(gone->off_ms && gone->cut && alarm_is_open(gone)); /* cut is not answered */
     assert_int_equal(here->off_ms, 0);
@@ -655,7 +675,7 @@ int main(void) {
         in_ward(marks_and_notes_are_kept_and_corrected_by_further_rows),
         in_ward(a_restart_goes_on_with_the_escalation_where_it_was),
         in_ward(a_clock_that_is_set_moves_no_step),
-        in_ward(a_failed_receiver_takes_the_next_step_at_once),
+        in_ward(the_next_step_comes_early_when_nobody_could_be_told),
         in_ward(an_alarm_that_begins_again_keeps_its_answers_in_another_session),
         in_ward(an_alarm_is_the_same_within_the_rejoin_of_its_bed),
         in_ward(the_newest_change_counts_in_either_order),

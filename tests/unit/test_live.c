@@ -444,14 +444,16 @@ static void live_streams_run_before_replays_and_all_get_turns(void **state) {
 }
 
 static void a_live_stream_that_runs_ahead_of_real_time_waits_for_the_others(void **state) {
-    enum { CHUNKS = 30, HELD_BACK = 10 }; /* of 20 s */
+    enum { CHUNKS = 30, HELD_BACK = 9, CUT_S = 200 }; /* of 20 s */
     struct bench *b = *state;
     struct heard racer, bed, *all[] = {&racer, &bed};
     open_stream(b, &racer, &(struct live_open){.alarm_hop_s = -1, .realtime = true});
     open_stream(b, &bed, &(struct live_open){.alarm_hop_s = -1, .realtime = true});
     for (int i = 0; i < CHUNKS; i++) {
-        live_order(b->live, received_now(chunk(b, racer.stream, 0, SAMPLES, 0)));
-        if (i < HELD_BACK) /* it may be what a cut held back */
+        struct live_order *o = received_now(chunk(b, racer.stream, 0, SAMPLES, 0));
+        o->received_s -= i ? 0 : CUT_S;
+        live_order(b->live, o);
+        if (i <= HELD_BACK) /* it may be what a cut held back */
             assert_int_equal(live_step(b->live), LIVE_RAN_REALTIME);
         run(b);
         int64_t before = racer.bytes;
@@ -459,7 +461,7 @@ static void a_live_stream_that_runs_ahead_of_real_time_waits_for_the_others(void
         live_stream_release(racer.stream, racer.bytes - before);
     }
     live_order(b->live, received_now(chunk(b, racer.stream, 0, SAMPLES, 0)));
-    live_order(b->live, received_now(chunk(b, bed.stream, 0, SAMPLES, 0)));
+    live_order(b->live, received_now(chunk(b, bed.stream, 0, (int64_t)LIVE_AHEAD_S * RATE, 0)));
     int64_t at = racer.at;
     enum live_step ran = live_step(b->live);
     for (; ran == LIVE_RAN_REALTIME; ran = live_step(b->live)) {
@@ -472,6 +474,48 @@ static void a_live_stream_that_runs_ahead_of_real_time_waits_for_the_others(void
     listen(b, all, 2);
     assert_true(racer.at > at);
     for (int i = 0; i < 2; i++)
+        close_stream(b, all[i]);
+}
+
+/* A stream that was never cut may not send five minutes at once and be served before others. */
+static void a_live_stream_that_was_heard_all_the_time_has_no_credit(void **state) {
+    struct bench *b = *state;
+    struct heard racer;
+    open_stream(b, &racer, &(struct live_open){.alarm_hop_s = -1, .realtime = true});
+    live_order(b->live, received_now(chunk(b, racer.stream, 0, SAMPLES, 0))); /* 20 s */
+    assert_int_equal(live_step(b->live), LIVE_RAN_REPLAY);
+    run(b);
+    close_stream(b, &racer);
+}
+
+/* Four streams of one caller have as much to do as they can get; the bed of another has little, and came later. */
+static void a_caller_that_took_more_time_waits_for_one_that_took_less(void **state) {
+    enum { GREEDY = 4, ROUNDS = 6 };
+    struct bench *b = *state;
+    struct heard greedy[GREEDY], bed, *all[GREEDY + 1];
+    for (int i = 0; i < GREEDY; i++)
+        open_stream(b, all[i] = &greedy[i], &(struct live_open){.alarm_hop_s = 0.25, .realtime = true, .owner = 1});
+    open_stream(b, all[GREEDY] = &bed, &(struct live_open){.alarm_hop_s = -1, .realtime = true, .owner = 2});
+    const double now_s = clock_s();
+    for (int i = 0; i < GREEDY; i++) {
+        struct live_order *o = chunk(b, greedy[i].stream, 0, (int64_t)LIVE_AHEAD_S * RATE, 0);
+        o->received_s = now_s;
+        live_order(b->live, o);
+    }
+    for (int i = 0; i < ROUNDS; i++)
+        assert_int_equal(live_step(b->live), LIVE_RAN_REALTIME);
+    listen(b, all, GREEDY + 1);
+    struct live_order *o = chunk(b, bed.stream, 0, 2 * WINDOW, 0);
+    o->received_s = now_s + 1e-6; /* later than all that the others have */
+    live_order(b->live, o);
+    for (int i = 0; i < 8 && !bed.at; i++) {
+        assert_int_equal(live_step(b->live), LIVE_RAN_REALTIME);
+        listen(b, all, GREEDY + 1);
+    }
+    assert_true(bed.at > 0);
+    assert_int_equal(live_step(b->live), LIVE_RAN_REALTIME); /* while the others still have work */
+    run(b);
+    for (int i = 0; i <= GREEDY; i++)
         close_stream(b, all[i]);
 }
 
@@ -691,6 +735,8 @@ int main(void) {
                                        LIVE_TEST(unreleased_reports_are_bounded_by_the_credit_and_one_batch),
                                        LIVE_TEST(live_streams_run_before_replays_and_all_get_turns),
                                        LIVE_TEST(a_live_stream_that_runs_ahead_of_real_time_waits_for_the_others),
+                                       LIVE_TEST(a_live_stream_that_was_heard_all_the_time_has_no_credit),
+                                       LIVE_TEST(a_caller_that_took_more_time_waits_for_one_that_took_less),
                                        LIVE_TEST(replays_wait_with_windows_for_whole_batches),
                                        LIVE_TEST(live_streams_wait_for_others_until_a_batch_is_full_or_the_delay_is_over),
                                        LIVE_TEST(a_failure_is_reported_once_and_then_only_closed),
