@@ -357,9 +357,28 @@ static int check_text(const char *what, const char *text, struct err *err) {
     return 0;
 }
 
+/* The open alarm that this person may answer and whose id alone begins so; NULL: there is none, or there are several. */
+static const struct alarm *find_by_prefix(const struct desk *d, const struct desk_order *o, int *ret_n) {
+    const struct alarm *found = NULL;
+    struct alarms_cursor cursor = {0};
+    *ret_n = 0;
+    if (strlen(o->id) < DESK_PREFIX)
+        return NULL;
+    for (const struct alarm *a; (a = alarms_next(d->alarms, &cursor));)
+        if (alarm_is_open(a) && str_starts(a->id, o->id) && !o->permit(o->ctx, a->principal, a->bed, NULL)) {
+            found = a;
+            ++*ret_n;
+        }
+    return *ret_n == 1 ? found : NULL;
+}
+
 static int answer(struct desk *d, struct desk_order *o, const struct alarms_now *now, struct err *err) {
     const struct alarm *a = alarms_find(d->alarms, o->id);
-    int rc;
+    int rc, n = 0;
+    if (!a && (a = find_by_prefix(d, o, &n)))
+        str_copy(o->id, sizeof o->id, a->id);
+    if (n > 1)
+        return err_set(err, ERR_INVALID, "the ids of %d open alarms begin with '%.60s'; give more characters", n, o->id);
     if (!a)
         return err_set(err, ERR_NOT_FOUND, "there is no alarm '%.60s'; `brrctl alarms` lists them", o->id);
     if ((rc = o->permit(o->ctx, a->principal, a->bed, err)))

@@ -7,7 +7,8 @@
 enum {
     DESK_WAIT_MS = 3000,
     DESK_WRITE_MS = 500 /* for which an answer to a person waits for the disk */,
-    DESK_TEST_MS = 20 * 1000 /* a test alarm is on for so long */
+    DESK_TEST_MS = 20 * 1000 /* a test alarm is on for so long */,
+    DESK_PREFIX = 6 /* characters of an id that may stand for it */
 };
 /* Alarms of the newest days are taken back from the journal at the start. */
 #define DESK_PAST_MS    (3 * 24 * 3600 * INT64_C(1000))
@@ -54,7 +55,8 @@ struct alarms_now desk_now(void);
 /* What a person wants. */
 struct desk_order {
     enum { DESK_ANSWER, DESK_STANDBY, DESK_TEST } kind;
-    char id[JOURNAL_ALARM];     /* ANSWER; TEST: receives the id of the test alarm */
+    char id[JOURNAL_ALARM]; /* ANSWER: or its first DESK_PREFIX characters or more, if one open alarm alone has them; TEST: receives
+                               the id of the test alarm */
     char bed[JOURNAL_CLIENT];   /* STANDBY, TEST */
     struct alarm_answer answer; /* its author is that of every order */
     int64_t until_ms;           /* STANDBY */

@@ -446,6 +446,43 @@ static void alarms_whose_streams_are_not_here_are_cut_at_the_start(void **state)
     desk_free(d);
 }
 
+static int permit(void *ctx, const char *principal, const char *bed, struct err *err) {
+    (void)ctx, (void)bed, (void)err;
+    return strcmp(principal, "token:other") ? 0 : ERR_NOT_FOUND;
+}
+
+static void an_id_may_be_cut_where_one_open_alarm_has_it(void **state) {
+    static const char *const ids[] = {"abcdef-1", "abcdeg-1", "abcdeg-2"};
+    struct desk *d = NULL;
+    struct err err;
+    (void)state;
+    assert_int_equal(desk_new(&(struct desk_config){.journal = NULL}, &d, NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        struct journal_entry e = {.kind = JOURNAL_ALARM_ON, .start_s = 1, .live = true, .received_ms = desk_now().wall_ms};
+        str_format(e.session, sizeof e.session, "s%d", i);
+        str_copy(e.principal, sizeof e.principal, i ? "token:icu" : "token:other");
+        str_copy(e.alarm, sizeof e.alarm, ids[i]);
+        desk_note(d, &e);
+    }
+    static const struct {
+        const char *given;
+        int rc;
+    } cases[] = {{"abcdeg", ERR_INVALID}, {"abcde", ERR_NOT_FOUND}, {"abcdef", ERR_NOT_FOUND}, {"abcdeg-2", 0}, {"abcdeg-", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct desk_order o = {.kind = DESK_ANSWER, .permit = permit};
+        str_copy(o.id, sizeof o.id, cases[i].given);
+        assert_int_equal(desk_do(d, &o, &err), cases[i].rc);
+        if (i == 3) { /* answered and over: it is open no more */
+            struct journal_entry e = {.kind = JOURNAL_ALARM_OFF, .start_s = 2, .session = "s2", .received_ms = desk_now().wall_ms};
+            str_copy(e.alarm, sizeof e.alarm, ids[2]);
+            desk_note(d, &e);
+        }
+        if (i == 4)
+            assert_string_equal(o.id, "abcdeg-1");
+    }
+    desk_free(d);
+}
+
 static void tests_within_a_millisecond_have_ids_of_their_own(void **state) {
     struct ward *w = *state;
     struct journal_entry a, b;
@@ -681,6 +718,7 @@ int main(void) {
         in_ward(the_newest_change_counts_in_either_order),
         in_ward(an_answer_does_not_cover_what_begins_long_after_it),
         cmocka_unit_test(alarms_whose_streams_are_not_here_are_cut_at_the_start),
+        cmocka_unit_test(an_id_may_be_cut_where_one_open_alarm_has_it),
         in_ward(tests_within_a_millisecond_have_ids_of_their_own),
         in_ward(a_bed_of_the_roster_is_lost_once_whoever_streamed_it),
         in_ward(a_lost_stream_that_ends_is_gone_and_not_over),
