@@ -152,6 +152,14 @@ def wait(child, seconds):
     return True
 
 
+def kill_all(pids):
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
 def end(child, family):
     """A test in Python says what it was interrupted in; all its threads' stacks come with SIGABRT; all others die at once."""
     pids = family.pids()
@@ -160,11 +168,7 @@ def end(child, family):
     if not wait(child, INTERRUPTED_S):
         child.send_signal(signal.SIGABRT)
         wait(child, 5)
-    for pid in {*pids, *family.pids()}:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+    kill_all({*pids, *family.pids()})
     wait(child, 5)
 
 
@@ -182,7 +186,9 @@ def run(command, limit, files):
             say_who_waits(family.pids())
             end(child, family)
             return None, got.seconds
-    return child.wait(), got.look()
+    if child.wait() < 0:  # it had no time to end what it had started
+        kill_all(family.pids())
+    return child.returncode, got.look()
 
 
 def keep(files, name):

@@ -94,6 +94,13 @@ class Limit(unittest.TestCase):
             kept = re.search("^seed: \\d+\nfiles kept: (.*)$", r.stdout, re.M)
             self.assertTrue(kept and kept[1].startswith(f"{build}/failed/waits_") and glob.glob(f"{kept[1]}/*/left"), r.stdout)
 
+    def test_a_test_that_is_killed_leaves_no_process(self):
+        r = limited(60, "/bin/sh", "-c", "setsid sleep 602 & echo $!; kill -TERM $$")
+        self.assertEqual(r.returncode, -signal.SIGTERM)
+        began = time.monotonic()
+        while runs(int(r.stdout.split()[0])):
+            self.assertLess(time.monotonic() - began, 60, r.stdout)
+
     def test_a_test_that_passes_leaves_nothing(self):
         r = limited(60, "/bin/sh", "-c", "touch $BRR_TEST_FILES/x; echo $BRR_TEST_FILES")
         self.assertEqual((r.returncode, os.path.exists(r.stdout.split()[0])), (0, False), r.stdout)
