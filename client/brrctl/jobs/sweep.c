@@ -145,7 +145,7 @@ static void tell_estimate(struct sweep *s) {
             (long long)s->cost.steps, output_duration(s->cost.seconds, one, sizeof one),
             output_duration(s->cost.seconds * n, all, sizeof all));
     if (*estimate_cost_text(&s->cost, money, sizeof money))
-        fprintf(stderr, ", %s (%g an hour)", money, s->cost.per_hour);
+        fprintf(stderr, ", %s, at %g an hour", money, s->cost.per_hour);
     fprintf(stderr, "; loading the recordings and the evaluations come on top\n");
 }
 

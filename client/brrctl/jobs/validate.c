@@ -66,7 +66,7 @@ static void print_text(const Brr__V1__ValidateResponse *v, const char *file) {
         printf("  %-18s %.3g s a %s%s%s\n", "time", v->seconds_per_step, step, v->seconds_total > 0 ? ", about " : "",
                v->seconds_total > 0 ? output_duration(v->seconds_total, total, sizeof total) : "");
     if (*brrctl_cost(v, 1, money, sizeof money))
-        printf("  %-18s %s (%g an hour)\n", "cost", money, v->price_per_hour);
+        printf("  %-18s %s, at %g an hour\n", "cost", money, v->price_per_hour);
     else if (v->budget > 0)
         printf("  %-18s not known, as the time is; limits.cost %g\n", "cost", v->budget);
     for (size_t i = 0; i < v->n_facts; i++)
