@@ -53,7 +53,7 @@ static void fourier(double complex *x, int n, int sign) {
     for (int len = 2; len <= n; len <<= 1)
         for (int k = 0; k < len / 2; k++) {
             const double angle = sign * 2 * M_PI * k / len;
-            const double complex turn = CMPLX(cos(angle), sin(angle));
+            const double complex turn = cos(angle) + I * sin(angle);
             for (int i = k; i < n; i += len) {
                 double complex a = x[i], b = x[i + len / 2] * turn;
                 x[i] = a + b;
