@@ -38,7 +38,9 @@ static int read_all(int fd, const char *path, size_t max_bytes, struct str *out,
 }
 
 int fsio_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_len, struct err *err) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const bool stream =
+        str_starts(path, "/dev/") || str_starts(path, "/proc/");           /* standard input, and what a shell makes of <(…) */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | (stream ? 0 : O_NONBLOCK)); /* a FIFO is refused below, not waited for */
     if (fd < 0)
         return err_errno(err, errno, "cannot open %s", path);
     struct stat st;
@@ -48,6 +50,8 @@ int fsio_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_l
         rc = err_errno(err, errno, "cannot read %s", path);
     else if (S_ISDIR(st.st_mode))
         rc = err_set(err, ERR_INVALID, "%s is a directory; expected a file", path);
+    else if (!stream && !S_ISREG(st.st_mode))
+        rc = err_set(err, ERR_INVALID, "%s is not a regular file", path);
     else if (st.st_size > 0 && (uint64_t)st.st_size > max_bytes)
         rc = err_set(err, ERR_EXHAUSTED, "%s has %lld bytes; at most %zu are accepted", path, (long long)st.st_size, max_bytes);
     else

@@ -137,7 +137,7 @@ struct brr_recording_channel {
     double rate_hz;
     int64_t samples_per_record;
     int32_t readable; /* 0: no samples, or none that can be trusted */
-    int32_t volt;     /* 1: values are in microvolts; 0: in unit */
+    int32_t volt;     /* 1: values are in microvolts; 2: so they are taken, since the file states no unit; 0: in unit */
 };
 /* Consecutive records without a gap: of a channel the samples first_record * samples_per_record and so on. */
 struct brr_recording_segment {

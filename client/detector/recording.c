@@ -19,7 +19,7 @@ static void copy_channels(brr_recording *r, const struct eeg_info *info, struct 
     for (int i = 0; i < info->n_signals; i++) {
         const struct eeg_signal *s = &info->signals[i];
         to[i] = (struct brr_recording_channel){SAME_MEMBERS(*s, label, unit, note, rate_hz, samples_per_record),
-                                               .readable = s->usable && !s->annotation, .volt = s->volt};
+                                               .readable = s->usable && !s->annotation, .volt = s->volt ? 1 + s->unit_unstated : 0};
     }
     r->facts.channels = to;
     r->facts.n_channels = info->n_signals;

@@ -189,9 +189,10 @@ static int run_command(const struct hook *h, const struct hook_attempt *a, struc
 }
 
 static int send_mail(const struct hook *h, const struct hook_attempt *a, struct err *err) {
-    const struct mail mail = {.url = h->url ? h->url : a->files->url,
+    const char *url = h->url ? h->url : a->files->url;
+    const struct mail mail = {.url = url,
                               .name = h->url_file,
-                              .ca = a->files->ca,
+                              .ca = h->ca || !str_url_is_loopback(url) ? a->files->ca : NULL, /* this machine needs no TLS */
                               .user = h->user,
                               .password = a->files->password,
                               .from = h->from,

@@ -4,6 +4,7 @@
 #include <complex.h>
 
 #include "eeg/dsp_kernel.h"
+#include "formats/rate.h"
 
 const struct dsp_kernel dsp_kernel_baseline = {.fir = fir, .cascade = cascade};
 
@@ -100,7 +101,7 @@ void dsp_cascade_run(struct dsp_cascade *c, double *rows, int64_t n) {
     kernel()->cascade(c->sections, c->n_sections, c->state, c->lanes, rows, n);
 }
 
-enum { TABLE_MAX_VALUES = 1 << 20, MAX_TAPS = 1 << 16, MAX_TERM = 1 << 24 };
+enum { TABLE_MAX_VALUES = 1 << 20, MAX_TAPS = 1 << 16 };
 
 struct resampler {
     int64_t up, down; /* 256/rate in lowest terms */
@@ -157,10 +158,10 @@ static bool rational(double rate, int64_t *ret_p, int64_t *ret_q) {
             return true;
         }
         x = 1 / (x - floor(x));
-        if (!(x < MAX_TERM))
+        if (!(x < RATE_MOST_NUM))
             return false;
         int64_t a = (int64_t)floor(x), p2 = a * p1 + p0, q2 = a * q1 + q0;
-        if (p2 > MAX_TERM || q2 > MAX_TERM / DSP_RATE_HZ)
+        if (p2 > RATE_MOST_NUM || q2 > RATE_MOST_DEN)
             return false;
         p0 = p1;
         q0 = q1;

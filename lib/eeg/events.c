@@ -115,9 +115,29 @@ int events_path(const struct events_format *format, const char *recording_path, 
     return 0;
 }
 
+bool events_is_plain(const char *text) {
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7F)
+            return false;
+    return true;
+}
+
+int events_put(const struct events_format *format, const struct label_run *runs, size_t n_runs, const struct events_header *header,
+               struct str *out, struct err *err) {
+    const bool commas = format == &formats[EVENTS_INDEX_mne] || format == &formats[EVENTS_INDEX_csv_bi];
+    for (size_t i = 0; i < n_runs; i++)
+        if (!events_is_plain(runs[i].code) || (commas && strchr(runs[i].code, ',')))
+            return err_set(err, ERR_INVALID, "the type of the event at %.2f s has a line end, a tab%s; expected plain text",
+                           runs[i].onset_s, commas ? " or a comma" : " or another control character");
+    if (header->record_name && !events_is_plain(header->record_name))
+        return err_set(err, ERR_INVALID, "the name of the recording has a control character; rename it");
+    format->put(runs, n_runs, header, out);
+    return 0;
+}
+
 int events_write(const struct events_format *format, const char *path, const struct label_run *runs, size_t n_runs,
                  const struct events_header *header, struct err *err) {
     OWNED(str_done) struct str text = str_of(MAX_TEXT);
-    format->put(runs, n_runs, header, &text);
-    return fsio_write_text(path, &text, err);
+    int rc = events_put(format, runs, n_runs, header, &text, err);
+    return rc ? rc : fsio_write_text(path, &text, err);
 }

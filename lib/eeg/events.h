@@ -92,6 +92,11 @@ const char *events_extension(const struct events_format *format);
 
 /* The name of a recording's event file. ERR_RANGE when it does not fit. */
 int events_path(const struct events_format *format, const char *recording_path, char *buf, size_t size, struct err *err);
+/* Appends the bytes of a file. INVALID for a type or name with a control character, or with a comma where that separates cells. */
+int events_put(const struct events_format *format, const struct label_run *runs, size_t n_runs, const struct events_header *header,
+               struct str *out, struct err *err);
+/* False for a text with a line end, a tab or another control character. */
+bool events_is_plain(const char *text);
 /* Writes a file, atomically. */
 int events_write(const struct events_format *format, const char *path, const struct label_run *runs, size_t n_runs,
                  const struct events_header *header, struct err *err);

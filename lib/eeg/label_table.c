@@ -38,10 +38,14 @@ static int find_columns(struct label_table *l, const struct label_table_columns 
     const struct table *t = &l->table;
     int rc;
     if ((rc = require_column(t, names->file, "file|filename|file_name|recording|edf|path|name|datei|aufnahme|fichier", "--file",
-                             &l->file, err)) ||
-        (rc = require_column(t, names->onset, "onset|start|start_time|begin|seizure_start|beginn|anfang|inicio", "--onset",
-                             &l->onset, err)) ||
-        (rc = optional_column(t, names->end, names->duration ? "" : "end|stop|stop_time|end_time|seizure_end|ende|fin", &l->end,
+                             &l->file, err)) &&
+        !(names->one && !names->file))
+        return rc;
+    l->file = rc ? -1 : l->file;
+    if ((rc = require_column(t, names->onset, "onset|start|start_time|begin|seizure_start|seizure_onset|beginn|anfang|inicio",
+                             "--onset", &l->onset, err)) ||
+        (rc = optional_column(t, names->end,
+                              names->duration ? "" : "end|stop|stop_time|end_time|seizure_end|seizure_offset|ende|fin", &l->end,
                               err)) ||
         (rc = optional_column(t, names->duration, names->end ? "" : "duration|length|dauer", &l->duration, err)))
         return rc;
@@ -113,6 +117,11 @@ static int read_time(const struct label_table *l, int column, struct label_time 
         return err_set(err, ERR_INVALID,
                        "%s:%d: column '%s' holds '%s'; expected seconds (12.5), hours:minutes:seconds or YYYY-MM-DD hh:mm:ss",
                        t->path, t->line, t->names[column], text);
+    if (ret->kind == LABEL_TIME_DATE && civil_has_zone(text))
+        return err_set(
+            err, ERR_INVALID,
+            "%s:%d: column '%s' holds '%s', a time with a zone; recordings have no zone: write the recorder's clock time", t->path,
+            t->line, t->names[column], text);
     if (ret->kind != LABEL_TIME_DATE && fabs(ret->value_s) > MAX_SECONDS)
         return err_set(err, ERR_INVALID, "%s:%d: column '%s' holds '%s', which is no time of a recording", t->path, t->line,
                        t->names[column], text);
@@ -124,10 +133,12 @@ int label_table_next(struct label_table *l, bool *ret_more, struct label_table_r
     int rc;
     do {
         rc = table_next(&l->table, ret_more, err);
-    } while (!rc && *ret_more && !*table_field(t, l->file) && !*table_field(t, l->onset)); /* rows that a spreadsheet left blank */
+    } while (!rc && *ret_more && (l->file < 0 || !*table_field(t, l->file)) &&
+             !*table_field(t, l->onset)); /* rows that a spreadsheet left blank */
     if (rc || !*ret_more)
         return rc;
-    *ret = (struct label_table_row){.file = table_field(t, l->file), .type = table_field(t, l->type), .line = t->line};
+    *ret = (struct label_table_row){
+        .file = l->file < 0 ? "the recording" : table_field(t, l->file), .type = table_field(t, l->type), .line = t->line};
     if (!*ret->file)
         return err_set(err, ERR_INVALID, "%s:%d: column '%s' is blank; expected the name of a recording", t->path, t->line,
                        t->names[l->file]);

@@ -11,6 +11,7 @@ struct eeg_info;
 /* Names of columns; NULL: one of the usual names. type "none": each row is a seizure, whatever a column says. */
 struct label_table_columns {
     const char *file, *onset, *end, *duration, *type;
+    bool one; /* all rows are of one recording: the table needs no column of files */
 };
 
 struct label_time {

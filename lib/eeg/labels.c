@@ -366,7 +366,7 @@ static void drop_unsure(struct request *q, struct open_seizure *open) {
 /* One that has a duration, or is a start that a later "… end" closes. */
 static int read_annotation(struct request *q, const struct eeg_annotation *a, enum label_class class, struct open_seizure *open,
                            struct err *err) {
-    static const char *const end_words[] = {"end", "offset", "stop", NULL};
+    static const char *const end_words[] = {"end", "ends", "ended", "offset", "stop", "stops", "stopped", NULL};
     bool closes = has_word(a->text, end_words), unsure = class == LABEL_UNSURE;
     if (a->duration_s > 0)
         return add_run(q, a->onset_s, a->onset_s + a->duration_s, NAN, unsure ? UNKNOWN : "sz", err);
@@ -489,9 +489,12 @@ int labels_load(const char *recording_path, const char *rule, const struct eegfi
         return err_set(err, ERR_RANGE, "path of %zu bytes is too long", strlen(recording_path));
     if (strcmp(format, "none") != 0 && !labels_known(format))
         return err_set(err, ERR_INVALID, "label format '%s' is unknown; expected one of %s", format, labels_names);
-    int rc = load_first(&q, q.format, err);
-    if (rc || (rc = separate(&q, err))) {
+    struct err why = {0}; /* the error of a place that has no labels is none of the caller's */
+    int rc = load_first(&q, q.format, &why);
+    if (rc || (rc = separate(&q, &why))) {
         labels_done(&out);
+        if (err)
+            *err = why;
         return rc;
     }
     if (out.n_others)

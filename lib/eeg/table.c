@@ -162,11 +162,22 @@ void table_close(struct table *t) {
     t->text = NULL;
 }
 
+/* Letter case does not count, and a blank or a hyphen is an underscore: "Seizure start" is seizure_start. */
+static bool is_column(const char *name, const char *wanted, size_t len) {
+    for (size_t i = 0; i < len; i++) {
+        const char c = name[i] == ' ' || name[i] == '-' ? '_' : (char)tolower((unsigned char)name[i]);
+        const char w = wanted[i] == ' ' || wanted[i] == '-' ? '_' : (char)tolower((unsigned char)wanted[i]);
+        if (c != w)
+            return false;
+    }
+    return !name[len];
+}
+
 int table_column(const struct table *t, const char *names) {
     for (const char *name = names; *name;) {
         size_t len = strcspn(name, "|");
         for (int i = 0; i < t->n_names; i++)
-            if (strlen(t->names[i]) == len && strncasecmp(t->names[i], name, len) == 0)
+            if (is_column(t->names[i], name, len))
                 return i;
         name += len + (name[len] == '|');
     }

@@ -3,6 +3,7 @@
 #include "base/counted.h"
 #include "base/order.h"
 #include "formats/eegfile.h"
+#include "store/digest.h"
 
 enum { PATH_BYTES = 4096, MAX_POINTER_BYTES = 32 << 10 };
 
@@ -69,7 +70,20 @@ static bool is_derivative(const char *path) {
     return false;
 }
 
-static int add_name(struct tree *t, const struct fsio_found *found, bool absent, struct err *err) {
+/* Two headers on one file of samples are one recording. In a mirror that file may not be here yet. */
+static void identify_samples(const struct tree *t, const char *path, struct tree_recording *r) {
+    char samples[PATH_BYTES], hex[DIGEST_HEX_SIZE];
+    struct stat st;
+    if (r->absent || t->config->all_names || !eegfile_samples_path(path, samples, sizeof samples))
+        return;
+    digest_bytes(samples, strlen(samples), hex);
+    hex[15] = '\0';
+    const bool here = !stat(samples, &st);
+    r->device = here ? st.st_dev : UINT64_MAX; /* of no file system */
+    r->inode = here ? st.st_ino : strtoull(hex, NULL, 16);
+}
+
+static int add_name(struct tree *t, const char *path, const struct fsio_found *found, bool absent, struct err *err) {
     char patient[PATH_BYTES];
     bool lone = false;
     int rc = patient_rule_or_name(t->config->patient_by, t->config->patient, found->path,
@@ -87,6 +101,7 @@ static int add_name(struct tree *t, const struct fsio_found *found, bool absent,
     struct name *name = &t->names[t->n];
     *name = (struct name){{strdup(found->path), found->device, found->inode, absent}, strdup(patient), found->link, lone};
     t->n++;
+    identify_samples(t, path, &name->recording);
     return name->recording.path && name->patient ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %zu recordings", t->n);
 }
 
@@ -110,7 +125,7 @@ static int look(void *ctx, const struct fsio_found *found, struct err *err) {
     }
     if (!found->absent && tree_is_apple_double(path))
         return 0;
-    return add_name(t, found, found->absent || (found->size_bytes <= MAX_POINTER_BYTES && tree_is_pointer(path)), err);
+    return add_name(t, path, found, found->absent || (found->size_bytes <= MAX_POINTER_BYTES && tree_is_pointer(path)), err);
 }
 
 /* Names of one file stand together, the best first. */
@@ -153,7 +168,7 @@ static int keep_one_name(struct tree *t, struct err *err) {
             continue;
         }
         if (!name->lone && strcmp(best->patient, name->patient) != 0)
-            return err_set(err, ERR_INVALID, "%s and %s are one file under two patients (%s, %s); remove one of the names",
+            return err_set(err, ERR_INVALID, "%s and %s are one file under two patients (%s, %s); remove one of them",
                            best->recording.path, name->recording.path, best->patient, name->patient);
         note(t, "%s and %s are one file: it is one recording", best->recording.path, name->recording.path);
     }

@@ -1,7 +1,8 @@
 /* tree: the recordings below a folder, each once. Folders whose name begins with a dot (.git, .snapshot) and the folder
  * "derivatives" are left out below the one that is named, as are the "._" files in which macOS keeps attributes. Several names of
- * one file, by links of both kinds, are one recording, and so are files of two formats whose names differ in their endings alone,
- * of which EDF counts; links to folders are not followed. One thread. */
+ * one file, by links of both kinds, are one recording, several headers on one file of samples
+ * are one, and so are files of two
+ * formats whose names differ in their endings alone, of which EDF counts; links to folders are not followed. One thread. */
 #pragma once
 
 #include "base/base.h"

@@ -5,16 +5,17 @@
 #include "base/base.h"
 #include "formats/civil.h"
 #include "formats/matrix.h"
+#include "formats/rate.h"
 
-enum { MOST_TEXT_BYTES = 64 << 20, VALUE_SIZE = 512, MOST_CHANNELS = 65536 };
+enum { MOST_TEXT_BYTES = 64 << 20, VALUE_SIZE = 512, MOST_CHANNELS = 65536, SUMMER_TIME_S = 61 * 60 };
 
 /* What the header says; texts point into its copy. */
 struct vhdr {
     const char *name; /* of the header file, for "$b" */
     char data_file[EEGFILE_NAME_SIZE], marker_file[EEGFILE_NAME_SIZE];
-    const char *format, *orientation, *type, *binary, *big_endian;
+    const char *format, *orientation, *type, *binary, *big_endian, *segmentation, *averaged;
     int64_t channels, points; /* -1: not stated */
-    double interval_us;
+    const char *interval_us;
     const char *const *channel; /* (channels) the value of ChN, or NULL */
 };
 
@@ -77,7 +78,10 @@ static int take_setting(struct vhdr *h, const char *key, const char *value, stru
                  {"DataOrientation", &h->orientation},
                  {"DataType", &h->type},
                  {"BinaryFormat", &h->binary},
-                 {"UseBigEndianOrder", &h->big_endian}};
+                 {"UseBigEndianOrder", &h->big_endian},
+                 {"SamplingInterval", &h->interval_us},
+                 {"SegmentationType", &h->segmentation},
+                 {"Averaged", &h->averaged}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (!strcasecmp(key, texts[i].key))
             *texts[i].to = value;
@@ -87,7 +91,7 @@ static int take_setting(struct vhdr *h, const char *key, const char *value, stru
     else if (!strcasecmp(key, "DataPoints"))
         good = str_to_i64(value, &h->points);
     else if (!strcasecmp(key, "SamplingInterval"))
-        good = str_to_f64(value, &h->interval_us) && h->interval_us > 0;
+        good = rate_of_decimal(value, true, &(struct exact_rate){0});
     return good ? 0 : err_set(err, ERR_INVALID, "%s: %s=%.80s; expected a number above 0", h->name, key, value);
 }
 
@@ -130,6 +134,10 @@ static int check_vhdr(const struct vhdr *h, struct matrix *m, struct err *err) {
         return unread(h, err, "DataType", h->type, "DataType=TIMEDOMAIN");
     if (h->big_endian && strcasecmp(h->big_endian, "NO") != 0)
         return unread(h, err, "UseBigEndianOrder", h->big_endian, "UseBigEndianOrder=NO");
+    if (h->segmentation && strcasecmp(h->segmentation, "NOTSEGMENTED") != 0)
+        return unread(h, err, "SegmentationType", h->segmentation, "SegmentationType=NOTSEGMENTED");
+    if (h->averaged && strcasecmp(h->averaged, "NO") != 0)
+        return unread(h, err, "Averaged", h->averaged, "Averaged=NO");
     const char *orientation = h->orientation ? h->orientation : "MULTIPLEXED";
     m->by_signal = !strcasecmp(orientation, "VECTORIZED");
     if (!m->by_signal && strcasecmp(orientation, "MULTIPLEXED") != 0)
@@ -138,9 +146,9 @@ static int check_vhdr(const struct vhdr *h, struct matrix *m, struct err *err) {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (!strcasecmp(binary, types[i].name)) {
             m->type = types[i].type;
-            return h->channels > 0 && h->interval_us > 0 ? 0
-                                                         : err_set(err, ERR_INVALID, "%s: %s is missing in [Common Infos]", h->name,
-                                                                   h->channels > 0 ? "SamplingInterval" : "NumberOfChannels");
+            return h->channels > 0 && h->interval_us ? 0
+                                                     : err_set(err, ERR_INVALID, "%s: %s is missing in [Common Infos]", h->name,
+                                                               h->channels > 0 ? "SamplingInterval" : "NumberOfChannels");
         }
     return unread(h, err, "BinaryFormat", binary, "BinaryFormat=INT_16 or IEEE_FLOAT_32");
 }
@@ -172,21 +180,10 @@ static int add_channel(const struct vhdr *h, struct matrix *m, int64_t index, co
     if (number.n && !str_to_f64(resolution, &scale))
         return err_set(err, ERR_INVALID, "%s: the resolution of Ch%lld is '%.40s'; expected a number", h->name,
                        (long long)index + 1, resolution);
-    return matrix_add_signal(m, label, units.n ? units : (struct matrix_text){"uV", 2}, scale, err);
+    return units.n ? matrix_add_signal(m, label, units, scale, err) : matrix_add_microvolts(m, label, scale, err);
 }
 
 /* ---- markers ---- */
-
-struct new_segment {
-    int64_t at;  /* samples before it */
-    double date; /* civil_seconds, or NaN */
-};
-
-struct markers {
-    struct matrix *m;
-    struct new_segment *segments; /* of the arena */
-    size_t n, capacity;
-};
 
 /* "20240131235959123456", with microseconds; NaN for another text and for zeros. */
 static double date_of(const char *text, struct eeg_start *ret) {
@@ -208,25 +205,9 @@ static double date_of(const char *text, struct eeg_start *ret) {
     return civil_seconds(&at);
 }
 
-static int keep_segment(struct markers *k, int64_t at, double date, struct err *err) {
-    if (k->n == k->capacity) {
-        size_t capacity = k->capacity ? 2 * k->capacity : 16;
-        struct new_segment *moved = arena_alloc(&k->m->arena, capacity * sizeof *moved);
-        if (!moved)
-            return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", k->m->base.path);
-        if (k->n)
-            memcpy(moved, k->segments, k->n * sizeof *moved);
-        k->segments = moved;
-        k->capacity = capacity;
-    }
-    k->segments[k->n++] = (struct new_segment){at, date};
-    return 0;
-}
-
 /* MkN=TYPE,DESCRIPTION,POSITION,SIZE,CHANNEL[,DATE]; positions count from 1. */
-static int take_marker(struct markers *k, const char *value, struct err *err) {
+static int take_marker(struct matrix *m, const char *value, struct err *err) {
     char type[VALUE_SIZE], description[VALUE_SIZE], number[VALUE_SIZE], points[VALUE_SIZE], channel[VALUE_SIZE], date[VALUE_SIZE];
-    struct matrix *m = k->m;
     int64_t position, size = 1;
     struct matrix_text what = field_of(&value, type), text = field_of(&value, description);
     char *const ends[] = {number, points, channel, date};
@@ -242,43 +223,24 @@ static int take_marker(struct markers *k, const char *value, struct err *err) {
         double at = date_of(date, &start);
         if (position == 1 && start.known)
             m->info.start = start;
-        return keep_segment(k, position - 1, at, err);
+        return matrix_add_mark(m, position - 1, at, NAN, err);
     }
     return matrix_annotate(m, (double)(position - 1) * m->info.record_s, size > 1 ? (double)size * m->info.record_s : NAN,
                            text.n ? text : what, err);
 }
 
-/* Gaps between dated segments; the clock of the recorder may differ from its sampling rate by a little. */
-static int place_segments(struct markers *k, struct err *err) {
-    struct matrix *m = k->m;
-    int64_t undated = 0;
-    for (size_t i = 1; i < k->n; i++) {
-        const struct new_segment *a = &k->segments[i - 1], *b = &k->segments[i];
-        double gap_s = b->date - a->date - (double)(b->at - a->at) * m->info.record_s;
-        if (b->at <= a->at || b->at >= m->info.n_records)
-            continue;
-        undated += isnan(gap_s);
-        if (gap_s < -0.25)
-            return err_set(err, ERR_INVALID,
-                           "%s: the segment at sample %lld is dated %.6g s before the samples in front of it end: the clock steps "
-                           "back; export the recording again, or cut it there",
-                           m->base.path, (long long)b->at + 1, -gap_s);
-        int rc = isnan(gap_s) || gap_s < 0.25 ? 0 : matrix_add_gap(m, b->at, gap_s, err);
-        if (rc)
-            return rc;
-    }
-    if (undated)
-        matrix_repair(m, "%lld segments begin without a date: they are taken as following the one before", (long long)undated);
-    for (size_t i = 0; i < m->info.n_annotations && m->info.n_segments > 1; i++)
+/* Annotations are counted in samples until the gaps are known. */
+static int place_segments(struct matrix *m, struct err *err) {
+    int rc = matrix_place_marks(m, SUMMER_TIME_S, false, err);
+    for (size_t i = 0; !rc && i < m->info.n_annotations && m->info.n_segments > 1; i++)
         m->annotations[i].onset_s = matrix_file_time(m, round(m->annotations[i].onset_s / m->info.record_s));
-    return 0;
+    return rc;
 }
 
 /* False in *ret_whole when only the start of the markers is there. */
 static int read_markers(struct format_source *source, const struct vhdr *h, struct matrix *m, struct err *err) {
     char path[FORMAT_PATH_SIZE], *text = NULL;
     struct filebytes bytes;
-    struct markers k = {.m = m};
     size_t whole = 0, bad = 0;
     if (!*h->marker_file)
         return 0;
@@ -302,24 +264,23 @@ static int read_markers(struct format_source *source, const struct vhdr *h, stru
         char *equals = strchr(line, '=');
         if (*line == '[')
             inside = !strcasecmp(line, "[Marker Infos]");
-        else if (inside && equals && !strncasecmp(line, "Mk", 2) && (rc = take_marker(&k, equals + 1, err)) == ERR_NOT_FOUND)
+        else if (inside && equals && !strncasecmp(line, "Mk", 2) && (rc = take_marker(m, equals + 1, err)) == ERR_NOT_FOUND)
             bad++, rc = 0;
     }
     if (bad)
         matrix_repair(m, "%zu markers without a position were skipped", bad);
-    return rc ? rc : place_segments(&k, err);
+    return rc ? rc : place_segments(m, err);
 }
 
 /* ---- opening ---- */
 
 /* The file of the samples, and how many there are. */
 static int open_samples(struct format_source *source, const struct vhdr *h, struct matrix *m, struct err *err) {
-    char path[FORMAT_PATH_SIZE];
-    int rc = format_open_companion(source, h->data_file, path, &m->data, &m->whole, err);
+    int rc = matrix_open_samples(source, m, h->data_file, err);
+    if (source->listed)
+        (void)read_markers(source, h, m, err);
     if (rc)
         return rc;
-    if (!(m->data.name = arena_strdup(&m->arena, path)))
-        return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", h->name);
     const size_t stride = (size_t)matrix_stride(m), rest = m->whole % stride;
     const int64_t n = (int64_t)(m->whole / stride);
     if (source->growth)
@@ -344,7 +305,7 @@ static int fill_brainvision(struct format_source *source, struct matrix *m, stru
         return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", h.name);
     source->enough &= source->whole == source->bytes.len;
     if ((rc = matrix_read_text(m, &source->bytes, MOST_TEXT_BYTES, &text, err)) || (rc = read_vhdr(&h, text, channel, err)) ||
-        (rc = check_vhdr(&h, m, err)) || (rc = matrix_set_period(m, h.interval_us / 1e6, err)))
+        (rc = check_vhdr(&h, m, err)) || (rc = matrix_set_rate(m, h.interval_us, true, err)))
         return rc;
     m->columns = (int)h.channels + str_ends_nocase(h.name, ".ahdr"); /* V-Amp recorders add a column that has no entry */
     for (int64_t i = 0; i < h.channels; i++)
@@ -358,19 +319,6 @@ static int open_brainvision(struct format_source *source, struct eegfile **ret, 
     return matrix_open(&format_brainvision, source, fill_brainvision, ret, err);
 }
 
-static int list_brainvision(const struct filebytes *bytes, struct eegfile_companions *ret, struct err *err) {
-    OWNED_POINTER(matrix_free) struct matrix *m = NULL;
-    struct vhdr h = {.name = bytes->name, .channels = -1, .points = -1};
-    char *text = NULL;
-    int rc = matrix_new(&format_brainvision, bytes->name, &m, err);
-    if (rc || (rc = matrix_read_text(m, bytes, MOST_TEXT_BYTES, &text, err)) || (rc = read_vhdr(&h, text, NULL, err)))
-        return rc;
-    str_copy(ret->names[ret->n++], EEGFILE_NAME_SIZE, h.data_file);
-    if (*h.marker_file)
-        str_copy(ret->names[ret->n++], EEGFILE_NAME_SIZE, h.marker_file);
-    return 0;
-}
-
 static const char *const brainvision_endings[] = {".vhdr", ".ahdr", NULL};
 static const char *const brainvision_parts[] = {".eeg", ".vmrk", ".amrk", ".avg", ".seg", NULL};
 
@@ -382,5 +330,4 @@ const struct recording_format format_brainvision = {.name = "BrainVision",
                                                     .read = matrix_read,
                                                     .feed = matrix_feed,
                                                     .record_bytes = matrix_record_bytes,
-                                                    .companions = list_brainvision,
                                                     .close = matrix_close};

@@ -71,3 +71,8 @@ bool civil_parse(const char *text, double *ret_seconds) {
     *ret_seconds = civil_seconds(&c) - zone_s;
     return true;
 }
+
+bool civil_has_zone(const char *text) {
+    const char *clock = strchr(text, ':');
+    return clock && strpbrk(clock, "Zz+-");
+}

@@ -16,3 +16,5 @@ double civil_seconds(const struct civil *at);
 /* Reads "YYYY-MM-DD HH:MM:SS", also with a T between, a fraction, and a zone ("Z", "+01:00"), which is subtracted. Blanks around
  * are skipped. */
 bool civil_parse(const char *text, double *ret_seconds);
+/* True if a text that civil_parse reads has a zone. */
+bool civil_has_zone(const char *text);

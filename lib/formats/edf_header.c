@@ -1,6 +1,7 @@
 #include "formats/edf_header.h"
 
 #include "formats/civil.h"
+#include "formats/rate.h"
 #include "formats/tal.h"
 #include "formats/unit.h"
 
@@ -80,12 +81,7 @@ static bool parse_duration(const char *text, int64_t *ret_num, int64_t *ret_den)
             }
         }
     }
-    int64_t a = num, b = den;
-    while (b) {
-        int64_t r = a % b;
-        a = b;
-        b = r;
-    }
+    const int64_t a = rate_divisor(num, den);
     *ret_num = num / (a ? a : 1);
     *ret_den = num ? den / a : 1;
     return true;
@@ -204,6 +200,7 @@ static int parse_scale(struct edf_header *h, struct eeg_signal *s, const uint8_t
     if (*s->note)
         return 0;
     double factor = unit_factor(s->unit, &s->unit_assumed), gain = physical_span / digital_span;
+    s->unit_unstated = s->unit_assumed;
     s->volt = factor > 0;
     s->gain = gain * (s->volt ? factor : 1);
     s->offset = (s->physical_min - s->digital_min * gain) * (s->volt ? factor : 1);
@@ -298,6 +295,28 @@ int64_t edf_header_padding(const void *data) {
     return own > 0 && number_i64(text, &stated) && stated > own && stated - own <= MOST_PADDING ? stated - own : 0;
 }
 
+/* Durations are often rounded ("0.333333"): where one gives no rate of small terms, the fraction that it stands for is taken. */
+static void take_rounded_duration(struct edf_header *h, const uint8_t *data) {
+    char text[2 * FIELD_MAX + 1];
+    struct eeg_info *info = &h->info;
+    struct exact_rate duration;
+    bool fits = true;
+    for (int i = 0; i < info->n_signals; i++) {
+        const int64_t num = h->signals[i].samples_per_record * info->duration_den, common = rate_divisor(num, info->duration_num);
+        fits = fits && (h->signals[i].annotation || !common ||
+                        (num / common <= RATE_MOST_NUM && info->duration_num / common <= RATE_MOST_DEN));
+    }
+    field_text(text, data + FIELD_DURATION.offset, FIELD_DURATION.width, NULL);
+    if (fits || !rate_of_decimal(text, false, &duration) || duration.approximate)
+        return;
+    info->duration_num = duration.num;
+    info->duration_den = duration.den;
+    info->record_s = (double)duration.num / (double)duration.den;
+    for (int i = 0; i < info->n_signals; i++)
+        h->signals[i].rate_hz = (double)h->signals[i].samples_per_record / info->record_s;
+    edf_header_repair(h, "record duration '%s' is taken as %lld/%lld s", text, (long long)duration.num, (long long)duration.den);
+}
+
 int edf_header_parse(struct edf_header *h, const uint8_t *data, size_t len, struct err *err) {
     bool foreign = false;
     h->repairs = arena_alloc(h->arena, EDF_MAX_REPAIRS * sizeof *h->repairs);
@@ -318,6 +337,7 @@ int edf_header_parse(struct edf_header *h, const uint8_t *data, size_t len, stru
         return rc;
     if (!h->record_bytes)
         return err_set(err, ERR_INVALID, "%s: no signal has samples; nothing can be read", h->name);
+    take_rounded_duration(h, data);
     parse_start(h, data);
     char text[2 * FIELD_MAX + 1];
     field_text(text, data + FIELD_HEADER_BYTES.offset, FIELD_HEADER_BYTES.width, NULL);

@@ -49,7 +49,7 @@ const char *eegfile_unread(const char *path) {
 
 bool eegfile_has_parts(const char *path) {
     for (int i = 0; i < FORMATS; i++)
-        if (formats[i]->companions && ends_with_one(path, formats[i]->endings))
+        if (formats[i]->part_endings && ends_with_one(path, formats[i]->endings))
             return true;
     return false;
 }
@@ -140,8 +140,12 @@ static int open_in_format(struct format_source *source, struct eegfile **ret, st
         return err_set(err, ERR_UNSUPPORTED, "%s is %s", source->bytes.name, unread);
     format = format ? format : formats[0];
     source->enough = true;
-    if ((rc = format->open(source, ret, err)))
+    struct err why = {0}; /* the error of a companion that is not needed is none of the caller's */
+    if ((rc = format->open(source, ret, &why))) {
+        if (err)
+            *err = why;
         return rc;
+    }
     (*ret)->format = format;
     return 0;
 }
@@ -231,12 +235,12 @@ int eegfile_assume_unit(struct eegfile *file, const char *unit, struct err *err)
         return err_set(err, ERR_INVALID, "the unit '%s' is no voltage; expected uV, mV or V", unit);
     for (int i = 0; unit && i < file->info->n_signals; i++) {
         struct eeg_signal *s = &file->signals[i];
-        if (s->annotation || (s->volt && !s->unit_assumed))
+        if (s->annotation || (s->volt && !s->unit_assumed && !s->unit_unstated))
             continue;
         s->gain *= factor;
         s->offset *= factor;
         s->volt = true;
-        s->unit_assumed = false;
+        s->unit_assumed = s->unit_unstated = false;
         s->note = s->usable ? "" : s->note;
     }
     return 0;
@@ -301,22 +305,34 @@ int eegfile_read(const struct eegfile *file, const int *signals, int n_signals, 
 /* ---- companions ---- */
 
 int eegfile_list_companions(const char *path, struct eegfile_companions *ret, struct err *err) {
-    uint8_t buffer[FORMAT_PROBE_BYTES];
-    const uint8_t *start;
-    struct filebytes bytes;
+    struct format_source source = {.depth = FORMAT_HEADER, .listed = ret};
+    OWNED_POINTER(eegfile_close) struct eegfile *file = NULL;
     *ret = (struct eegfile_companions){0};
-    filebytes_init(&bytes, path);
-    int rc = filebytes_open(&bytes, path, err);
-    if (rc)
+    filebytes_init(&source.bytes, path);
+    int rc = eegfile_has_parts(path) ? filebytes_open(&source.bytes, path, err) : 0;
+    if (rc || source.bytes.fd < 0)
         return rc;
-    size_t n = bytes.len < sizeof buffer ? bytes.len : sizeof buffer;
-    const struct recording_format *format = NULL;
-    if (!(rc = filebytes_get(&bytes, 0, n, buffer, &start, err)))
-        format = recognise(start, n);
-    if (format && format->companions)
-        rc = format->companions(&bytes, ret, err);
-    filebytes_close(&bytes);
-    return rc;
+    source.whole = source.bytes.len;
+    struct err why = {0};
+    rc = open_in_format(&source, &file, &why);
+    filebytes_close(&source.bytes);
+    if (rc && rc != ERR_NOT_FOUND && err)
+        *err = why;
+    return rc == ERR_NOT_FOUND ? 0 : rc;
+}
+
+bool eegfile_samples_path(const char *path, char *ret, size_t size) {
+    struct eegfile_companions parts;
+    const int folder = (int)(fsio_basename(path) - path);
+    if (!eegfile_has_parts(path) || eegfile_list_companions(path, &parts, NULL))
+        return false;
+    int found = 0;
+    for (bool here = false; found < parts.n_samples && !here; found += !here) {
+        if (!str_format(ret, size, "%.*s%s", folder, path, parts.names[found]))
+            return false;
+        here = fsio_exists(ret);
+    }
+    return parts.n_samples && (found < parts.n_samples || str_format(ret, size, "%.*s%s", folder, path, parts.names[0]));
 }
 
 bool eegfile_is_bad_content(int rc) { return rc == ERR_INVALID || rc == ERR_UNSUPPORTED || rc == ERR_RANGE; }
@@ -335,13 +351,22 @@ static int part_in_memory(const struct format_source *source, const char *name, 
 int format_open_companion(const struct format_source *source, const char *name, char path[FORMAT_PATH_SIZE], struct filebytes *ret,
                           size_t *ret_whole, struct err *err) {
     const char *own = source->bytes.name;
+    struct eegfile_companions *listed = source->listed;
     struct err why = {0};
     filebytes_init(ret, path);
+    if (listed && listed->n < EEGFILE_COMPANIONS && str_copy(listed->names[listed->n], EEGFILE_NAME_SIZE, name))
+        listed->n++;
+    if (listed)
+        return ERR_NOT_FOUND;
     if (!str_format(path, FORMAT_PATH_SIZE, "%.*s%s", (int)(fsio_basename(own) - own), own, name))
         return err_set(err, ERR_RANGE, "%s: the path of its file %s is too long", own, name);
     if (source->bytes.memory)
         return part_in_memory(source, name, ret, ret_whole, err);
     int rc = filebytes_open(ret, path, &why);
+    struct stat link;
+    if (rc == ERR_NOT_FOUND && !lstat(path, &link)) /* a link of git-annex to what is not here */
+        return err_set(err, ERR_PRECONDITION, "%s: the content of its file %s is not here; fetch it (datalad get, git annex get)",
+                       own, name);
     if (rc)
         return err_set(err, rc, "%s: its file %s cannot be opened (%s); keep both in one folder under these names", own, name,
                        why.message);

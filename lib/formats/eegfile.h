@@ -23,11 +23,12 @@ struct eeg_signal {
     int64_t samples_per_record; /* the exact rate is samples_per_record · duration_den / duration_num */
     double gain, offset;        /* value = digital · gain + offset, in µV where `volt`, else in `unit` */
     double physical_min, physical_max, digital_min, digital_max;
-    bool annotation;   /* holds annotation lists, not samples */
-    bool volt;         /* the unit is a voltage and values are in µV; otherwise values are in `unit` */
-    bool unit_assumed; /* the unit is blank or "n/a": µV is assumed */
-    bool usable;       /* can be read; otherwise note says why */
-    const char *note;  /* "" or a note about this signal for the user */
+    bool annotation;    /* holds annotation lists, not samples */
+    bool volt;          /* the unit is a voltage and values are in µV; otherwise values are in `unit` */
+    bool unit_assumed;  /* the unit is blank or "n/a": µV is assumed */
+    bool unit_unstated; /* so is it, or the format has no place for a unit and µV is its custom */
+    bool usable;        /* can be read; otherwise note says why */
+    const char *note;   /* "" or a note about this signal for the user */
 };
 
 /* Consecutive records without a gap. */
@@ -124,14 +125,17 @@ int eegfile_open_memory(const struct eegfile_part *parts, int n_parts, struct ee
 void eegfile_close(struct eegfile *file);
 OWNABLE(struct eegfile, eegfile_close)
 
-/* Names of the files that are parts of the recording at path beside it, without folders; at most EEGFILE_COMPANIONS. Errors: those
- * of reading the header. */
+/* Names of the files beside the recording at path that opening it looks for, without folders: those that are there are its parts.
+ * The first n_samples of them may hold its samples. Errors: those of reading the header. */
 enum { EEGFILE_COMPANIONS = 4, EEGFILE_NAME_SIZE = 256 };
 struct eegfile_companions {
     char names[EEGFILE_COMPANIONS][EEGFILE_NAME_SIZE];
-    int n;
+    int n, n_samples;
 };
 int eegfile_list_companions(const char *path, struct eegfile_companions *ret, struct err *err);
+/* The path of the file with the samples, where the recording at path is a header that names one; of several names, the first that
+ * is there. False for other recordings and on errors. */
+bool eegfile_samples_path(const char *path, char *ret, size_t size);
 /* True for an error of a file's content, which every reader of it meets again; false for one of the moment, such as no memory or no
  * descriptor. */
 bool eegfile_is_bad_content(int rc);
@@ -155,8 +159,8 @@ int64_t eegfile_record_bytes(const struct eegfile *file);
 
 /* ---- access ---- */
 
-/* Reads the samples of signals whose unit is blank or no voltage in `unit`: "uV", "mV" or "V"; NULL: changes nothing. Before the
- * file is shared; once. INVALID for another unit. */
+/* Reads the samples of signals whose unit is not stated or no voltage in `unit`: "uV", "mV" or "V"; NULL: changes nothing. Before
+ * the file is shared; once. INVALID for another unit. */
 int eegfile_assume_unit(struct eegfile *file, const char *unit, struct err *err);
 
 /* Valid until eegfile_close. */

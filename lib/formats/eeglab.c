@@ -13,6 +13,7 @@ struct eeglab {
     const struct mat_value *eeg; /* the structure */
     int64_t channels, points;
     double rate_hz;
+    bool single; /* the rate is stored as a float */
 };
 
 static bool eeglab_probe(const uint8_t *start, size_t n) {
@@ -32,7 +33,9 @@ static int read_dataset(struct eeglab *e, const struct filebytes *bytes, struct 
                        "%s is saved as MATLAB 7.3 (HDF5), which is not read; save it with pop_saveset(EEG, 'filename', NAME, "
                        "'version', '6'), or export it as EDF",
                        bytes->name);
-    if ((rc = mat_read(bytes, arena, &e->all, err)))
+    static const char *const wanted[] = {"EEG",    "srate", "data", "nbchan",  "pnts",     "trials",  "chanlocs",
+                                         "labels", "event", "type", "latency", "duration", "subject", NULL};
+    if ((rc = mat_read(bytes, wanted, arena, &e->all, err)))
         return rc;
     const struct mat_value *variable = mat_field(&e->all, 0, "EEG");
     e->eeg = variable && variable->kind == MAT_STRUCT && variable->n == 1 ? variable : &e->all;
@@ -43,8 +46,9 @@ static int read_dataset(struct eeglab *e, const struct filebytes *bytes, struct 
 }
 
 /* The name of the .fdt without folders; "" for samples in the dataset. */
-static void samples_name(const struct eeglab *e, char ret[EEGFILE_NAME_SIZE]) {
+static void samples_name(const struct eeglab *e, struct matrix *m, char ret[EEGFILE_NAME_SIZE]) {
     const char *name = mat_text(mat_field(e->eeg, 0, "data"));
+    name = name ? matrix_keep(m, (struct matrix_text){name, strlen(name)}) : NULL;
     name = name ? name : "";
     for (const char *c = name; *c; c++)
         name = *c == '/' || *c == '\\' ? c + 1 : name;
@@ -57,6 +61,7 @@ static int check_dataset(struct eeglab *e, const char *path, struct err *err) {
     double channels = mat_number(mat_field(e->eeg, 0, "nbchan"), data->kind == MAT_NUMBERS ? (double)data->rows : 0);
     double points = mat_number(mat_field(e->eeg, 0, "pnts"), data->kind == MAT_NUMBERS ? (double)data->columns : 0);
     e->rate_hz = mat_number(mat_field(e->eeg, 0, "srate"), 0);
+    e->single = mat_field(e->eeg, 0, "srate")->place.type == MAT_F32;
     if (trials > 1)
         return err_set(err, ERR_UNSUPPORTED, "%s is cut into %.0f epochs; load and save the continuous dataset", path, trials);
     if (!(channels >= 1 && channels <= EEGLAB_MOST_CHANNELS) || !(points >= 1 && points < 1e12) || !(e->rate_hz > 0))
@@ -78,7 +83,7 @@ static int add_channels(const struct eeglab *e, struct matrix *m, struct err *er
         const char *label = mat_text(mat_field(places, i, "labels"));
         str_format(number, sizeof number, "%lld", (long long)i + 1);
         label = label && *label ? label : number;
-        rc = matrix_add_signal(m, (struct matrix_text){label, strlen(label)}, (struct matrix_text){"uV", 2}, 1, err);
+        rc = matrix_add_microvolts(m, (struct matrix_text){label, strlen(label)}, 1, err);
     }
     return rc;
 }
@@ -118,11 +123,41 @@ static void inflated_done(struct matrix *m) {
         pthread_mutex_destroy(&i->lock);
 }
 
+static bool sample_type(enum mat_type stored, enum matrix_type *ret) {
+    switch (stored) {
+    case MAT_I8:
+        *ret = MATRIX_I8;
+        return true;
+    case MAT_U8:
+        *ret = MATRIX_U8;
+        return true;
+    case MAT_I16:
+        *ret = MATRIX_I16;
+        return true;
+    case MAT_U16:
+        *ret = MATRIX_U16;
+        return true;
+    case MAT_I32:
+        *ret = MATRIX_I32;
+        return true;
+    case MAT_F32:
+        *ret = MATRIX_F32;
+        return true;
+    case MAT_F64:
+        *ret = MATRIX_F64;
+        return true;
+    case MAT_U32:
+    case MAT_I64:
+    case MAT_U64:
+    default:
+        return false;
+    }
+}
+
 /* Samples in the dataset itself: channels of a sample together, in the type in which they are stored. */
 static int place_inside(struct matrix *m, const struct filebytes *bytes, const struct mat_value *data, struct err *err) {
     const struct mat_place *p = &data->place;
-    m->type = p->type == MAT_I16 ? MATRIX_I16 : p->type == MAT_I32 ? MATRIX_I32 : p->type == MAT_F32 ? MATRIX_F32 : MATRIX_F64;
-    if (p->type != MAT_I16 && p->type != MAT_I32 && p->type != MAT_F32 && p->type != MAT_F64)
+    if (!sample_type((enum mat_type)p->type, &m->type))
         return err_set(err, ERR_UNSUPPORTED,
                        "%s: EEG.data is stored in a type that is not read; convert it with EEG.data = single(EEG.data)",
                        m->base.path);
@@ -143,26 +178,23 @@ static int place_inside(struct matrix *m, const struct filebytes *bytes, const s
 
 /* The file that the dataset names; or, as EEGLAB itself and others do, the one that has the dataset's name. */
 static int open_beside(struct format_source *source, struct matrix *m, char name[EEGFILE_NAME_SIZE], struct err *err) {
-    char path[FORMAT_PATH_SIZE], other[EEGFILE_NAME_SIZE];
+    char other[EEGFILE_NAME_SIZE];
     const char *own = fsio_basename(m->base.path), *dot = strrchr(own, '.');
     m->type = MATRIX_F32;
     m->by_signal = str_ends_nocase(name, ".dat");
-    int rc = format_open_companion(source, name, path, &m->data, &m->whole, err);
+    int rc = matrix_open_samples(source, m, name, err);
     if (rc == ERR_NOT_FOUND && str_format(other, sizeof other, "%.*s.fdt", dot ? (int)(dot - own) : (int)strlen(own), own) &&
-        strcmp(other, name) != 0 && !format_open_companion(source, other, path, &m->data, &m->whole, NULL)) {
+        strcmp(other, name) != 0 && !matrix_open_samples(source, m, other, NULL)) {
         matrix_repair(m, "its samples are called %.100s in the dataset; %.100s is read", name, other);
         rc = 0;
     }
-    if (rc)
-        return rc;
-    m->data.name = arena_strdup(&m->arena, path);
-    return m->data.name ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory opening %s", m->base.path);
+    return rc;
 }
 
 static int place_samples(struct format_source *source, const struct eeglab *e, struct matrix *m, struct err *err) {
     const struct mat_value *data = mat_field(e->eeg, 0, "data");
     char name[EEGFILE_NAME_SIZE];
-    samples_name(e, name);
+    samples_name(e, m, name);
     int rc = *name ? open_beside(source, m, name, err) : place_inside(m, &source->bytes, data, err);
     if (rc)
         return rc;
@@ -188,8 +220,9 @@ static const char *event_type(const struct mat_value *events, int64_t i, char bu
     const char *text = mat_text(type);
     if (text)
         return text;
-    str_format(buf, 32, "%g", mat_number(type, 0));
-    return type && type->n ? buf : "";
+    const double number = mat_number(type, NAN);
+    str_format(buf, 32, "%g", number);
+    return isnan(number) ? "" : buf;
 }
 
 static bool is_boundary(const struct mat_value *events, int64_t i) {
@@ -206,14 +239,16 @@ static int add_gaps(const struct mat_value *events, struct matrix *m, struct err
         if (!is_boundary(events, i) || !(latency > 1) || !(latency <= (double)m->info.n_records))
             continue;
         unknown += !(missing > 0);
-        int rc = missing > 0 && missing < 1e15 ? matrix_add_gap(m, (int64_t)ceil(latency) - 1, missing * m->info.record_s, err) : 0;
+        int rc = missing > 0 && missing < 1e15
+                     ? matrix_add_mark(m, (int64_t)ceil(latency) - 1, NAN, missing * m->info.record_s, err)
+                     : 0;
         if (rc)
             return rc;
     }
     if (unknown)
         matrix_repair(m, "%lld boundaries do not say how much is missing: what follows is taken as following what was before",
                       (long long)unknown);
-    return 0;
+    return matrix_place_marks(m, 0, false, err);
 }
 
 static int add_events(const struct eeglab *e, struct matrix *m, struct err *err) {
@@ -241,10 +276,13 @@ static int fill_eeglab(struct format_source *source, struct matrix *m, struct er
     int rc;
     source->enough &= source->whole == source->bytes.len;
     if ((rc = read_dataset(&e, &source->bytes, &m->arena, err)) || (rc = check_dataset(&e, m->base.path, err)) ||
-        (rc = matrix_set_rate(m, e.rate_hz, err)) || (rc = place_samples(source, &e, m, err)) || (rc = add_events(&e, m, err)))
+        (rc = matrix_set_rate_number(m, e.rate_hz, e.single, err)) || (rc = place_samples(source, &e, m, err)) ||
+        (rc = add_events(&e, m, err)))
         return rc;
     if ((subject = mat_text(mat_field(e.eeg, 0, "subject"))))
-        m->info.patient = subject;
+        m->info.patient = matrix_keep(m, (struct matrix_text){subject, strlen(subject)});
+    if (!m->info.patient)
+        return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", m->base.path);
     if (m->data.fd < 0 && !m->data.memory && !m->prepare) { /* the samples are in the dataset, as they are */
         const size_t len = m->data.len;
         m->data = source->bytes;
@@ -263,17 +301,6 @@ static int open_eeglab(struct format_source *source, struct eegfile **ret, struc
     return matrix_open(&format_eeglab, source, fill_eeglab, ret, err);
 }
 
-static int list_eeglab(const struct filebytes *bytes, struct eegfile_companions *ret, struct err *err) {
-    struct eeglab e = {0};
-    OWNED(arena_done) struct arena arena = arena_of((size_t)1 << 30);
-    int rc = read_dataset(&e, bytes, &arena, err);
-    if (!rc) {
-        samples_name(&e, ret->names[0]);
-        ret->n = *ret->names[0] != '\0';
-    }
-    return rc;
-}
-
 static const char *const eeglab_endings[] = {".set", NULL};
 static const char *const eeglab_parts[] = {".fdt", NULL};
 
@@ -283,5 +310,4 @@ const struct recording_format format_eeglab = {.name = "EEGLAB",
                                                .probe = eeglab_probe,
                                                .open = open_eeglab,
                                                .read = matrix_read,
-                                               .companions = list_eeglab,
                                                .close = matrix_close};

@@ -26,8 +26,9 @@ struct format_source {
     struct eegfile_sizes sizes;       /* of companions, for FORMAT_HEAD */
     const struct eegfile_part *parts; /* companions in memory, or NULL: they are files */
     int n_parts;
-    struct eegfile_growth *growth; /* open only the header, and say where the samples are being written; or NULL */
-    bool enough;                   /* set to false by open when the head does not decide */
+    struct eegfile_companions *listed; /* only list the companions that opening looks for: none of them is found; or NULL */
+    struct eegfile_growth *growth;     /* open only the header, and say where the samples are being written; or NULL */
+    bool enough;                       /* set to false by open when the head does not decide */
 };
 
 struct recording_format {
@@ -43,9 +44,7 @@ struct recording_format {
                 struct err *err);
     int (*feed)(struct eegfile *file, const void *records, int64_t n, struct err *err); /* NULL: cannot grow */
     int64_t (*record_bytes)(const struct eegfile *file);                                /* NULL: cannot grow */
-    /* Names the companions; NULL: there are none. */
-    int (*companions)(const struct filebytes *bytes, struct eegfile_companions *ret, struct err *err);
-    void (*close)(struct eegfile *file); /* frees it */
+    void (*close)(struct eegfile *file);                                                /* frees it */
 };
 
 #define RECORDING_FORMAT(id) extern const struct recording_format format_##id;

@@ -7,6 +7,7 @@
 #include "formats/civil.h"
 #include "formats/format.h"
 #include "formats/matrix.h"
+#include "formats/rate.h"
 #include "formats/tal.h"
 
 enum { BLOCK = 256, MOST_SIGNALS = 4096, MOST_EVENTS = 1 << 20, PIECE_BYTES = 256 << 10, MOST_RECORD = 64 << 20 };
@@ -105,7 +106,7 @@ static void set_unit(struct gdf *g, struct eeg_signal *s, unsigned code) {
         const char *name;
     } volts[] = {{4256, 1e6, "V"}, {4274, 1e3, "mV"}, {4275, 1, "uV"}, {4276, 1e-3, "nV"}};
     s->unit = "";
-    s->unit_assumed = s->volt = !code;
+    s->unit_assumed = s->unit_unstated = s->volt = !code;
     for (size_t i = 0; i < sizeof volts / sizeof *volts; i++)
         if (volts[i].code == (int)code) {
             s->unit = volts[i].name;
@@ -205,7 +206,7 @@ static int take_header(struct gdf *g, const uint8_t *head, size_t whole, struct 
     g->info.n_records = (int64_t)little(head + 236, 8);
     int64_t num, den;
     take_duration(g, head + 244, &num, &den);
-    const int64_t common = matrix_divisor(num, den);
+    const int64_t common = rate_divisor(num, den);
     const int n = (int)little(head + 252, 2);
     if (num <= 0 || den <= 0 || n < 1 || n > MOST_SIGNALS || g->head_bytes < (size_t)(n + 1) * BLOCK)
         return err_set(err, ERR_INVALID, "%s: %d signals, a header of %zu bytes, records of %lld/%lld s; expected numbers above 0",

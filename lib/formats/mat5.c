@@ -5,7 +5,7 @@
 enum { HEADER_BYTES = 128, MI_MATRIX = 14, MI_COMPRESSED = 15, MI_UTF8 = 16, MI_UTF16 = 17 };
 enum { CLASS_CELL = 1, CLASS_STRUCT = 2, CLASS_CHAR = 4, CLASS_DOUBLE = 6, CLASS_UINT64 = 15 };
 enum { MOST_DEPTH = 12, MOST_VARIABLES = 1024, MOST_FIELDS = 4096, MOST_FIELD_NAME = 64, MOST_LOADED = 4096, PIECE = 16 << 10 };
-enum { MOST_TEXT = 1 << 20 };
+enum { MOST_TEXT = 1 << 20, MOST_VALUES = 1 << 21 };
 
 /* What all variables of a file may inflate to: 64 times its bytes, and 64 MiB where zeros compress better. */
 enum { MOST_RATIO = 64, MOST_INFLATED = 64 << 20 };
@@ -22,7 +22,16 @@ struct mat_stream {
     uint64_t most;     /* where inflating ends */
     size_t element;    /* where the compressed bytes began, and how many they are */
     size_t element_bytes;
+    const char *const *wanted; /* names of variables and fields that are read, NULL at the end; NULL: all */
+    int64_t *values;           /* how many more may be read, of the whole file */
 };
+
+static bool is_wanted(const struct mat_stream *s, const char *name) {
+    const char *const *wanted = s->wanted;
+    while (wanted && *wanted && strcmp(*wanted, name) != 0)
+        wanted++;
+    return !wanted || *wanted;
+}
 
 static int corrupt(const struct mat_stream *s, struct err *err, const char *what) {
     return err_set(err, ERR_INVALID, "%s: %s near byte %zu: the file is damaged or was not written completely", s->bytes->name,
@@ -139,14 +148,15 @@ static int take_data(struct mat_stream *s, const struct mat_tag *t, size_t most,
 }
 
 static int number_bytes(uint32_t type) {
-    static const int bytes[] = {
-        [MAT_I8] = 1, [MAT_U8] = 1, [MAT_I16] = 2, [MAT_U16] = 2, [MAT_I32] = 4, [MAT_U32] = 4, [MAT_F32] = 4, [MAT_F64] = 8};
+    static const int bytes[] = {[MAT_I8] = 1,  [MAT_U8] = 1,  [MAT_I16] = 2, [MAT_U16] = 2, [MAT_I32] = 4,
+                                [MAT_U32] = 4, [MAT_F32] = 4, [MAT_F64] = 8, [MAT_I64] = 8, [MAT_U64] = 8};
     return type < sizeof bytes / sizeof *bytes ? bytes[type] : 0;
 }
 
 static double number_of(const uint8_t *p, uint32_t type) {
     float narrow;
     double wide;
+    const uint64_t whole = number_bytes(type) == 8 ? (uint64_t)u32_of(p + 4) << 32 | u32_of(p) : 0;
     switch (type) {
     case MAT_I8:
         return (int8_t)p[0];
@@ -163,6 +173,10 @@ static double number_of(const uint8_t *p, uint32_t type) {
     case MAT_F32:
         memcpy(&narrow, p, sizeof narrow);
         return (double)narrow;
+    case MAT_I64:
+        return (double)(int64_t)whole;
+    case MAT_U64:
+        return (double)whole;
     default:
         memcpy(&wide, p, sizeof wide);
         return wide;
@@ -226,16 +240,15 @@ static int read_chars(struct mat_stream *s, struct mat_value *v, struct err *err
         return 0;
     if ((rc = take_data(s, &t, MOST_TEXT, &raw, err)))
         return rc;
-    bool wide = t.type == MAT_U16 || t.type == MI_UTF16 || t.type == MAT_I16;
-    char *text = arena_alloc(s->arena, (size_t)t.bytes * 2 + 1);
+    v->text = (const char *)raw;
+    if (t.type != MAT_U16 && t.type != MI_UTF16 && t.type != MAT_I16)
+        return 0;
+    char *text = arena_alloc(s->arena, (size_t)t.bytes / 2 * 3 + 1);
     if (!text)
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory", s->bytes->name);
-    size_t n = 0, step = wide ? 2 : 1;
-    for (size_t i = 0; i + step <= t.bytes; i += step)
-        if (!wide)
-            text[n++] = (char)raw[i];
-        else
-            n += put_utf8_of(text + n, (uint32_t)raw[i] | (uint32_t)raw[i + 1] << 8);
+    size_t n = 0;
+    for (size_t i = 0; i + 2 <= t.bytes; i += 2)
+        n += put_utf8_of(text + n, (uint32_t)raw[i] | (uint32_t)raw[i + 1] << 8);
     v->text = text;
     return 0;
 }
@@ -243,20 +256,35 @@ static int read_chars(struct mat_stream *s, struct mat_value *v, struct err *err
 static int read_matrix(struct mat_stream *s, const struct mat_tag *t, int depth, struct mat_value *ret, const char **ret_name,
                        struct err *err);
 
-static int read_items(struct mat_stream *s, int depth, int64_t n, struct mat_value *v, struct err *err) {
-    if (n > (int64_t)(1 << 22))
-        return corrupt(s, err, "a cell or struct has too many elements");
+/* The visitor of elements: n of a cell, or the fields of each element of a struct. A field that nobody wants is skipped by the
+ * length in its tag, whatever is in it. */
+struct mat_items {
+    int64_t n;        /* how many are kept */
+    const bool *kept; /* (n_fields) NULL: all */
+    int n_fields;
+};
+
+static int read_items(struct mat_stream *s, int depth, struct mat_items items, struct mat_value *v, struct err *err) {
+    const int64_t n = items.n;
+    if (n > *s->values)
+        return err_set(err, ERR_INVALID, "%s has more than %d values in its cells and structs", s->bytes->name, MOST_VALUES);
+    *s->values -= n;
     if (!(v->items = arena_alloc(s->arena, ((size_t)n + 1) * sizeof *v->items)))
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory", s->bytes->name);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0, done = 0; done < n; i++) {
         struct mat_tag t;
         const char *name;
         int rc = take_tag(s, &t, err);
         if (rc)
             return rc;
+        if (items.kept && !items.kept[i % items.n_fields]) {
+            if (!t.is_small && (rc = mat_skip(s, (uint64_t)t.bytes + (t.type == MI_MATRIX ? 0 : t.pad), err)))
+                return rc;
+            continue;
+        }
         if (t.type != MI_MATRIX)
             return corrupt(s, err, "an element of a cell or struct is no array");
-        if ((rc = read_matrix(s, &t, depth + 1, &v->items[i], &name, err)))
+        if ((rc = read_matrix(s, &t, depth + 1, &v->items[done++], &name, err)))
             return rc;
     }
     return 0;
@@ -273,17 +301,20 @@ static int read_struct(struct mat_stream *s, int depth, struct mat_value *v, str
         return rc;
     if (t.bytes && (!width || width > MOST_FIELD_NAME || t.bytes % width))
         return corrupt(s, err, "the names of a struct's fields");
-    v->n_fields = t.bytes ? (int)(t.bytes / width) : 0;
-    const char **names = arena_alloc(s->arena, ((size_t)v->n_fields + 1) * sizeof *names);
-    if (!names)
+    const int all = t.bytes ? (int)(t.bytes / width) : 0;
+    const char **names = arena_alloc(s->arena, ((size_t)all + 1) * sizeof *names);
+    bool *kept = arena_alloc(s->arena, (size_t)all + 1);
+    if (!names || !kept)
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory", s->bytes->name);
-    for (int i = 0; i < v->n_fields; i++) {
+    for (int i = 0; i < all; i++) {
         raw[(size_t)(i + 1) * width - 1] = '\0';
-        names[i] = (const char *)raw + (size_t)i * width;
+        names[v->n_fields] = (const char *)raw + (size_t)i * width;
+        kept[i] = is_wanted(s, names[v->n_fields]);
+        v->n_fields += kept[i];
     }
     v->fields = names;
     v->kind = MAT_STRUCT;
-    return v->n > (1 << 22) ? corrupt(s, err, "a struct has too many elements") : read_items(s, depth, v->n * v->n_fields, v, err);
+    return read_items(s, depth, (struct mat_items){v->n * v->n_fields, kept, all}, v, err);
 }
 
 /* Flags, dimensions and the name. */
@@ -321,12 +352,16 @@ static int read_matrix(struct mat_stream *s, const struct mat_tag *t, int depth,
     if (t->is_small || !t->bytes)
         return 0;
     if (depth > MOST_DEPTH)
-        return corrupt(s, err, "arrays lie in each other too deeply");
+        return mat_skip(s, t->bytes, err);
     if ((rc = read_array_head(s, ret, &class, ret_name, err)))
         return rc;
+    if (!depth && !is_wanted(s, *ret_name)) {
+        *ret_name = "";
+        return 0; /* the caller goes on behind it */
+    }
     if (class == CLASS_CELL) {
         ret->kind = MAT_CELL;
-        rc = read_items(s, depth, ret->n, ret, err);
+        rc = read_items(s, depth, (struct mat_items){.n = ret->n}, ret, err);
     } else if (class == CLASS_STRUCT)
         rc = read_struct(s, depth, ret, err);
     else if (class == CLASS_CHAR)
@@ -345,6 +380,8 @@ static int begin_inflating(struct mat_stream *inner, const struct mat_stream *s,
     inner->most = sizeof(uint64_t); /* the tag of the variable */
     inner->bytes = s->bytes;
     inner->arena = s->arena;
+    inner->wanted = s->wanted;
+    inner->values = s->values;
     inner->at = inner->element = at;
     inner->element_bytes = bytes;
     inner->end = at + bytes;
@@ -401,7 +438,9 @@ bool mat_probe(const uint8_t *start, size_t n) {
     return n >= HEADER_BYTES && !memcmp(start, "MATLAB ", 7) && start[126] == 'I' && start[127] == 'M';
 }
 
-int mat_read(const struct filebytes *bytes, struct arena *arena, struct mat_value *ret, struct err *err) {
+int mat_read(const struct filebytes *bytes, const char *const *wanted, struct arena *arena, struct mat_value *ret,
+             struct err *err) {
+    int64_t most_values = MOST_VALUES;
     OWNED_MEMORY struct mat_stream *s = calloc(1, sizeof *s);
     const char **names = arena_alloc(arena, MOST_VARIABLES * sizeof *names);
     struct mat_value *values = arena_alloc(arena, MOST_VARIABLES * sizeof *values);
@@ -410,6 +449,8 @@ int mat_read(const struct filebytes *bytes, struct arena *arena, struct mat_valu
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory", bytes->name);
     s->bytes = bytes;
     s->arena = arena;
+    s->wanted = wanted;
+    s->values = &most_values;
     s->end = bytes->len;
     s->at = HEADER_BYTES;
     s->position = HEADER_BYTES;
@@ -431,11 +472,22 @@ const struct mat_value *mat_field(const struct mat_value *value, int64_t index, 
     return NULL;
 }
 
+/* A cell with one value stands for it. */
+static const struct mat_value *inside(const struct mat_value *value) {
+    for (int depth = 0; value && value->kind == MAT_CELL && value->n == 1 && depth < MOST_DEPTH; depth++)
+        value = value->items;
+    return value;
+}
+
 double mat_number(const struct mat_value *value, double otherwise) {
+    value = inside(value);
     return value && value->kind == MAT_NUMBERS && value->n && value->numbers ? value->numbers[0] : otherwise;
 }
 
-const char *mat_text(const struct mat_value *value) { return value && value->kind == MAT_TEXT ? value->text : NULL; }
+const char *mat_text(const struct mat_value *value) {
+    value = inside(value);
+    return value && value->kind == MAT_TEXT ? value->text : NULL;
+}
 
 static int write_inflated(int fd, const uint8_t *data, size_t n, struct err *err) {
     while (n) {

@@ -17,7 +17,18 @@ struct mat_place {
     uint64_t bytes;
     int type; /* enum mat_type of a stored number */
 };
-enum mat_type { MAT_I8 = 1, MAT_U8 = 2, MAT_I16 = 3, MAT_U16 = 4, MAT_I32 = 5, MAT_U32 = 6, MAT_F32 = 7, MAT_F64 = 9 };
+enum mat_type {
+    MAT_I8 = 1,
+    MAT_U8 = 2,
+    MAT_I16 = 3,
+    MAT_U16 = 4,
+    MAT_I32 = 5,
+    MAT_U32 = 6,
+    MAT_F32 = 7,
+    MAT_F64 = 9,
+    MAT_I64 = 12,
+    MAT_U64 = 13
+};
 
 struct mat_value {
     enum mat_kind kind;
@@ -32,11 +43,12 @@ struct mat_value {
 
 /* The start of a MAT file of level 5, little-endian; of any other level or order. */
 bool mat_probe(const uint8_t *start, size_t n);
-/* Reads all variables: *ret is a struct of one element. All of it lives in arena. INVALID for what is no such file. */
-int mat_read(const struct filebytes *bytes, struct arena *arena, struct mat_value *ret, struct err *err);
+/* Reads the variables, and of every struct the fields, whose names are in wanted (NULL at the end; NULL: all); the others are
+ * skipped, whatever is in them. *ret is a struct of one element. All of it lives in arena. INVALID for what is no such file. */
+int mat_read(const struct filebytes *bytes, const char *const *wanted, struct arena *arena, struct mat_value *ret, struct err *err);
 /* A field of element `index`; NULL when there is none, or value is no struct. */
 const struct mat_value *mat_field(const struct mat_value *value, int64_t index, const char *name);
-/* The first number, or `otherwise`; the text, or NULL. Take NULL. */
+/* The first number, or `otherwise`; the text, or NULL. Take NULL; a cell of one value stands for it. */
 double mat_number(const struct mat_value *value, double otherwise);
 const char *mat_text(const struct mat_value *value);
 

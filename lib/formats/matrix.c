@@ -2,12 +2,15 @@
 
 #include "base/base.h"
 #include "base/order.h"
+#include "formats/rate.h"
 #include "formats/tal.h"
+#include "formats/text.h"
 #include "formats/unit.h"
 
 enum { MAX_SIGNALS = 65536, MAX_ANNOTATIONS = 1000000, MAX_REPAIRS = 64, PIECE_BYTES = 96 << 10 };
 static const size_t ARENA_LIMIT_BYTES = (size_t)1 << 30;
-enum { SIGNALS, BLOCKS, SEGMENTS, ANNOTATIONS };
+enum { SIGNALS, BLOCKS, SEGMENTS, ANNOTATIONS, MARKS };
+static const double CLOCK_DRIFT_S = 0.25; /* between the clock and the samples, of which nothing is made */
 
 static int matrix_out_of_memory(const struct matrix *m, struct err *err) {
     return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", m->base.path);
@@ -40,7 +43,7 @@ void matrix_close(struct eegfile *file) {
         m->unprepare(m);
     filebytes_close(&m->own);
     filebytes_close(&m->data);
-    FREE_MEMBERS(*m, signals, blocks, segments, annotations);
+    FREE_MEMBERS(*m, signals, blocks, segments, annotations, marks);
     arena_done(&m->arena);
     free(m);
 }
@@ -77,66 +80,50 @@ const char *matrix_keep(struct matrix *m, struct matrix_text text) {
 }
 
 int matrix_read_text(struct matrix *m, const struct filebytes *bytes, size_t most, char **ret, struct err *err) {
-    if (bytes->len > most)
-        return err_set(err, ERR_RANGE, "%s has %zu bytes; expected at most %zu of a text", bytes->name, bytes->len, most);
-    char *text = arena_alloc(&m->arena, bytes->len + 1);
+    size_t len = bytes->len;
+    if (len > most)
+        return err_set(err, ERR_RANGE, "%s has %zu bytes; expected at most %zu of a text", bytes->name, len, most);
+    OWNED_MEMORY char *text = malloc(len + 1);
     const uint8_t *data;
-    if (!text)
-        return matrix_out_of_memory(m, err);
-    int rc = filebytes_get(bytes, 0, bytes->len, (uint8_t *)text, &data, err);
+    int rc = text ? filebytes_get(bytes, 0, len, (uint8_t *)text, &data, err) : matrix_out_of_memory(m, err);
     if (rc)
         return rc;
-    if (data != (const uint8_t *)text)
-        memcpy(text, data, bytes->len);
-    *ret = text;
-    return 0;
+    if (data != (const uint8_t *)text && len)
+        memcpy(text, data, len);
+    text[len] = '\0';
+    len = strncmp(text, "\xFF\xFE", 2) && strncmp(text, "\xFE\xFF", 2) ? strlen(text) : len; /* recorders pad with NUL */
+    if ((rc = text_decode(bytes->name, &text, &len, err)))
+        return rc;
+    *ret = arena_strndup(&m->arena, text, len);
+    return *ret ? 0 : matrix_out_of_memory(m, err);
 }
 
 /* ---- time ---- */
 
-int64_t matrix_divisor(int64_t a, int64_t b) {
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
+static void set_period(struct matrix *m, struct exact_rate rate) {
+    m->info.duration_num = rate.den;
+    m->info.duration_den = rate.num;
+    m->info.record_s = (double)rate.den / (double)rate.num;
+    if (rate.approximate)
+        matrix_repair(m, "its sampling rate is taken as %lld/%lld Hz, which is within a billionth of what it states",
+                      (long long)rate.num, (long long)rate.den);
 }
 
-/* value = num / den with a power of ten as den. */
-static bool as_fraction(double value, int64_t *ret_num, int64_t *ret_den) {
-    int64_t den = 1;
-    if (!(value > 0) || value > 1e9)
-        return false;
-    while (den < 1000000000 && value * (double)den < 1e14 &&
-           fabs(value * (double)den - round(value * (double)den)) > 1e-9 * value * (double)den)
-        den *= 10;
-    *ret_num = llround(value * (double)den);
-    *ret_den = den;
-    return *ret_num > 0;
-}
-
-static int set_period(struct matrix *m, int64_t num, int64_t den) {
-    int64_t common = matrix_divisor(num, den);
-    m->info.duration_num = num / common;
-    m->info.duration_den = den / common;
-    m->info.record_s = (double)m->info.duration_num / (double)m->info.duration_den;
+int matrix_set_rate(struct matrix *m, const char *text, bool interval, struct err *err) {
+    struct exact_rate rate;
+    if (!rate_of_decimal(text, interval, &rate))
+        return err_set(err, ERR_INVALID, "%s: a sampling %s of %.40s %s; expected one above 0", m->base.path,
+                       interval ? "interval" : "rate", text, interval ? "microseconds" : "Hz");
+    set_period(m, rate);
     return 0;
 }
 
-int matrix_set_period(struct matrix *m, double seconds, struct err *err) {
-    int64_t num, den;
-    /* Periods are stated in microseconds, often with decimals. */
-    if (!as_fraction(seconds * 1e6, &num, &den))
-        return err_set(err, ERR_INVALID, "%s: a sampling interval of %g s; expected one above 0", m->base.path, seconds);
-    return set_period(m, num, den * 1000000);
-}
-
-int matrix_set_rate(struct matrix *m, double hz, struct err *err) {
-    int64_t num, den;
-    if (!as_fraction(hz, &num, &den))
+int matrix_set_rate_number(struct matrix *m, double hz, bool single, struct err *err) {
+    struct exact_rate rate;
+    if (!rate_of_number(hz, single, &rate))
         return err_set(err, ERR_INVALID, "%s: a sampling rate of %g Hz; expected one above 0", m->base.path, hz);
-    return set_period(m, den, num);
+    set_period(m, rate);
+    return 0;
 }
 
 /* ---- what is added ---- */
@@ -147,7 +134,10 @@ static const struct {
               [MATRIX_OFFSET_I16] = {-32768, 32767},
               [MATRIX_I32] = {-2147483648.0, 2147483647.0},
               [MATRIX_F32] = {-3.4028234663852886e38, 3.4028234663852886e38},
-              [MATRIX_F64] = {-1.7976931348623157e308, 1.7976931348623157e308}};
+              [MATRIX_F64] = {-1.7976931348623157e308, 1.7976931348623157e308},
+              [MATRIX_I8] = {-128, 127},
+              [MATRIX_U8] = {0, 255},
+              [MATRIX_U16] = {0, 65535}};
 
 int matrix_add_signal(struct matrix *m, struct matrix_text label, struct matrix_text unit, double scale, struct err *err) {
     if (m->info.n_signals == MAX_SIGNALS)
@@ -160,6 +150,7 @@ int matrix_add_signal(struct matrix *m, struct matrix_text label, struct matrix_
     if (!s.label || !s.unit)
         return matrix_out_of_memory(m, err);
     double factor = unit_factor(s.unit, &s.unit_assumed);
+    s.unit_unstated = s.unit_assumed;
     s.volt = factor > 0;
     s.gain = scale * (s.volt ? factor : 1);
     s.samples_per_record = 1;
@@ -175,6 +166,13 @@ int matrix_add_signal(struct matrix *m, struct matrix_text label, struct matrix_
                               : "";
     m->signals[m->info.n_signals++] = s;
     return 0;
+}
+
+int matrix_add_microvolts(struct matrix *m, struct matrix_text label, double scale, struct err *err) {
+    int rc = matrix_add_signal(m, label, (struct matrix_text){"uV", 2}, scale, err);
+    if (rc == 0)
+        m->signals[m->info.n_signals - 1].unit_unstated = true;
+    return rc;
 }
 
 static double end_s(const struct matrix *m) {
@@ -217,13 +215,68 @@ int matrix_add_block(struct matrix *m, size_t offset, int64_t n_records, double 
     return rc;
 }
 
-int matrix_add_gap(struct matrix *m, int64_t record, double gap_s, struct err *err) {
-    struct eeg_segment *last = m->info.n_segments ? &m->segments[m->info.n_segments - 1] : NULL;
-    if (!last || record <= last->first_record || record >= last->first_record + last->n_records || gap_s < m->info.record_s / 2)
-        return 0;
-    int64_t n = last->first_record + last->n_records - record;
+int matrix_add_mark(struct matrix *m, int64_t record, double clock_s, double gap_s, struct err *err) {
+    void *grown = matrix_grow(m, MARKS, m->marks, m->n_marks, sizeof *m->marks);
+    if (!grown)
+        return matrix_out_of_memory(m, err);
+    m->marks = grown;
+    m->marks[m->n_marks] = (struct matrix_mark){record, clock_s, gap_s, m->n_marks};
+    m->n_marks++;
+    return 0;
+}
+
+static int mark_order(const void *a, const void *b) {
+    const struct matrix_mark *x = a, *y = b;
+    return order_then(order_i64(x->record, y->record), order_i64((int64_t)x->order, (int64_t)y->order));
+}
+
+/* Begins a segment at a record of the last one, `gap_s` later than the record before it ends. */
+static int place_gap(struct matrix *m, int64_t record, double gap_s, struct err *err) {
+    struct eeg_segment *last = &m->segments[m->info.n_segments - 1];
+    const int64_t n = last->first_record + last->n_records - record;
     last->n_records -= n;
     return add_segment(m, record, n, end_s(m) + gap_s, err);
+}
+
+/* By how much the clock of b is ahead of the samples since a; NaN when one has none. */
+static double ahead_s(const struct matrix *m, const struct matrix_mark *a, const struct matrix_mark *b, bool of_day) {
+    const double past = b->clock_s - a->clock_s;
+    return past + (of_day && past < -43200 ? 86400 : 0) - (double)(b->record - a->record) * m->info.record_s;
+}
+
+int matrix_place_marks(struct matrix *m, double most_back_s, bool of_day, struct err *err) {
+    int64_t undated = 0, backwards = 0;
+    if (m->n_marks)
+        qsort(m->marks, m->n_marks, sizeof *m->marks, mark_order);
+    for (size_t i = 0; i < m->n_marks; i++) {
+        const struct matrix_mark *b = &m->marks[i], *a = b;
+        if (b->record <= 0 || b->record >= m->info.n_records)
+            continue; /* without samples before it, or behind it */
+        double missing_s = 0;
+        for (; i + 1 < m->n_marks && b[1].record == b->record; i++, b++) /* of a pause without samples the last date counts */
+            missing_s += b->gap_s > 0 ? b->gap_s : 0;
+        missing_s += b->gap_s > 0 ? b->gap_s : 0;
+        if (isnan(b->gap_s) && a > m->marks) {
+            missing_s = ahead_s(m, a - 1, b, of_day);
+            undated += isnan(missing_s);
+            backwards += missing_s <= -CLOCK_DRIFT_S;
+            if (missing_s < -most_back_s)
+                return err_set(err, ERR_INVALID,
+                               "%s: the segment at sample %lld is dated %.6g s before the samples in front of it end: the clock "
+                               "steps back; export the recording again, or cut it there",
+                               m->base.path, (long long)b->record + 1, -missing_s);
+            missing_s = missing_s >= CLOCK_DRIFT_S ? missing_s : 0;
+        }
+        int rc = missing_s >= m->info.record_s / 2 ? place_gap(m, b->record, missing_s, err) : 0;
+        if (rc)
+            return rc;
+    }
+    if (undated)
+        matrix_repair(m, "%lld segments begin without a date: they are taken as following the one before", (long long)undated);
+    if (backwards)
+        matrix_repair(m, "the clock steps back %lld times: what follows is taken as following the samples before it",
+                      (long long)backwards);
+    return 0;
 }
 
 double matrix_file_time(const struct matrix *m, double sample) {
@@ -286,7 +339,9 @@ int matrix_open(const struct recording_format *format, struct format_source *sou
 /* ---- samples ---- */
 
 static size_t matrix_sample_bytes(enum matrix_type type) {
-    return type == MATRIX_F64 ? 8 : type == MATRIX_I16 || type == MATRIX_OFFSET_I16 ? 2 : 4;
+    static const uint8_t bytes[] = {[MATRIX_I16] = 2, [MATRIX_OFFSET_I16] = 2, [MATRIX_I32] = 4, [MATRIX_F32] = 4,
+                                    [MATRIX_F64] = 8, [MATRIX_I8] = 1,         [MATRIX_U8] = 1,  [MATRIX_U16] = 2};
+    return bytes[type];
 }
 
 int64_t matrix_stride(const struct matrix *m) { return (int64_t)matrix_sample_bytes(m->type) * m->columns; }
@@ -300,7 +355,13 @@ static double sample_at(const uint8_t *p, enum matrix_type type) {
         uint32_t bits;
         float value;
     } narrow;
+    if (type == MATRIX_I8)
+        return (int8_t)p[0];
+    if (type == MATRIX_U8)
+        return p[0];
     uint32_t half = (uint32_t)p[0] | (uint32_t)p[1] << 8;
+    if (type == MATRIX_U16)
+        return half;
     if (type == MATRIX_I16)
         return (int16_t)half;
     if (type == MATRIX_OFFSET_I16)
@@ -402,6 +463,17 @@ int matrix_read(const struct eegfile *file, const int *signals, int n_signals, s
         return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file->path);
     const struct piece p = {signals, n_signals, uv, buffer};
     return m->by_signal ? read_signals(m, &p, range, err) : read_blocks(m, &p, range, err);
+}
+
+int matrix_open_samples(struct format_source *source, struct matrix *m, const char *name, struct err *err) {
+    char path[FORMAT_PATH_SIZE];
+    int rc = format_open_companion(source, name, path, &m->data, &m->whole, err);
+    if (source->listed)
+        source->listed->n_samples = source->listed->n;
+    if (rc)
+        return rc;
+    m->data.name = arena_strdup(&m->arena, path);
+    return m->data.name ? 0 : matrix_out_of_memory(m, err);
 }
 
 /* ---- records that arrive ---- */

@@ -6,12 +6,19 @@
 #include "formats/format.h"
 
 /* Of a sample, little-endian. MATRIX_OFFSET_I16: 0x8000 stands for 0. */
-enum matrix_type { MATRIX_I16, MATRIX_OFFSET_I16, MATRIX_I32, MATRIX_F32, MATRIX_F64 };
+enum matrix_type { MATRIX_I16, MATRIX_OFFSET_I16, MATRIX_I32, MATRIX_F32, MATRIX_F64, MATRIX_I8, MATRIX_U8, MATRIX_U16 };
 
 /* Consecutive records of the file. */
 struct matrix_block {
     size_t offset; /* byte of its first sample */
     int64_t first_record, n_records;
+};
+
+/* What a file says of the time of a record inside a block: the recorder's clock, or how much is missing before it. */
+struct matrix_mark {
+    int64_t record;
+    double clock_s, gap_s; /* NaN: not stated */
+    size_t order;          /* in the file */
 };
 
 struct matrix {
@@ -35,7 +42,8 @@ struct matrix {
     struct eeg_segment *segments;
     struct eeg_annotation *annotations;
     const char **repairs;
-    size_t n_blocks, capacities[5];
+    struct matrix_mark *marks;
+    size_t n_blocks, n_marks, capacities[5];
 };
 
 int matrix_new(const struct recording_format *format, const char *path, struct matrix **ret, struct err *err);
@@ -43,21 +51,25 @@ void matrix_close(struct eegfile *file);
 static inline void matrix_free(struct matrix *m) { matrix_close(&m->base); }
 OWNABLE(struct matrix, matrix_free)
 
-/* The greatest common divisor. */
-int64_t matrix_divisor(int64_t a, int64_t b);
-/* The rate as it is stated: a record lasts period_num / period_den seconds. */
-int matrix_set_period(struct matrix *m, double seconds, struct err *err);
-int matrix_set_rate(struct matrix *m, double hz, struct err *err);
+/* The rate, or the interval in microseconds, that a text states (rate.h); that of a number in a binary file. */
+int matrix_set_rate(struct matrix *m, const char *text, bool interval, struct err *err);
+int matrix_set_rate_number(struct matrix *m, double hz, bool single, struct err *err);
 /* A signal whose value is sample · scale in `unit`: µV for a unit of voltage. Texts of n bytes in UTF-8 or Latin-1. */
 struct matrix_text {
     const char *bytes;
     size_t n;
 };
 int matrix_add_signal(struct matrix *m, struct matrix_text label, struct matrix_text unit, double scale, struct err *err);
+/* The same in µV, which the file does not state. */
+int matrix_add_microvolts(struct matrix *m, struct matrix_text label, double scale, struct err *err);
 /* Blocks and segments in order. A block that begins where a segment ends, by time and to half a sample, continues it. */
 int matrix_add_block(struct matrix *m, size_t offset, int64_t n_records, double start_s, struct err *err);
-/* Begins a segment at a record inside a block, `gap_s` later than the record before it ends. */
-int matrix_add_gap(struct matrix *m, int64_t record, double gap_s, struct err *err);
+/* Keeps a mark, in any order. */
+int matrix_add_mark(struct matrix *m, int64_t record, double clock_s, double gap_s, struct err *err);
+/* Places the gaps of all marks, once the block is there: a segment begins at a mark whose clock is a quarter of a second or more
+ * ahead of the samples since the mark before it. A clock that steps back is a repair up to most_back_s (the end of summer time),
+ * and INVALID beyond; of_day: it begins again at midnight. A mark without a clock follows the samples before it. */
+int matrix_place_marks(struct matrix *m, double most_back_s, bool of_day, struct err *err);
 /* File time of a place that is counted in samples, once the segments are known. */
 double matrix_file_time(const struct matrix *m, double sample);
 /* Blank texts are ignored. duration_s NaN: not given. */
@@ -65,7 +77,7 @@ int matrix_annotate(struct matrix *m, double onset_s, double duration_s, struct 
 void matrix_repair(struct matrix *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* UTF-8 of bytes in the arena; NULL without memory. */
 const char *matrix_keep(struct matrix *m, struct matrix_text text);
-/* Reads a companion or a file with text as a whole into the arena, NUL-terminated. RANGE above `most` bytes. */
+/* Reads a companion or a file with text (text.h) as a whole into the arena, NUL-terminated. RANGE above `most` bytes. */
 int matrix_read_text(struct matrix *m, const struct filebytes *bytes, size_t most, char **ret, struct err *err);
 int64_t matrix_stride(const struct matrix *m);
 /* Makes one, which `fill` reads from the source; then sorts, checks and connects everything. INVALID without signals. */
@@ -73,6 +85,8 @@ typedef int matrix_fill_fn(struct format_source *source, struct matrix *m, struc
 int matrix_open(const struct recording_format *format, struct format_source *source, matrix_fill_fn *fill, struct eegfile **ret,
                 struct err *err);
 
+/* Opens the companion with the samples. */
+int matrix_open_samples(struct format_source *source, struct matrix *m, const char *name, struct err *err);
 /* The samples arrive: closes their file and says where it is. UNSUPPORTED for signal after signal. */
 int matrix_follow(struct matrix *m, struct eegfile_growth *growth, size_t first, struct err *err);
 

@@ -144,7 +144,7 @@ static int bcd(uint8_t b) { return (b >> 4) * 10 + (b & 15); }
 static double nk_clock(const uint8_t *p, struct eeg_start *ret) {
     struct civil at = {2000 + bcd(p[0]), bcd(p[1]), bcd(p[2]), bcd(p[3]), bcd(p[4]), bcd(p[5])};
     at.year -= at.year > 2080 ? 100 : 0;
-    if (!civil_is_date(at.year, at.month, at.day) || at.hour > 23 || at.minute > 59 || at.second > 59)
+    if (!civil_is_date(at.year, at.month, at.day) || at.hour > 23 || at.minute > 59 || at.second > 60)
         return NAN;
     *ret = (struct eeg_start){at.year, at.month, at.day, at.hour, at.minute, (int)at.second, 0, true};
     return civil_seconds(&at);
@@ -187,7 +187,7 @@ static int nk_layout(struct nk *k, const uint8_t *channels, int n, int rate_hz, 
         k->channels[i] = channels[i * NK_CHANNEL];
     k->m->type = MATRIX_OFFSET_I16;
     k->m->columns = n + 1;
-    int rc = n && rate_hz ? matrix_set_rate(k->m, rate_hz, err)
+    int rc = n && rate_hz ? matrix_set_rate_number(k->m, rate_hz, false, err)
                           : err_set(err, ERR_INVALID, "%s: a block has %d channels at %d Hz", k->m->base.path, n, rate_hz);
     return rc ? rc : add_nk_channels(k, err);
 }
@@ -333,6 +333,11 @@ static int fill_nihon(struct format_source *source, struct matrix *m, struct err
                        NK_VERSION_BYTES, (const char *)p);
     k->m = m;
     nk_default_names(k);
+    if (source->listed) {
+        (void)read_21e(source, k, err);
+        (void)read_log(source, k, err);
+        return ERR_NOT_FOUND;
+    }
     if ((rc = read_21e(source, k, err)) || (rc = read_blocks_of_nk(k, &source->bytes, source->whole, err)) ||
         (rc = read_log(source, k, err)))
         return rc;
@@ -347,17 +352,6 @@ static int open_nihon(struct format_source *source, struct eegfile **ret, struct
     return matrix_open(&format_nihon, source, fill_nihon, ret, err);
 }
 
-/* Those of its endings that are there count; both spellings are named, because a store is case-sensitive. */
-static int list_nihon(const struct filebytes *bytes, struct eegfile_companions *ret, struct err *err) {
-    static const char *const parts[] = {".21E", ".LOG", ".21e", ".log"};
-    const char *own = fsio_basename(bytes->name), *dot = strrchr(own, '.');
-    (void)err;
-    for (int i = 0; i < EEGFILE_COMPANIONS; i++)
-        if (str_format(ret->names[ret->n], EEGFILE_NAME_SIZE, "%.*s%s", dot ? (int)(dot - own) : (int)strlen(own), own, parts[i]))
-            ret->n++;
-    return 0;
-}
-
 static const char *const nihon_endings[] = {".eeg", NULL};
 static const char *const nihon_parts[] = {".21e", ".log", NULL};
 
@@ -367,5 +361,4 @@ const struct recording_format format_nihon = {.name = "Nihon Kohden",
                                               .probe = nihon_probe,
                                               .open = open_nihon,
                                               .read = matrix_read,
-                                              .companions = list_nihon,
                                               .close = matrix_close};

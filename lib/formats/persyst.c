@@ -5,22 +5,19 @@
 #include "base/base.h"
 #include "formats/civil.h"
 #include "formats/matrix.h"
+#include "formats/rate.h"
 
 enum { LAY_MOST_BYTES = 64 << 20, LAY_MOST_CHANNELS = 65536 };
-static const double LAY_DRIFT_S = 0.25; /* between the clock and the samples, of which nothing is made */
 
 struct lay {
     struct matrix *m; /* NULL: companions alone */
     char data_file[EEGFILE_NAME_SIZE];
-    double rate_hz, calibration;                  /* NAN: not stated */
+    const char *rate_hz;
+    double calibration;                           /* NAN: not stated */
     int64_t channels, header_bytes, type;         /* −1: not stated */
     struct matrix_text labels[LAY_MOST_CHANNELS]; /* by position in the file */
     int64_t n_labels;
     char date[32], time[32];
-    /* Of the newest sample time. */
-    int64_t at;
-    double at_s;
-    int64_t backwards;
 };
 
 static bool lay_probe(const uint8_t *start, size_t n) {
@@ -49,7 +46,7 @@ static int take_file_info(struct lay *l, const char *path, const char *key, cons
                              value)
                    : 0;
     else if (!strcasecmp(key, "SamplingRate"))
-        good = str_to_f64(value, &l->rate_hz) && l->rate_hz > 0;
+        good = rate_of_decimal(l->rate_hz = value, false, &(struct exact_rate){0});
     else if (!strcasecmp(key, "Calibration"))
         good = str_to_f64(value, &l->calibration);
     else if (!strcasecmp(key, "WaveformCount"))
@@ -67,16 +64,7 @@ static int take_sample_time(struct lay *l, const char *key, const char *value, s
     double seconds;
     if (!str_to_i64(key, &sample) || !str_to_f64(value, &seconds))
         return 0;
-    const int64_t before = l->at;
-    double past = seconds - l->at_s;
-    l->at = sample;
-    l->at_s = seconds;
-    if (before < 0 || sample <= before)
-        return 0;
-    past += past < -43200 ? 86400 : 0; /* midnight */
-    const double gap_s = past - (double)(sample - before) * l->m->info.record_s;
-    l->backwards += gap_s <= -LAY_DRIFT_S;
-    return gap_s < LAY_DRIFT_S ? 0 : matrix_add_gap(l->m, sample, gap_s, err);
+    return matrix_add_mark(l->m, sample, seconds, NAN, err);
 }
 
 /* ONSET,DURATION,STATE,TYPE,TEXT; the text may have commas. */
@@ -166,18 +154,18 @@ static void set_lay_start(const struct lay *l, struct eeg_start *start) {
                                   : 0;
     parts[year] += parts[year] < 100 ? 2000 : 0;
     if (civil_is_date((int)parts[year], (int)parts[month], (int)parts[day]) && parts[3] >= 0 && parts[3] < 24 && parts[4] >= 0 &&
-        parts[4] < 60 && parts[5] >= 0 && parts[5] < 60)
+        parts[4] < 60 && parts[5] >= 0 && parts[5] <= 60)
         *start = (struct eeg_start){
             (int)parts[year], (int)parts[month], (int)parts[day], (int)parts[3], (int)parts[4], (int)parts[5], 0, true};
 }
 
 static int check_lay(const struct lay *l, struct matrix *m, struct err *err) {
     const char *path = m->base.path;
-    if (!*l->data_file || isnan(l->rate_hz) || l->channels < 0)
+    if (!*l->data_file || !l->rate_hz || l->channels < 0)
         return err_set(err, ERR_INVALID, "%s: [FileInfo] lacks %s", path,
-                       !*l->data_file      ? "File"
-                       : isnan(l->rate_hz) ? "SamplingRate"
-                                           : "WaveformCount");
+                       !*l->data_file ? "File"
+                       : !l->rate_hz  ? "SamplingRate"
+                                      : "WaveformCount");
     if (l->type != 0 && l->type != 7)
         return err_set(err, ERR_UNSUPPORTED, "%s: DataType=%lld is not read; expected 0 (16 bits) or 7 (32 bits)", path,
                        (long long)l->type);
@@ -190,19 +178,16 @@ static int check_lay(const struct lay *l, struct matrix *m, struct err *err) {
 }
 
 static int open_lay_samples(struct format_source *source, const struct lay *l, struct matrix *m, struct err *err) {
-    char path[FORMAT_PATH_SIZE];
     const double calibration = isnan(l->calibration) ? 1 : l->calibration;
     int rc = 0;
     if (isnan(l->calibration))
         matrix_repair(m, "no calibration is stated: a step is taken as 1 uV");
     for (int64_t i = 0; i < l->channels && !rc; i++)
         rc = l->labels[i].n
-                 ? matrix_add_signal(m, l->labels[i], (struct matrix_text){"uV", 2}, calibration, err)
+                 ? matrix_add_microvolts(m, l->labels[i], calibration, err)
                  : err_set(err, ERR_INVALID, "%s: [ChannelMap] has no channel at place %lld", m->base.path, (long long)i + 1);
-    if (rc || (rc = format_open_companion(source, l->data_file, path, &m->data, &m->whole, err)))
+    if (rc || (rc = matrix_open_samples(source, m, l->data_file, err)))
         return rc;
-    if (!(m->data.name = arena_strdup(&m->arena, path)))
-        return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", m->base.path);
     const size_t first = l->header_bytes > 0 ? (size_t)l->header_bytes : 0, stride = (size_t)matrix_stride(m);
     if (source->growth)
         return matrix_follow(m, source->growth, first, err);
@@ -220,38 +205,21 @@ static int fill_persyst(struct format_source *source, struct matrix *m, struct e
     if (!l)
         return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", m->base.path);
     l->m = m;
-    l->rate_hz = l->calibration = NAN;
-    l->channels = l->type = l->at = -1;
+    l->calibration = NAN;
+    l->channels = l->type = -1;
     source->enough &= source->whole == source->bytes.len;
     if ((rc = matrix_read_text(m, &source->bytes, LAY_MOST_BYTES, &text, err)) ||
-        (rc = read_lay(l, m->base.path, text, source->bytes.len, &m->arena, false, err)) || (rc = check_lay(l, m, err)) ||
-        (rc = matrix_set_rate(m, l->rate_hz, err)) || (rc = open_lay_samples(source, l, m, err)) ||
-        (!m->fed && (rc = read_lay(l, m->base.path, text, source->bytes.len, &m->arena, true, err))))
+        (rc = read_lay(l, m->base.path, text, strlen(text), &m->arena, false, err)) || (rc = check_lay(l, m, err)) ||
+        (rc = matrix_set_rate(m, l->rate_hz, false, err)) || (rc = open_lay_samples(source, l, m, err)) ||
+        (!m->fed && (rc = read_lay(l, m->base.path, text, strlen(text), &m->arena, true, err))) ||
+        (rc = matrix_place_marks(m, INFINITY, true, err)))
         return rc;
-    if (l->backwards)
-        matrix_repair(m, "%lld sample times are earlier than the samples before them allow: these follow the ones before",
-                      (long long)l->backwards);
     set_lay_start(l, &m->info.start);
     return 0;
 }
 
 static int open_persyst(struct format_source *source, struct eegfile **ret, struct err *err) {
     return matrix_open(&format_persyst, source, fill_persyst, ret, err);
-}
-
-static int list_persyst(const struct filebytes *bytes, struct eegfile_companions *ret, struct err *err) {
-    OWNED_POINTER(matrix_free) struct matrix *m = NULL;
-    char *text = NULL;
-    int rc = matrix_new(&format_persyst, bytes->name, &m, err);
-    struct lay *l = rc ? NULL : arena_alloc(&m->arena, sizeof *l);
-    if (rc || !l)
-        return rc ? rc : err_set(err, ERR_EXHAUSTED, "out of memory opening %s", bytes->name);
-    if ((rc = matrix_read_text(m, bytes, LAY_MOST_BYTES, &text, err)) ||
-        (rc = read_lay(l, bytes->name, text, bytes->len, &m->arena, false, err)))
-        return rc;
-    ret->n = *l->data_file != '\0';
-    str_copy(ret->names[0], EEGFILE_NAME_SIZE, l->data_file);
-    return 0;
 }
 
 static const char *const persyst_endings[] = {".lay", NULL};
@@ -265,5 +233,4 @@ const struct recording_format format_persyst = {.name = "Persyst",
                                                 .read = matrix_read,
                                                 .feed = matrix_feed,
                                                 .record_bytes = matrix_record_bytes,
-                                                .companions = list_persyst,
                                                 .close = matrix_close};

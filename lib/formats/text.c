@@ -77,24 +77,41 @@ static size_t unify_line_ends(char *text, size_t len) {
     return n;
 }
 
+/* Control characters but tabs and line ends become '?': a terminal shows texts of files. */
+static void drop_controls(char *text) {
+    for (unsigned char *c = (unsigned char *)text; *c; c++)
+        if ((*c < ' ' && !strchr("\t\r\n", *c)) || *c == 0x7F)
+            *c = '?';
+        else if (c[0] == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) /* U+0080 to U+009F */
+            c[0] = c[1] = '?';
+}
+
+int text_decode(const char *path, char **text, size_t *len, struct err *err) {
+    char *from = *text, *converted;
+    const bool wide = *len >= 2 && (!memcmp(from, "\xFF\xFE", 2) || !memcmp(from, "\xFE\xFF", 2));
+    if (wide || (strlen(from) == *len && is_single_bytes(from))) {
+        converted = wide ? from_utf16((const uint8_t *)from, *len, len) : from_windows(from, *len, len);
+        if (!converted)
+            return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
+        free(from);
+        *text = converted;
+    } else if (*len >= 3 && !memcmp(from, "\xEF\xBB\xBF", 3)) {
+        memmove(from, from + 3, *len -= 3);
+        from[*len] = '\0';
+    }
+    if (strlen(*text) != *len)
+        return err_set(err, ERR_INVALID, "%s: byte %zu is NUL; expected a text file", path, strlen(*text));
+    drop_controls(*text);
+    return 0;
+}
+
 int text_read(const char *path, size_t max_bytes, char **ret, size_t *ret_len, struct err *err) {
     char *text;
     size_t len;
     int rc = fsio_read(path, max_bytes, &text, &len, err);
     if (rc)
         return rc;
-    const bool wide = len >= 2 && (!memcmp(text, "\xFF\xFE", 2) || !memcmp(text, "\xFE\xFF", 2));
-    if (wide || (strlen(text) == len && is_single_bytes(text))) {
-        char *converted = wide ? from_utf16((const uint8_t *)text, len, &len) : from_windows(text, len, &len);
-        free(text);
-        if (!(text = converted))
-            return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
-    } else if (len >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) {
-        memmove(text, text + 3, len -= 3);
-        text[len] = '\0';
-    }
-    if (strlen(text) != len) {
-        rc = err_set(err, ERR_INVALID, "%s: byte %zu is NUL; expected a text file", path, strlen(text));
+    if ((rc = text_decode(path, &text, &len, err))) {
         free(text);
         return rc;
     }

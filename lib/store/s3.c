@@ -7,7 +7,7 @@
 #include "store/s3_object.h"
 #include "store/s3_xml.h"
 
-enum { LIST_BYTES = 8 << 20, TOKEN_BYTES = 4096, MD5_BATCH_BYTES = 4 << 20 };
+enum { LIST_BYTES = 8 << 20, TOKEN_BYTES = 4096, MD5_BATCH_BYTES = 4 << 20, MOST_REQUESTS = 10000 };
 
 int s3_name(const struct s3 *s3, const char *key, char ret[S3_NAME_SIZE], struct err *err) {
     if (!str_format(ret, S3_NAME_SIZE, "%s%s", s3->prefix, key) || strlen(ret) >= STORE_KEY_SIZE)
@@ -37,6 +37,7 @@ struct listing {
     struct s3 *s3;
     struct store_page *page;
     char token[TOKEN_BYTES];
+    int requests; /* of this page */
     bool truncated;
 };
 
@@ -123,7 +124,10 @@ static int list_some(struct listing *l, const char *prefix, const char *after, c
     call->cap = LIST_BYTES;
     if ((rc = s3_call_run(l->s3->client, call, NULL, err)))
         return rc;
-    return read_listing(l, buf, call->fetch.sink.got, err);
+    rc = read_listing(l, buf, call->fetch.sink.got, err);
+    if (rc == 0 && l->truncated && (!strcmp(token, l->token) || ++l->requests > MOST_REQUESTS))
+        return bad_answer(l->s3, "a continuation token that does not lead on", err);
+    return rc;
 }
 
 static int s3_list(struct store *store, const char *prefix, const char *after, struct store_page *page, struct err *err) {
@@ -137,6 +141,8 @@ static int s3_list(struct store *store, const char *prefix, const char *after, s
             return rc;
     } while (l.truncated && page->count < STORE_PAGE_MAX);
     page->more = l.truncated;
+    if (page->more && strcmp(page->items[page->count - 1].key, after) <= 0)
+        return bad_answer(l.s3, "the keys before the ones that were asked for", err);
     return 0;
 }
 

@@ -133,7 +133,7 @@ static int identify(const struct manifest_config *c, const char *path, struct ma
         parts.hex[15] = '\0'; /* 60 bits of a checksum beside the time */
         ret->mtime_ns ^= (int64_t)strtoll(parts.hex, NULL, 16);
     }
-    if (rc && rc != ERR_NOT_FOUND && !eegfile_is_bad_content(rc)) /* a recording without parts, or one whose reader says so */
+    if (rc && !eegfile_is_bad_content(rc)) /* its reader says so */
         return rc;
     return labels_stamp(path, c->labels ? c->labels : "auto", ret->labels, err);
 }

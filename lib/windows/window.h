@@ -88,8 +88,8 @@ struct window_build {
     bool rebuild;
 };
 /* A digest of the sizes and times (in a mirror: the versions) of the files that are parts of a recording: what changes when one of
- * them does. header_path: where the recording's own file is read, which names them; in a mirror recording_path has only its first
- * bytes. Errors: those of reading it, NOT_FOUND for a recording without parts. */
+ * them does, or how such recordings are read. header_path: where the recording's own file is read, which names them; in a mirror
+ * recording_path has only its first bytes. Errors: those of reading it. */
 struct window_stamp {
     char hex[65];
 };

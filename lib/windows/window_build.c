@@ -6,7 +6,9 @@
 #include "eeg/dsp.h"
 #include "eeg/labels_path.h"
 #include "eeg/quality.h"
+#include "formats/amplitude.h"
 #include "store/mirror.h"
+#include "windows/missing.h"
 #include "windows/window_builder.h"
 
 enum { READ_BYTES = 4 << 20, MOST_FAULTS = 2, INDEX_ROOM = 64 << 10 };
@@ -16,9 +18,11 @@ static int put_parts(const struct builder *b, struct json_writer *json, struct e
     const struct window_build *r = b->request;
     const char *header = b->taken ? b->recording_path : r->recording_path;
     struct window_stamp stamp;
-    int rc = eegfile_has_parts(header) ? window_stamp_parts(r->mirror, r->recording_path, header, &stamp, err) : ERR_NOT_FOUND;
+    if (!eegfile_has_parts(header))
+        return 0;
+    int rc = window_stamp_parts(r->mirror, r->recording_path, header, &stamp, err);
     if (rc)
-        return rc == ERR_NOT_FOUND ? 0 : rc;
+        return rc;
     json_put_str(json, "parts", stamp.hex);
     return 0;
 }
@@ -123,28 +127,13 @@ static void hold_missing(struct builder *b, float **uv, int channels, int64_t n)
 static int describe_missing(const struct builder *b, const struct channels *c, char *text, size_t size, struct err *err) {
     const int *used;
     const int n = frontend_sources(b->frontend, &used);
-    int64_t samples = 0, sum = 0;
-    int some = 0, most = 0;
+    struct missing_channel channels[FRONTEND_MAX_LABELS];
+    int64_t samples = 0;
     for (int s = 0; s < b->n_segments; s++)
         samples += b->segments[s].n_records * c->samples_per_record;
-    for (int i = 0; i < n; i++) {
-        sum += b->missing[i].n;
-        some += b->missing[i].n > 0;
-        most = b->missing[i].n > b->missing[most].n ? i : most;
-    }
-    const char *name = n ? c->labels[used[most]] : "";
-    const double percent = samples ? 100.0 * (double)b->missing[most].n / (double)samples : 0;
-    text[0] = '\0';
-    if (2 * b->missing[most].n > samples)
-        return err_set(
-            err, ERR_INVALID,
-            "%.0f %% of the samples of %s are no numbers (NaN or infinite); expected at most half: leave the recording out, "
-            "or take a model without this channel",
-            percent, name);
-    if (sum)
-        str_format(text, size, "%lld samples of %s are no numbers: the last number is held in their place (%s: %.2g %%)",
-                   (long long)sum, counted(some, "channel").text, name, percent);
-    return 0;
+    for (int i = 0; i < n; i++)
+        channels[i] = (struct missing_channel){c->labels[used[i]], &b->missing[i].n};
+    return missing_describe(channels, n, samples, text, size, err);
 }
 
 /* Decode one segment in pieces of about READ_BYTES and push it. */
@@ -343,8 +332,12 @@ static int mirrored_labels(struct builder *b, const char *rule, struct err *err)
 int builder_choose(struct builder *b, struct channels *c, struct err *err) {
     b->info = eegfile_info(b->edf);
     int rc = channels_choose(b->info, &b->request->frontend, c, err);
+    if (rc)
+        return rc;
+    if (!b->head && (rc = amplitude_check(b->edf, c->signals, c->n, c->faults, sizeof c->faults, err)))
+        return rc;
     str_copy(b->assumed, sizeof b->assumed, c->faults);
-    return rc ? rc : builder_cut_holes(b, err);
+    return builder_cut_holes(b, err);
 }
 
 /* Room in the cache for the whole file; without a cache the file is written at path. */

@@ -117,6 +117,38 @@ static void markers_are_annotations_and_dated_segments_are_gaps(void **state) {
     eegfile_close(file);
 }
 
+/* Segments in any order are the same; summer time ends between two samples; a longer step back is an error. */
+static void gaps_are_placed_in_the_order_of_samples(void **state) {
+    static const char *const markers[] = {
+        "Mk1=New Segment,,3841,1,0,20240131000100000000\r\nMk2=New Segment,,1,1,0,20240131000000000000\r\n"
+        "Mk3=New Segment,,2561,1,0,20240131000020000000\r\n",
+        "Mk1=New Segment,,1,1,0,20240131000000000000\r\nMk2=New Segment,,2561,1,0,20240131000020000000\r\n"
+        "Mk3=New Segment,,2561,1,0,20240131000020000000\r\nMk4=New Segment,,3841,1,0,20240131000100000000\r\n",
+        "Mk1=New Segment,,1,1,0,20241027025955000000\r\nMk2=New Segment,,1281,1,0,20241027020000000000\r\n",
+        "Mk1=New Segment,,1,1,0,20241027025955000000\r\nMk2=New Segment,,1281,1,0,20241027005800000000\r\n"};
+    for (int i = 0; i < 4; i++) {
+        struct written_brainvision f = BASE;
+        struct err err = {0};
+        struct eegfile *file = NULL;
+        f.markers = markers[i];
+        write_brainvision(in_dir(state, "x"), &f);
+        const int rc = eegfile_open(in_dir(state, "x.vhdr"), &file, &err);
+        assert_int_equal(rc, i == 3 ? ERR_INVALID : 0);
+        if (i == 3) {
+            assert_non_null(strstr(err.message, "steps back"));
+            continue;
+        }
+        const struct eeg_info *info = eegfile_info(file);
+        assert_int_equal(info->n_segments, i == 2 ? 1 : 3);
+        assert_int_equal(info->n_repairs, i == 2);
+        if (i < 2) {
+            assert_true(fabs(info->segments[1].start_s - 20) < 1e-6 && info->segments[1].first_record == 2560);
+            assert_true(fabs(info->segments[2].start_s - 60) < 1e-6 && info->segments[2].first_record == 3840);
+        }
+        eegfile_close(file);
+    }
+}
+
 static void put_text(void **state, const char *name, const char *text) { put_file(in_dir(state, name), text, strlen(text)); }
 
 static void what_cannot_be_read_is_an_error_with_the_reason(void **state) {
@@ -130,6 +162,10 @@ static void what_cannot_be_read_is_an_error_with_the_reason(void **state) {
         {"d.eeg", "ASCII", "1", "4000", "INT_16", "", "1", "DataFormat=ASCII is not read; export", ERR_UNSUPPORTED},
         {"d.eeg", "BINARY", "1", "4000", "UINT_16", "", "1", "BinaryFormat=UINT_16 is not read", ERR_UNSUPPORTED},
         {"d.eeg", "BINARY", "1", "4000", "INT_16", "UseBigEndianOrder=YES\n", "1", "UseBigEndianOrder=YES", ERR_UNSUPPORTED},
+        {"d.eeg", "BINARY", "1", "4000", "INT_16", "[Common Infos]\nSegmentationType=MARKERBASED\n", "1",
+         "SegmentationType=MARKERBASED is not read", ERR_UNSUPPORTED},
+        {"d.eeg", "BINARY", "1", "4000", "INT_16", "[Common Infos]\nAveraged=YES\n", "1", "Averaged=YES is not read",
+         ERR_UNSUPPORTED},
         {"d.eeg", "BINARY", "2", "4000", "INT_16", "", "1", "Ch2 is missing in [Channel Infos]", ERR_INVALID},
         {"d.eeg", "BINARY", "0", "4000", "INT_16", "", "1", "NumberOfChannels=0; expected a number above 0", ERR_INVALID},
         {"d.eeg", "BINARY", "1", "", "INT_16", "", "1", "SamplingInterval=; expected", ERR_INVALID},
@@ -450,6 +486,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(every_layout_has_the_samples_of_its_edf_twin),
         in_temp_dir(markers_are_annotations_and_dated_segments_are_gaps),
+        in_temp_dir(gaps_are_placed_in_the_order_of_samples),
         in_temp_dir(what_cannot_be_read_is_an_error_with_the_reason),
         in_temp_dir(formats_that_are_not_read_are_named_with_the_export),
         in_temp_dir(samples_that_arrive_are_those_of_the_file),

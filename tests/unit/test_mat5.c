@@ -45,7 +45,7 @@ static int read_file(struct err *err) {
     bytes.memory = file;
     bytes.len = file_len;
     arena_init(&arena, (size_t)64 << 20);
-    int rc = mat_read(&bytes, &arena, &value, err);
+    int rc = mat_read(&bytes, NULL, &arena, &value, err);
     if (!rc)
         assert_int_equal(mat_field(&value, 0, "x")->place.bytes, mat_field(&value, 0, "x")->n);
     arena_done(&arena);

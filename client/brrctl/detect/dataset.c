@@ -12,6 +12,7 @@
 #include "eeg/frontend.h"
 #include "eeg/labels.h"
 #include "eeg/tree.h"
+#include "formats/amplitude.h"
 #include "formats/eegfile.h"
 #include "windows/manifest.h"
 #include "windows/patients.h"
@@ -289,7 +290,7 @@ static int survey_open(struct survey *s, const char *path, const char *relative,
     struct sum *sum = &s->splits[split_of(relative)];
     char patient[512];
     int rc = channels_choose(info, &s->frontend, &use, err);
-    if (rc)
+    if (rc || (rc = amplitude_check(edf, use.signals, use.n, use.faults, sizeof use.faults, err)))
         return rc;
     rc = survey_labels(s, path, edf, &labels, err);
     note_rest(s, &labels);

@@ -163,6 +163,22 @@ static int collect(struct batch *b, struct err *err) {
 
 /* ---- the work ---- */
 
+/* A recording of a format that BIDS does not take, or of several files, whose names the header states, cannot be put into a
+ * dataset. */
+static int check_copy(const char *path, struct err *err) {
+    static const char *const taken[] = {".edf", ".bdf", ".set"};
+    struct eegfile_companions parts;
+    bool alone = false;
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        alone = alone || !strcasecmp(eegfile_ending(path), taken[i]);
+    int rc = alone ? eegfile_list_companions(path, &parts, err) : 0;
+    if (rc || (alone && !parts.n))
+        return rc;
+    return err_set(err, ERR_UNSUPPORTED, "%s cannot be put into a BIDS dataset as it is (%s); convert it to EDF first", path,
+                   alone || !strcasecmp(eegfile_ending(path), ".vhdr") ? "its files name each other, and BIDS has other names"
+                                                                       : "BIDS takes EDF, BDF, BrainVision and EEGLAB");
+}
+
 /* The recording and its side files in the dataset. */
 static int add_to_dataset(const struct batch *b, const struct detect_item *item, const struct eeg_info *info, struct err *err) {
     const struct bids_name *name = &b->names[item - b->items];
@@ -201,14 +217,15 @@ static void detect_one(struct batch *b, struct detect_item *item) {
     struct detection d;
     struct err err = {0};
     struct source *source = NULL;
-    if (source_open_file(item->path, &b->reading, &source, &err) || detection_open(&d, item->path, source, &config, &err)) {
+    if ((b->names && check_copy(item->path, &err)) || source_open_file(item->path, &b->reading, &source, &err) ||
+        detection_open(&d, item->path, source, &config, &err)) {
         brrctl_keep_error(&item->err, &err);
         return;
     }
-    if (!detection_run(&d, b->client, &item->err) && !fsio_mkdirs_above(item->output, &err) &&
-        !detection_write_events(&d, item->output, &err) && b->names)
-        add_to_dataset(b, item, playback_source(d.playback)->info, &err);
-    if (err.code)
+    if (!detection_run(&d, b->client, &item->err) &&
+        ((d.mostly_missing && err_set(&err, ERR_INVALID, "%s", d.missing)) || fsio_mkdirs_above(item->output, &err) ||
+         detection_write_events(&d, item->output, &err) ||
+         (b->names && add_to_dataset(b, item, playback_source(d.playback)->info, &err))))
         brrctl_keep_error(&item->err, &err);
     item->no_model = item->err.code == BRR_NOT_FOUND && !*d.session;
     item->note = detection_note(&d);

@@ -7,7 +7,7 @@
 #include "store/digest.h"
 #include "store/outputs.h"
 
-enum { PLOT_CHANNELS_SHOWN = 19, WRITE_BUFFER = 1 << 20, ALARM_SIGNAL_S = 30, MAX_EVENTS_BYTES = 256 << 20 };
+enum { PLOT_CHANNELS_SHOWN = 19, WRITE_BUFFER = 1 << 20, ALARM_SIGNAL_S = 30, MOST_GAP_S = 86400, MAX_EVENTS_BYTES = 256 << 20 };
 
 /* ---- what arrives ---- */
 
@@ -25,6 +25,11 @@ static void on_opened(void *ctx, const struct brr_stream_info *info) {
     str_copy(d->session, sizeof d->session, info->session_id);
     if (d->config->want_suppression)
         suppression_table_begin(&d->suppression, info);
+    d->rows = needed(realloc(d->rows, (size_t)(info->n_used + 1) * sizeof *d->rows));
+    d->n_rows = 0;
+    for (int i = 0; source->missing && i < info->n_used; i++)
+        if (info->used[i] >= 0 && info->used[i] < source->n)
+            d->rows[d->n_rows++] = (struct missing_channel){source->labels[info->used[i]], &source->missing[info->used[i]]};
     for (int i = 0; d->traces && i < info->n_used && d->n_shown < PLOT_CHANNELS_SHOWN; i++) {
         if (info->used[i] < 0 || info->used[i] >= source->n)
             continue;
@@ -156,10 +161,15 @@ static int read_reference(struct detection *d, const char *path, struct err *err
 }
 
 static int find_reference(struct detection *d, struct err *err) {
-    int rc = d->config->reference ? read_reference(d, d->config->reference, err)
-                                  : labels_load(d->path, "auto", playback_source(d->playback)->edf, &d->reference, err);
-    if (rc)
-        return rc;
+    struct err why = {0};
+    if (d->config->reference) {
+        int rc = read_reference(d, d->config->reference, err);
+        if (rc)
+            return rc;
+    } else if (labels_load(d->path, "auto", playback_source(d->playback)->edf, &d->reference, &why)) {
+        d->reference = (struct labels){.source = LABELS_NONE}; /* nobody asked for them */
+        str_format(d->unread, sizeof d->unread, "its labels are left out: %.200s", why.message);
+    }
     d->has_reference = d->reference.source != LABELS_NONE;
     return 0;
 }
@@ -175,13 +185,31 @@ static void make_buffers(struct detection *d) {
     plot_trace_init(d->suppression.trace, "suppression", d->duration_s, DETECTION_RATE_HZ);
 }
 
+/* A trace has a number for each sample, also of those that are missing. */
+static int check_gaps(const char *path, const struct eeg_info *info, struct err *err) {
+    for (int i = 1; i < info->n_segments; i++) {
+        const double end_s = info->segments[i - 1].start_s + (double)info->segments[i - 1].n_records * info->record_s;
+        const double gap_s = info->segments[i].start_s - end_s;
+        if (gap_s > MOST_GAP_S)
+            return err_set(
+                err, ERR_INVALID,
+                "%s: a gap of %.1f days at %.0f s by its clock; expected at most %d h for a trace: cut the recording there, or "
+                "put a wrong date right",
+                path, gap_s / 86400, end_s, MOST_GAP_S / 3600);
+    }
+    return 0;
+}
+
 int detection_open(struct detection *d, const char *path, struct source *source, const struct detection_config *config,
                    struct err *err) {
     *d = (struct detection){.config = config, .highest = NAN, .highest_s = NAN, .highest_alarm = NAN, .path = path};
     d->playback = playback_new(source);
     d->duration_s = source->info->duration_s;
-    make_buffers(d);
-    int rc = config->want_reference ? find_reference(d, err) : 0;
+    int rc = config->want_trace ? check_gaps(path, source->info, err) : 0;
+    if (rc == 0) {
+        make_buffers(d);
+        rc = config->want_reference ? find_reference(d, err) : 0;
+    }
     if (rc)
         detection_done(d);
     return rc;
@@ -210,6 +238,11 @@ int detection_run(struct detection *d, brr_client *client, struct brr_error *err
         add_ignored(d, err);
         return rc;
     }
+    struct err why = {0};
+    d->mostly_missing =
+        missing_describe(d->rows, d->n_rows, playback_source(d->playback)->read, d->missing, sizeof d->missing, &why) != 0;
+    if (d->mostly_missing)
+        str_copy(d->missing, sizeof d->missing, why.message);
     if (d->config->want_trace)
         reserve(d, d->end.samples);
     return 0;
@@ -218,7 +251,7 @@ int detection_run(struct detection *d, brr_client *client, struct brr_error *err
 void detection_done(struct detection *d) {
     playback_close(d->playback);
     labels_done(&d->reference);
-    FREE_MEMBERS(*d, events, alarms, probabilities, probability);
+    FREE_MEMBERS(*d, events, alarms, probabilities, probability, rows);
     free(d->suppression.trace);
     suppression_table_done(&d->suppression);
     free(d->traces);
@@ -231,6 +264,10 @@ char *detection_note(const struct detection *d) {
     str_puts(&text, d->note);
     for (int i = 0; i < info->n_repairs; i++)
         str_printf(&text, "%s%s", text.len ? "; " : "", info->repairs[i]);
+    const char *const notes[] = {d->unread, d->missing};
+    for (int i = 0; i < 2; i++)
+        if (*notes[i])
+            str_printf(&text, "%s%s", text.len ? "; " : "", notes[i]);
     if (*d->mislabelled)
         str_printf(&text, "%s%s", text.len ? "; " : "", d->mislabelled);
     return text.len ? strdup(str_cstr(&text)) : NULL;
@@ -264,7 +301,8 @@ static int write_listed(const struct detection *d, const char *path, const struc
     OWNED(str_done) struct str text = str_of(MAX_EVENTS_BYTES);
     char sha256[DIGEST_HEX_SIZE];
     int rc;
-    d->config->format->put(runs, (size_t)n, header, &text);
+    if ((rc = events_put(d->config->format, runs, (size_t)n, header, &text, err)))
+        return rc;
     digest_bytes(str_cstr(&text), text.len, sha256);
     return (rc = outputs_announce(path, sha256, err)) ? rc : fsio_write_text(path, &text, err);
 }

@@ -5,6 +5,7 @@
 #include "client/brrctl/detect/suppression.h"
 #include "eeg/labels.h"
 #include "plot/plot.h"
+#include "windows/missing.h"
 
 enum { DETECTION_RATE_HZ = 256, DETECTION_MAX_ALARMS = 10000 };
 
@@ -34,6 +35,10 @@ struct detection {
     const char *path;
     double duration_s, on, off, window_s, hop_s, alarm_hop_s;
     char model_sha256[72], note[512], session[64], mislabelled[200];
+    char unread[256], missing[256]; /* "" or why labels are left out; which samples are no numbers */
+    bool mostly_missing;            /* a channel that the model reads has more than half of them */
+    struct missing_channel *rows;   /* of the channels that the model reads */
+    int n_rows;
     struct brr_event *events;
     int n_events;
     struct label_run *alarms; /* from on to off */

@@ -42,6 +42,8 @@ struct source {
     double rate_hz;
     int64_t start_ms; /* Unix time of the first sample, where it is known without a calendar; else 0: info says the local time */
     char assumed[200];
+    int64_t *missing; /* (n) samples so far that are no numbers, and of how many of each row; NULL: not counted */
+    int64_t read;
 };
 
 /* An EDF or BDF file; all usable signals of the rate at which most electrodes were recorded, else of most voltage signals. */

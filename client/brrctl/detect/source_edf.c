@@ -6,6 +6,7 @@
 #include "client/brrctl/detect/source.h"
 #include "eeg/channels.h"
 #include "eeg/montage.h"
+#include "formats/amplitude.h"
 
 enum { READ_BYTES = 4 << 20 };
 
@@ -98,9 +99,10 @@ static int choose_signals(struct source_edf *s, const char *path, const char *re
         return channels_none(base->info, path, err);
     s->records = READ_BYTES / (int64_t)sizeof(float) / base->n / s->per_record;
     s->records = s->records < 1 ? 1 : s->records;
+    base->missing = calloc((size_t)base->n, sizeof *base->missing);
     s->uv = calloc((size_t)base->n, sizeof *s->uv);
     s->samples = malloc(sizeof *s->samples * (size_t)(s->records * s->per_record * base->n));
-    if (!s->uv || !s->samples)
+    if (!base->missing || !s->uv || !s->samples)
         return err_set(err, ERR_EXHAUSTED, "out of memory for samples of %s", path);
     for (int c = 0; c < base->n; c++)
         s->uv[c] = s->samples + (int64_t)c * s->records * s->per_record;
@@ -137,6 +139,10 @@ static int edf_next(struct source *base, struct source_block *ret, struct err *e
     if ((rc = eegfile_read(s->edf, s->signals, base->n, range, s->uv, err)))
         return rc;
     *ret = (struct source_block){.first = -1, .n = records * s->per_record, .uv = s->uv};
+    for (int c = 0; c < base->n; c++)
+        for (int64_t i = 0; i < ret->n; i++)
+            base->missing[c] += !isfinite(s->uv[c][i]);
+    base->read += ret->n;
     if (s->at == segment->first_record)
         ret->first = llround(segment->start_s * base->rate_hz);
     s->at += records;
@@ -148,7 +154,8 @@ static int edf_check_units(struct source *base, const int *used, int n, struct e
     int signals[FRONTEND_MAX_LABELS];
     for (int i = 0; i < n; i++)
         signals[i] = s->signals[used[i]];
-    return channels_check_units(base->info, signals, n, base->assumed, sizeof base->assumed, err);
+    int rc = channels_check_units(base->info, signals, n, base->assumed, sizeof base->assumed, err);
+    return rc || !s->file ? rc : amplitude_check(s->file, signals, n, base->assumed, sizeof base->assumed, err);
 }
 
 static const char *edf_ended(const struct source *base) {
@@ -165,7 +172,7 @@ static void edf_source_close(struct source *base) {
     struct source_edf *s = (struct source_edf *)base;
     eegfile_close(s->file);
     feed_close(s->feed);
-    FREE_MEMBERS(*s, samples, names, uv);
+    FREE_MEMBERS(*s, samples, names, uv, base.missing);
     free(s);
 }
 

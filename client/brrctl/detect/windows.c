@@ -52,7 +52,7 @@ static int open_recording(const struct arguments *o, const char *dir, struct rec
                                                       .notch_hz = isnan(own(o)->notch_hz) ? 60 : own(o)->notch_hz,
                                                       .bandpass_hz = {0.5, 120},
                                                       .fill_gap_s = 2},
-                                         .labels = "edf-annotations",
+                                         .labels = "none",
                                          .unlabeled = "background"};
     int rc = window_build(&request, cache_file, sizeof cache_file, &skipped, err);
     return rc ? rc : recording_open(cache_file, ret, err);

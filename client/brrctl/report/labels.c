@@ -44,6 +44,7 @@ enum { PATH_SIZE = 8192, SHOWN = 20, MAX_TYPES = 64 };
 struct labelled {
     const char *path; /* of the stems */
     bool named;       /* the table has a row of it */
+    bool unread;      /* --complete leaves it out */
     bool again;       /* the one before it has the same label file: a recording in two formats */
     double duration_s;
     struct eeg_start start;
@@ -116,10 +117,13 @@ static bool stem_of_cell(const char *cell, char stem[PATH_SIZE]) {
     return true;
 }
 
-static int find_item(struct import *m, const struct label_table_row *row, struct labelled **ret, struct err *err) {
+static int find_item(struct import *m, const struct label_table *table, const struct label_table_row *row, struct labelled **ret,
+                     struct err *err) {
     char stem[PATH_SIZE];
     const char *path = NULL;
-    *ret = NULL;
+    *ret = table->file < 0 ? m->items : NULL;
+    if (*ret)
+        return 0;
     if (!stem_of_cell(row->file, stem))
         return err_set(err, ERR_RANGE, "%s:%d: the file name is too long", m->o->args[1], row->line);
     int rc = (path = stems_path(m->stems, stem)) ? 0 : stems_find(m->stems, fsio_basename(stem), &path, err);
@@ -166,7 +170,7 @@ static void keep_run(struct labelled *item, const double span_s[2], const char *
 static int take_row(struct import *m, const struct label_table *table, const struct label_table_row *row, struct err *err) {
     struct labelled *item;
     double span_s[2];
-    int rc = find_item(m, row, &item, err);
+    int rc = find_item(m, table, row, &item, err);
     if (rc)
         return rc;
     if (!item && own(m->o)->ignore_missing) {
@@ -188,6 +192,9 @@ static int take_row(struct import *m, const struct label_table *table, const str
         return 0;
     }
     *(class == LABEL_SEIZURE ? &m->seizures : &m->unsure) += 1;
+    if (!events_is_plain(row->type))
+        return err_set(err, ERR_INVALID, "%s:%d: the type has a line end, a tab or another control character; expected plain text",
+                       m->o->args[1], row->line);
     const char *code = class == LABEL_UNSURE ? "unknown" : events_is_seizure(row->type) ? row->type : "sz";
     keep_run(item, span_s, code);
     return 0;
@@ -197,7 +204,9 @@ static int read_table(struct import *m, struct err *err) {
     struct label_table table;
     struct label_table_row row;
     bool more = true;
-    int rc = label_table_open(&table, m->o->args[1], &own(m->o)->columns, err);
+    struct label_table_columns columns = own(m->o)->columns;
+    columns.one = m->n == 1;
+    int rc = label_table_open(&table, m->o->args[1], &columns, err);
     if (rc)
         return rc;
     while (more) { /* every row is looked at, so that all that is wrong is said at once */
@@ -227,7 +236,7 @@ static int check_rows(const struct import *m, struct err *err) {
 /* ---- the files ---- */
 
 static bool wanted(const struct import *m, const struct labelled *item) {
-    return !item->again && (item->named || own(m->o)->complete);
+    return !item->again && !item->unread && (item->named || own(m->o)->complete);
 }
 
 static int path_of(const struct import *m, const struct labelled *item, char buf[PATH_SIZE], struct err *err) {
@@ -244,7 +253,12 @@ static int path_of(const struct import *m, const struct labelled *item, char buf
 static int check_files(struct import *m, struct err *err) {
     char path[PATH_SIZE];
     for (size_t i = 0; i < m->n; i++) {
+        struct labelled *item = &m->items[i];
         int rc = 0;
+        if (wanted(m, item) && !item->named && read_head(item, err)) { /* nothing is known of it */
+            fprintf(stderr, "brrctl: note: no label file: %s\n", err->message);
+            item->unread = true;
+        }
         if (wanted(m, &m->items[i]) && ((rc = path_of(m, &m->items[i], path, err)) || (rc = read_head(&m->items[i], err)) ||
                                         (rc = outputs_check(path, m->o->force, err))))
             return rc;

@@ -37,18 +37,20 @@ static int find_hypothesis(struct score_pairs *p, const char *relative, const ch
 static bool read_hypothesis(const char *path, const char *rule, struct score_recording *r) {
     struct score_labels hyp = {.duration_s = NAN};
     struct err err = {0};
-    if (!score_labels_read(path, rule, &hyp, &err) && isnan(r->duration_s))
+    int rc = score_labels_read(path, rule, &hyp, &err);
+    if (rc == 0 && isnan(r->duration_s))
         r->duration_s = hyp.duration_s;
-    if (!err.code && !isnan(hyp.duration_s) && floor(hyp.duration_s) != floor(r->duration_s)) {
-        err_set(&err, ERR_INVALID, "%s: recordingDuration is %.2f s, the reference's %.2f s", path, hyp.duration_s, r->duration_s);
+    if (rc == 0 && !isnan(hyp.duration_s) && floor(hyp.duration_s) != floor(r->duration_s)) {
+        rc = err_set(&err, ERR_INVALID, "%s: recordingDuration is %.2f s, the reference's %.2f s", path, hyp.duration_s,
+                     r->duration_s);
         hyp.n = 0;
     }
-    if (err.code)
+    if (rc)
         fprintf(stderr, "brrctl: counted as a recording without events: %s\n", err.message);
     free(hyp.unsure);
     r->hyp = hyp.events;
     r->n_hyp = hyp.n;
-    return !err.code;
+    return !rc;
 }
 
 static int add_pair(struct score_pairs *p, const char *ref_path, const char *relative, struct err *err) {

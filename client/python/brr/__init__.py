@@ -6,6 +6,7 @@ from pkgutil import extend_path
 from ._library import Error
 
 __path__ = extend_path(__path__, __name__)
+__version__ = "0.1.0"
 __all__ = ["Detector", "Error", "connect", "read", "scan"]
 
 

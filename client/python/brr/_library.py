@@ -38,16 +38,25 @@ def load(name, soname, sleeping=False):
 
 
 class Streams:
-    """Open streams of one owner, by their addresses. They are closed before it, in whatever order Python collects the objects."""
+    """Open streams of one owner, by their addresses. They are closed before it, in whatever order Python collects the objects. The threads of the
+    library stay in the process that opened the owner: in one that was forked from it nothing is called or closed."""
 
     def __init__(self, close):
-        self._close, self._open = close, set()
+        self._close, self._open, self._process = close, set(), os.getpid()
+
+    def here(self):
+        return os.getpid() == self._process
+
+    def check(self):
+        if not self.here():
+            raise RuntimeError(f"opened in process {self._process}, used in process {os.getpid()}, which was forked from it: open it there, after the fork")
 
     def add(self, handle):
         self._open.add(handle.value)
 
     def of(self, handle):
         """The handle, while it is open."""
+        self.check()
         if not handle or handle.value not in self._open:
             raise ValueError("the stream is closed, or its owner is")
         return handle
@@ -56,10 +65,11 @@ class Streams:
         """Once; what is closed already is left alone."""
         if handle and handle.value in self._open:
             self._open.discard(handle.value)
-            self._close(handle)
+            if self.here():
+                self._close(handle)
 
     def close_all(self):
-        while self._open:
+        while self._open and self.here():
             self._close(self._open.pop())
 
 

@@ -116,6 +116,9 @@ class Client:
         _call("connect_with", ctypes.byref(options), ctypes.byref(self._handle))
         self.endpoint = _library().brr_endpoint(self._handle).decode()
 
+    def __repr__(self):
+        return f"<brr.Client of {self.endpoint}>"
+
     def detector(self, model):
         """A model of the daemon: a served name, "job:ID" or a file on its machine. It is looked up when a stream is opened."""
         return RemoteDetector(self, model)
@@ -134,13 +137,15 @@ class Client:
     def _open(self):
         if not self._handle:
             raise ValueError("the connection is closed")
+        self._streams.check()
         return self._handle
 
     def close(self):
         if getattr(self, "_handle", None):
             handle, self._handle = self._handle, None
             self._streams.close_all()
-            _library().brr_disconnect(handle)
+            if self._streams.here():
+                _library().brr_disconnect(handle)
 
     def __enter__(self):
         return self

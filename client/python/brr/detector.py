@@ -96,12 +96,39 @@ def _call(name, *arguments):
         raise Error(code, error.message.decode("utf-8", "replace"))
 
 
-def push_all(open_stream, uv, rate, channels):
+UNITS = {"uV": 1, "mV": 1e3, "V": 1e6}
+
+
+def in_microvolts(uv, rate, unit, stated=False):
+    """The samples in microvolts. Without a unit they are taken for microvolts, unless they look like volts: the median over the channels of the standard
+    deviation of the first ten seconds in which it is not 0."""
+    import numpy
+    uv = numpy.asarray(uv)
+    if unit is not None:
+        if unit not in UNITS:
+            raise ValueError(f"the unit is {unit!r}; expected one of {', '.join(UNITS)}")
+        return uv if UNITS[unit] == 1 else numpy.asarray(uv * numpy.float64(UNITS[unit]), numpy.float32)
+    piece = int(rate * 10) + 1
+    for at in range(0, 0 if stated or uv.ndim != 2 else uv.shape[1], piece):
+        with numpy.errstate(all="ignore"):
+            part = numpy.ma.masked_invalid(uv[:, at:at + piece])
+            sizes = numpy.sort(numpy.ma.filled(part.std(axis=1, dtype=numpy.float64), 0))
+        size = sizes[len(sizes) // 2] if len(sizes) else 0
+        if 1e-7 < size < 0.005:
+            raise ValueError(f"the samples have an amplitude of {size:.3g}, which looks like V, not microvolts; say unit='V'")
+        if size > 0:
+            break
+    return uv
+
+
+def push_all(open_stream, uv, rate, channels, unit=None):
     """The results, in parts, of a whole recording, or of an array with its rate and channels, through a stream that is opened for it."""
     if hasattr(uv, "push_to"):
+        in_microvolts(uv.data, uv.rate, None, uv.unit_stated)
         return uv.push_to(open_stream(uv.rate, uv.labels))
     if rate is None or channels is None:
         raise TypeError("an array needs its rate in Hz and the names of its channels: detect(uv, rate, channels)")
+    uv = in_microvolts(uv, rate, unit)
     stream = open_stream(rate, channels)
     return [stream.push(uv), stream.finish()]
 
@@ -118,15 +145,18 @@ class Detector:
         self.type, self.montage, self.sha256 = text("type"), text("montage"), text("sha256")
         self.window_s, self.hop_s = (getattr(_library(), f"brr_detector_{n}")(self._handle) / RATE_HZ for n in ("window", "hop"))
 
+    def __repr__(self):
+        return f"<brr.Detector {self.type}: {self.montage}, windows of {self.window_s:g} s every {self.hop_s:g} s, SHA-256 {self.sha256[:12]}>"
+
     def stream(self, rate, channels, on=0, off=0, alarm_hop_s=0):
         """A live source: rate in Hz, names of its channels, thresholds of events (0: the model's), seconds between decisions of alarms (0: none)."""
         return Stream(self, rate, channels, on, off, alarm_hop_s)
 
-    def detect(self, uv, rate=None, channels=None, on=0, off=0):
-        """All results of a recording (brr.read), or of an array in microvolts (channels, samples) with its rate and the names of its channels, from
-        the first sample on."""
+    def detect(self, uv, rate=None, channels=None, on=0, off=0, unit=None):
+        """All results of a recording (brr.read), or of an array (channels, samples) with its rate and the names of its channels, from the first sample
+        on. unit: "uV", "mV" or "V" of an array; None: microvolts, unless they look like volts."""
         import numpy
-        parts = push_all(lambda rate, channels: self.stream(rate, channels, on, off), uv, rate, channels)
+        parts = push_all(lambda rate, channels: self.stream(rate, channels, on, off), uv, rate, channels, unit)
         return Results(0, numpy.concatenate([p.probabilities for p in parts]), [e for p in parts for e in p.events], [])
 
     def rows(self, uv, rate, channels):
@@ -141,7 +171,7 @@ class Detector:
         return numpy.concatenate(parts)
 
     def __del__(self):
-        if getattr(self, "_handle", None):
+        if getattr(self, "_handle", None) and self._streams.here():
             self._streams.close_all()
             _library().brr_detector_close(self._handle)
 
@@ -149,6 +179,7 @@ class Detector:
 class Stream:
     def __init__(self, detector, rate, channels, on, off, alarm_hop_s, rows=False):
         self.detector, self.n, self._handle = detector, len(channels), ctypes.c_void_p()
+        detector._streams.check()
         names = (ctypes.c_char_p * self.n)(*(str(c).encode() for c in channels))
         source = _Source(ctypes.sizeof(_Source), rate, self.n, names, on, off, alarm_hop_s, int(rows))
         _call("stream_open", detector._handle, ctypes.byref(source), ctypes.byref(self._handle))
@@ -156,7 +187,7 @@ class Stream:
 
     def _results(self):
         r = _Results(ctypes.sizeof(_Results))
-        _call("take", self._handle, ctypes.byref(r))
+        _call("take", self.detector._streams.of(self._handle), ctypes.byref(r))
         return r
 
     def _take(self):
@@ -179,11 +210,11 @@ class Stream:
         if uv.shape[1] > 1 and uv.strides[1] != 4:
             uv = numpy.ascontiguousarray(uv)
         rows = (ctypes.c_void_p * self.n)(*(uv.ctypes.data + i * uv.strides[0] for i in range(self.n)))
-        _call("push", self._handle, rows, uv.shape[1])
+        _call("push", self.detector._streams.of(self._handle), rows, uv.shape[1])
 
     def gap(self, missing):
         """The next sample comes so many source samples later than expected."""
-        _call("gap", self._handle, missing)
+        _call("gap", self.detector._streams.of(self._handle), missing)
 
     def finish(self):
         """The source has ended; the remaining results."""
@@ -191,7 +222,7 @@ class Stream:
         return self._take()
 
     def _finish(self):
-        _call("finish", self._handle)
+        _call("finish", self.detector._streams.of(self._handle))
 
     def __del__(self):
         if getattr(self, "_handle", None):

@@ -11,7 +11,7 @@ import math
 import os
 
 from ._library import Error
-from .detector import _Error, _library as _detector_library
+from .detector import _Error, _library as _detector_library, in_microvolts
 from .events import Events
 
 Gap = collections.namedtuple("Gap", "sample onset duration")  # it lies before this sample of data, in seconds of file time
@@ -96,19 +96,26 @@ class Recording:
     datetime without a time zone, or None; seconds: from the first sample to the last, gaps counted; gaps; annotations: of the file, as Events;
     channels: all that the file has, those left out too; format; repairs: faults of the file that were put right."""
 
-    def __init__(self, path, file, wanted):
+    def __init__(self, path, file, wanted, unit=None):
         facts = file.facts
-        decoded = lambda texts: [t.decode() for t in texts]
+        decoded = lambda texts: [t.decode("utf-8", "replace") for t in texts]
         self.path, self.format, self.seconds = path, facts.format.decode(), facts.duration_s
         start = facts.start.decode()
         self.start = None if start == "n/a" else datetime.datetime.fromisoformat(start)
         self.repairs = decoded(facts.repairs[:facts.n_repairs])
         channels = facts.channels[:facts.n_channels]
-        self.channels = [Channel(*decoded((c.label, c.unit)), c.rate_hz, bool(c.volt), bool(c.readable), c.note.decode()) for c in channels]
-        self.annotations = Events.of((a.onset_s, a.duration_s, a.text.decode(), math.nan) for a in facts.annotations[:facts.n_annotations])
+        self.channels = [Channel(*decoded((c.label, c.unit)), c.rate_hz, bool(c.volt), bool(c.readable), c.note.decode("utf-8", "replace")) for c in channels]
+        self.annotations = Events.of((a.onset_s, a.duration_s, a.text.decode("utf-8", "replace"), math.nan) for a in facts.annotations[:facts.n_annotations])
         chosen = self._choose(channels, wanted)
         self.labels, self.rate = [self.channels[i].label for i in chosen], channels[chosen[0]].rate_hz
+        self.unit_stated = unit is not None or not all(channels[i].volt == 2 for i in chosen)
         self._read(file, chosen, channels[chosen[0]].samples_per_record)
+        for row, i in enumerate(chosen):
+            if unit is not None and channels[i].volt != 1:
+                self.data[row] = in_microvolts(self.data[row], self.rate, unit)
+
+    def __repr__(self):
+        return f"<brr.Recording {self.path}: {len(self.labels)} channels, {self.rate:g} Hz, {self.seconds:.1f} s, {len(self.gaps)} gaps, {self.format}>"
 
     def _choose(self, channels, wanted):
         """Numbers of the wanted channels; of None the voltages of the rate that most of them have."""
@@ -148,6 +155,10 @@ class Recording:
 
     def push_to(self, stream):
         """All samples and gaps into a stream of a detector; its results, in parts."""
+        for gap in self.gaps:
+            if gap.duration > 86400:
+                raise ValueError(f"{self.path}: a gap of {gap.duration / 86400:.1f} days at {gap.onset:.0f} s by its clock; expected at most 24 h: cut the "
+                                 "recording there, or put a wrong date right")
         parts, position = [], 0
         ends = [sample for sample, _ in self._starts[1:]] + [self.data.shape[1]]
         for (sample, start), end in zip(self._starts, ends):
@@ -169,8 +180,8 @@ class Recording:
             return None if found.source == b"none" else Events.of(rows)
 
 
-def read(path, channels=None):
-    """The recording at path: its voltages of the rate that most of them have, or the named channels, which need one rate. brr.Error where brrd does not
-    read the file, with what to do."""
+def read(path, channels=None, unit=None):
+    """The recording at path: its voltages of the rate that most of them have, or the named channels, which need one rate. unit: "uV", "mV" or "V" of
+    channels whose unit the file does not state, or that are no voltage. brr.Error where brrd does not read the file, with what to do."""
     with _Open(path) as file:
-        return Recording(os.fspath(path), file, channels)
+        return Recording(os.fspath(path), file, channels, unit)

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""A lab's own files through brrctl and brr, without a daemon: sets that SciPy writes as eeglabio and mnelab do, rates of 300 Hz, names in a Windows code
+page, volts, two headers on one file of samples, times with a zone, tables of one recording. Skips without NumPy and SciPy."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.environ.get("BRR_SOURCE_DIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+BIN = os.environ.get("BRR_BIN", os.path.join(SOURCE, "build", "bin"))
+BRRCTL = os.path.join(BIN, "brrctl")
+try:
+    import numpy as np
+    import scipy.io
+    from package_reading import brr
+except ImportError:
+    print("skipped: package: SciPy (python3-scipy) is not installed")
+    sys.exit(77)
+
+LABELS = "Fp1 F3 C3 P3 F7 T3 T5 O1 Fz Cz Pz Fp2 F4 C4 P4 F8 T4 T6 O2".split()
+
+
+def samples(rate=256, seconds=60, scale=1.0):
+    """Noise of 8 uV, and from second 20 to 40 a rhythm of 3 Hz that differs between the channels."""
+    x = np.random.default_rng(3).normal(0, 8, (len(LABELS), rate * seconds))
+    rhythm = np.sign(np.sin(2 * np.pi * 3 * np.arange(rate * seconds) / rate)) * 150
+    rhythm[:20 * rate] = rhythm[40 * rate:] = 0
+    x += np.linspace(-1, 1, len(LABELS))[:, None] * rhythm
+    return (x * scale).astype("<f4")
+
+
+def brainvision(stem, x, interval, data=None, marker=None, encoding="utf-8", unit="\u00b5V", extra="", markers=None):
+    stem = pathlib.Path(stem)
+    data = data or stem.with_suffix(".eeg").name
+    x.T.astype("<f4").tofile(stem.parent / data)
+    channels = "".join(f"Ch{i + 1}={name},,1,{unit}\r\n" for i, name in enumerate(LABELS))
+    text = ("Brain Vision Data Exchange Header File Version 1.0\r\n[Common Infos]\r\n" f"DataFile={data}\r\n" + (f"MarkerFile={marker}\r\n" if marker else "") +
+            f"DataFormat=BINARY\r\nDataOrientation=MULTIPLEXED\r\nNumberOfChannels={len(LABELS)}\r\nSamplingInterval={interval}\r\n{extra}"
+            f"[Binary Infos]\r\nBinaryFormat=IEEE_FLOAT_32\r\n[Channel Infos]\r\n{channels}")
+    stem.with_suffix(".vhdr").write_bytes(text.encode(encoding))
+    if marker:
+        (stem.parent / marker).write_text("Brain Vision Data Exchange Marker File, Version 1.0\n[Marker Infos]\n" + (markers or "Mk1=Comment,sz,5121,5120,0\n"))
+    return str(stem.with_suffix(".vhdr"))
+
+
+def dataset(path, *more):
+    found = subprocess.run([BRRCTL, "dataset", str(path), "--json", *more], capture_output=True, text=True)
+    return json.loads(found.stdout.splitlines()[-1]), found.stdout + found.stderr
+
+
+class LabFiles(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="brr-lab-")
+        self.dir = pathlib.Path(self.folder.name)
+        self.addCleanup(self.folder.cleanup)
+
+    def usable(self, path, *more):
+        facts, said = dataset(path, *more)
+        self.assertNotIn("problem", [k for k, v in facts.items() if k == "problem" and v], said)
+        return said
+
+    def write_set(self, name, form):
+        """As eeglabio (fields) and mnelab (EEG) build it: integers of Python are 64 bits in the file; types in cells; fields that nobody reads."""
+        events = np.rec.fromarrays([np.array(["seizure"], object), np.array([5121.0], object), np.array([5120.0], object)], names=["type", "latency", "duration"])
+        if form == "cells":
+            events["type"][0] = np.array(["seizure"], object)
+        locations = np.rec.fromarrays([np.array(LABELS, object)], names=["labels"])
+        deep = "end"
+        for _ in range(20):
+            deep = {"inside": deep}
+        fields = {"setname": "night", "nbchan": len(LABELS), "pnts": 60 * 256, "trials": 1, "srate": 256, "xmin": 0, "xmax": 59.99, "data": samples(),
+                  "chanlocs": locations, "event": events, "etc": deep, "history": "x" * 100, "icawinv": np.zeros((0, 0))}
+        scipy.io.savemat(self.dir / name, {"EEG": fields} if form == "struct" else fields, appendmat=False, do_compression=form == "struct")
+        return str(self.dir / name)
+
+    def test_sets_of_scipy_are_read(self):
+        for form in ("struct", "fields", "cells"):
+            night = brr.read(self.write_set(f"{form}.set", form))
+            self.assertEqual((night.rate, night.labels), (256, LABELS))
+            np.testing.assert_array_equal(night.data, samples())
+            self.assertEqual(len(night.annotations), 1)
+            self.assertEqual([(a[0], a[1]) for a in [tuple(row)[:2] for row in night.annotations]], [(20, 20)])
+
+    def test_eight_bits_in_a_set(self):
+        x = np.random.default_rng(1).integers(0, 200, (len(LABELS), 2560)).astype(np.uint8)
+        scipy.io.savemat(self.dir / "bytes.set", {"data": x, "srate": 256.0, "nbchan": float(len(LABELS)), "pnts": 2560.0, "trials": 1.0}, appendmat=False)
+        np.testing.assert_array_equal(brr.read(self.dir / "bytes.set").data, x)
+
+    def test_rates_with_a_factor_of_three(self):
+        for rate in (300, 480, 600, 1200):
+            for interval in (f"{1e6 / rate:.6g}", f"{1e6 / rate:.9g}", repr(1e6 / rate)):
+                self.assertEqual(brr.read(brainvision(self.dir / "r", samples(rate, 2), interval)).rate, rate)
+
+    def test_names_in_a_windows_code_page(self):
+        path = brainvision(self.dir / "M", samples(), "3906.25", data="M\u00fcller.eeg", marker="M\u00fcller.vmrk", encoding="cp1252")
+        self.assertIn('"recordings":1', self.usable(path).replace(" ", ""))
+        self.assertEqual(len(brr.read(path).annotations), 1)
+
+    def test_volts_are_no_microvolts(self):
+        x = samples(scale=1e-6)
+        path = brainvision(self.dir / "volts", x, "3906.25", unit="", marker="volts.vmrk")
+        self.assertIn("looks like V", dataset(path)[1])
+        self.assertNotIn("looks like V", dataset(path, "--unit", "V")[1])
+        self.assertNotIn("looks like V", dataset(brainvision(self.dir / "stated", x, "3906.25", unit="V", marker="stated.vmrk"))[1])
+        detector = brr.Detector("line_length")
+        with self.assertRaisesRegex(ValueError, "looks like V"):
+            detector.detect(x, 256, LABELS)
+        with self.assertRaisesRegex(ValueError, "looks like V"):
+            detector.detect(brr.read(path))
+        right = detector.detect(samples(), 256, LABELS).probabilities
+        self.assertGreater(right.max(), 0.01)
+        for found in (detector.detect(x, 256, LABELS, unit="V"), detector.detect(brr.read(path, unit="V"))):
+            np.testing.assert_allclose(found.probabilities, right, atol=1e-3)
+
+    def test_one_file_of_samples_is_one_recording(self):
+        brainvision(self.dir / "a", samples(), "3906.25", marker="a.vmrk")
+        (self.dir / "b.vhdr").write_bytes((self.dir / "a.vhdr").read_bytes())
+        self.assertIn("one file", dataset(self.dir)[1])
+        for patient in ("sub-01", "sub-02"):
+            (self.dir / f"{patient}_eeg.vhdr").write_bytes((self.dir / "a.vhdr").read_bytes())
+        found = subprocess.run([BRRCTL, "dataset", str(self.dir)], capture_output=True, text=True)
+        self.assertIn("one file under two patients", found.stderr)
+        self.assertNotEqual(found.returncode, 0)
+
+    def test_segmented_files_are_refused(self):
+        self.assertIn("SegmentationType=MARKERBASED is not read", dataset(brainvision(self.dir / "cut", samples(), "3906.25", extra="SegmentationType=MARKERBASED\r\n"))[1])
+
+    def labels(self, table, target, *more):
+        path = self.dir / "table.csv"
+        path.write_text(table)
+        return subprocess.run([BRRCTL, "labels", "import", str(path), str(target), *more], capture_output=True, text=True)
+
+    def test_tables_of_labels(self):
+        path = brainvision(self.dir / "night", samples(), "3906.25")
+        events = self.dir / "night_events.tsv"
+        found = self.labels("file,onset,end\nnight.vhdr,2024-01-31 10:00:05+01:00,2024-01-31 10:00:15+01:00\n", self.dir)
+        self.assertNotEqual(found.returncode, 0)
+        self.assertIn("recordings have no zone", found.stderr)
+        found = self.labels('file,onset,end,type\nnight.vhdr,5,15,"sz\tx"\n', self.dir)
+        self.assertIn("expected plain text", found.stderr)
+        self.assertFalse(events.exists())
+        found = self.labels("Seizure start,Seizure end\n5,15\n", path)  # the columns have other names, and the recording is named
+        self.assertEqual(found.returncode, 0, found.stderr)
+        self.assertIn("5.00\t10.00\tsz", events.read_text())
+
+    def test_a_process_that_forks_says_so(self):
+        detector = brr.Detector("line_length")
+        stream = detector.stream(256, LABELS)
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                stream.push(samples(256, 1))
+                answer = b"none"
+            except RuntimeError as e:
+                answer = str(e).encode()
+            os.write(write, answer)
+            del stream, detector
+            os._exit(0)
+        os.close(write)
+        said = os.read(read, 1000).decode()
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertIn("which was forked from it", said)
+
+
+if __name__ == "__main__":
+    unittest.main()
