@@ -68,7 +68,7 @@ def main():
                        "HOME": folder, "BRR_SCAN_THREADS": "1", "LC_ALL": "C.UTF-8"}
 
         def run(*words):
-            r = subprocess.run(words, cwd=own, env=environment, capture_output=True, text=True, timeout=200, stdin=subprocess.DEVNULL)
+            r = subprocess.run(words, cwd=own, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
             assert r.returncode == 0, (words, r.stdout, r.stderr)
             return r.stdout
         run("make", "all")
