@@ -3,7 +3,7 @@
 #include "base/base.h"
 #include "base/options.h"
 #include "daemon/hooks/hook_format.h"
-#include "store/mail.h"
+#include "post/mail.h"
 
 struct hook_raw {
     const char *name, *url, *url_file, *secret_file, *ca, *bed, *model, *from, *user, *password_file;

@@ -10,8 +10,8 @@
 #include "base/spawn.h"
 #include "daemon/alarms/alarm.h"
 #include "daemon/hooks/hook_format.h"
-#include "store/mail.h"
-#include "store/signed_post.h"
+#include "post/mail.h"
+#include "post/signed_post.h"
 
 enum { BODY_MAX = 64 * 1024, LOOK_MS = 10 };
 

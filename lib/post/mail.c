@@ -1,4 +1,4 @@
-#include "store/mail.h"
+#include "post/mail.h"
 
 #include <curl/curl.h>
 #include <openssl/evp.h>

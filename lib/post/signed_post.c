@@ -1,4 +1,4 @@
-#include "store/signed_post.h"
+#include "post/signed_post.h"
 
 #include <curl/curl.h>
 #include <openssl/evp.h>
