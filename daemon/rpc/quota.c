@@ -6,8 +6,7 @@ enum { MAX_WATCHES = 16 /* of a kind, of one caller */, MAX_RESERVE = 16, CALLER
 
 /* Calls that stay open and cost the daemon something all the time. */
 static const char *const watches[] = {"/brr.v1.Metrics/Watch", "/grpc.health.v1.Health/Watch",
-                                      "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-                                      "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"};
+                                      "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"};
 
 /* Most open calls of one caller and this method. */
 static int most_of_method(const struct quota_limits *limits, const char *path) {

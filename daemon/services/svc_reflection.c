@@ -1,4 +1,4 @@
-/* grpc.reflection.v1 and v1alpha: what this daemon speaks, for tools that have no .proto files. Answers come from the descriptor
+/* grpc.reflection.v1: what this daemon speaks, for tools that have no .proto files. Answers come from the descriptor
  * set in the program, which is walked anew for each question: some ten kilobytes, no index to keep. One question, one answer, in
  * order. */
 
@@ -10,7 +10,6 @@
 
 enum { MAX_FILES = 64, MAX_SERVICES = 64, MAX_NAME = 256 };
 
-/* Both versions of the service have the same messages but for the name of their package. */
 typedef Grpc__Reflection__V1__ServerReflectionRequest Request;
 typedef Grpc__Reflection__V1__ServerReflectionResponse Response;
 typedef Grpc__Reflection__V1__ServiceResponse Service;
@@ -292,9 +291,6 @@ static void half_close(struct rpc_call *call) { rpc_finish(call, NULL); }
 
 const struct rpc_method svc_reflection[] = {
     {RPC_METHOD("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", ROLE_READ,
-                grpc__reflection__v1__server_reflection_request, message),
-     .client_stream = true, .half_close = half_close, .writable = writable},
-    {RPC_METHOD("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", ROLE_READ,
                 grpc__reflection__v1__server_reflection_request, message),
      .client_stream = true, .half_close = half_close, .writable = writable},
     {.path = NULL},

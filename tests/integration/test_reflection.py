@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Server reflection, v1 and v1alpha: a client with no .proto file of brrd finds every service, makes their messages and calls one."""
+"""Server reflection: a client with no .proto file of brrd finds every service, makes their messages and calls one."""
 import glob
 import os
 import re
@@ -43,8 +43,8 @@ def message_class(pool, name):
 
 
 class Reflection:
-    def __init__(self, channel, version, directory):
-        package = f"grpc.reflection.{version}"
+    def __init__(self, channel, directory):
+        package = "grpc.reflection.v1"
         pool = pool_of(descriptors_of([f"{SOURCE}/proto/{package.replace('.', '/')}/reflection.proto"], directory))
         self.Request, self.Response = (message_class(pool, f"{package}.ServerReflection{x}") for x in ("Request", "Response"))
         self.call = channel.stream_stream(f"/{package}.ServerReflection/ServerReflectionInfo", self.Request.SerializeToString, self.Response.FromString)
@@ -150,16 +150,15 @@ def main():
     with temporary() as tmp:
         daemon = Daemon(tmp).start()
         with grpc.insecure_channel(f"unix:{daemon.socket}") as channel:
-            for version in ("v1", "v1alpha"):
-                reflection = Reflection(channel, version, tmp)
-                services, files = walk(reflection)
-                check_schema(services, files, tmp)
-                pool = pool_of(files)
-                check_served(channel, pool, services)
-                call_version(channel, pool)
-                check_symbols(reflection, files)
-                check_refusals(reflection)
-                check_many(reflection)
+            reflection = Reflection(channel, tmp)
+            services, files = walk(reflection)
+            check_schema(services, files, tmp)
+            pool = pool_of(files)
+            check_served(channel, pool, services)
+            call_version(channel, pool)
+            check_symbols(reflection, files)
+            check_refusals(reflection)
+            check_many(reflection)
         assert os.path.exists(daemon.socket) and daemon.stop() == 0
     return 0
 
