@@ -82,15 +82,6 @@ struct work {
     struct stream *stream;
 };
 
-/* Alarms come from the newest samples of a window. */
-static int weigh_newest(const struct work *w, const struct tensor *dlogits, struct err *err) {
-    float weight = w->step->config.newest_weight;
-    int64_t window = dlogits->dim[1], n = window < STEP_NEWEST ? window : STEP_NEWEST;
-    struct tensor newest = tensor_slice(dlogits, window - n, n);
-    struct eltwise_args scale = {.kind = ELTWISE_SCALE, .a = newest, .y = newest, .alpha = weight};
-    return weight > 0 && weight != 1 ? op_eltwise(w->stream, &scale, err) : 0;
-}
-
 static int update(struct work *w, struct err *err) {
     struct step *t = w->step;
     stream_phase(w->stream, "update");
@@ -120,7 +111,6 @@ static int run(void *ctx, struct err *err) {
     rc = rc ? rc : seizure_forward_train(c->net, w->stream, &t->input.x, &pass, &logits, err);
     stream_phase(w->stream, "loss");
     rc = rc ? rc : op_loss(w->stream, &loss, err);
-    rc = rc ? rc : weigh_newest(w, &dlogits, err);
     stream_phase(w->stream, "backward");
     rc = rc ? rc : seizure_backward(c->net, w->stream, &dlogits, &pass, err);
     rc = rc || !t->input.last || c->reduction ? rc : update(w, err);

@@ -17,9 +17,7 @@ struct step_config {
     uint64_t seed;
     enum loss_kind loss;
     float alpha, gamma, pos_weight;
-    float newest_weight; /* of the gradient of a window's last STEP_NEWEST samples; 0 is read as 1 */
 };
-enum { STEP_NEWEST = 5 * 256 };
 /* A micro-batch: x (rows,T,C) F32 and labels (rows,T) U8 in device memory. */
 struct step_input {
     struct tensor x, labels;

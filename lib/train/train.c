@@ -131,7 +131,6 @@ static int open_net(struct train *t, struct err *err) {
         .alpha = (float)job->training.alpha,
         .gamma = (float)job->training.gamma,
         .pos_weight = (float)t->pos_weight,
-        .newest_weight = (float)job->training.newest_weight,
     };
     if ((rc = step_new(t->env.device, &work, &t->work, err)))
         return rc;

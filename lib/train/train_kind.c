@@ -64,8 +64,6 @@ static const struct option training_rows[] = {
     {"training.loss.alpha", OPTION_F64, C(training.alpha), "0.5", 0.01, 0.99, NULL, "focal weight of seizure samples"},
     {"training.loss.gamma", OPTION_F64, C(training.gamma), "2", 0, 10, NULL, "focal exponent"},
     {"training.loss.pos_weight", OPTION_STRING, W(pos_weight), "auto", 0, 0, NULL, "auto = sqrt((1-r)/r), none, or a number"},
-    {"training.loss.newest_weight", OPTION_F64, C(training.newest_weight), "1", 1, 20, NULL,
-     "weight of the last 5 s of a window, which alarms look at, beside the rest"},
     {"training.early_stopping.metric", OPTION_ENUM, W(stop_metric), "event_f1", 0, 0, METRICS,
      "metric that selects the best checkpoint; subject_f1: event F1 averaged over patients"},
     {"training.answers_curve", OPTION_I64, C(training.answers_curve), "0", 0, TRAIN_CURVE_MOST, NULL,

@@ -24,9 +24,8 @@ struct train_config {
         int schedule;                    /* enum train_schedule */
         int loss;                        /* enum loss_kind */
         double alpha, gamma, pos_weight; /* pos_weight: 0 = auto, 1 = none */
-        double newest_weight;
-        double bf16_bound; /* of the model file */
-        int temperature;   /* "none|auto" */
+        double bf16_bound;               /* of the model file */
+        int temperature;                 /* "none|auto" */
         const char *stop_metric;
         int64_t patience;       /* validations without a better metric; 0 = never */
         int64_t keep_best;      /* 1 to BEST_MAX (best.h) */
