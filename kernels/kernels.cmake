@@ -4,7 +4,7 @@ brr_floor(brr_kernels DIRS kernels kernels/cpu kernels/cuda LINK brr_base OpenMP
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cpu/*.c)
 set_property(SOURCE ${kernel_sources} APPEND PROPERTY COMPILE_OPTIONS "-O3;-ffp-contract=fast;-fopenmp-simd")
 # But for these, whose bits are those of lib/windows's normaliser, and of spiking networks, whose bits are the same on every device.
-foreach(name windows augment noise spike spike_base spike_avx2 spike_avx512)
+foreach(name windows augment spike spike_base spike_avx2 spike_avx512)
   set_property(SOURCE ${CMAKE_SOURCE_DIR}/kernels/cpu/${name}.c APPEND PROPERTY COMPILE_OPTIONS "-ffp-contract=off;-fno-trapping-math")
 endforeach()
 

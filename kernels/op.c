@@ -614,15 +614,6 @@ int op_augment(struct stream *s, const struct augment_args *a, struct err *err) 
     RUN(augment);
 }
 
-int op_noise(struct stream *s, const struct noise_args *a, struct err *err) {
-    CHECKER(noise);
-    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1)));
-    require(&c, a->signals >= 1 && a->signals <= a->x.dim[2], "signals must lie in 1..C");
-    require(&c, a->signals <= WINDOWS_MAX_CHANNELS, "signals must be at most 64");
-    require(&c, a->windows && a->channels && a->noise && a->wave, "windows, channels, noise or wave is missing");
-    RUN(noise);
-}
-
 int op_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err *err) {
     CHECKER(spike_tick);
     const struct spike_net *net = &a->net;

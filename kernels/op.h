@@ -383,33 +383,6 @@ struct augment_args {
 };
 int op_augment(struct stream *s, const struct augment_args *a, struct err *err);
 
-/* Noise and a missing band in the first `signals` columns of training windows x (B,T,C) F32, in place. Samples `first` to `end` of
- * window b become v, in float without contraction:
- *   v = x + (muscle · ramp) · noise[(offset + t) mod NOISE_SAMPLES] + mains · wave[(phase + t · step) mod NOISE_WAVE]
- * The muscle term is that of bursts: `length` samples of every `period`, from `burst` on (none with period 0), with a ramp of
- * NOISE_RAMP samples at either end. band[0] ≠ 0: v then passes the second-order section band = b0 b1 b2 a1 a2 (direct form II
- * transposed, from rest). windows (B), channels (B, signals), noise (NOISE_SAMPLES) and wave (NOISE_WAVE): device memory; the
- * caller vouches for 0 ≤ first ≤ end ≤ T. The same bits on every device. */
-enum { NOISE_SAMPLES = 8192, NOISE_WAVE = 1024, NOISE_RAMP = 64 };
-struct noise_window {
-    int32_t first, end;
-    int32_t burst, length, period;
-    int32_t step; /* of the wave, per sample */
-    float band[5];
-};
-struct noise_channel {
-    float muscle, mains;
-    int32_t offset, phase; /* ≥ 0 */
-};
-struct noise_args {
-    struct tensor x;
-    int signals;
-    const struct noise_window *windows;
-    const struct noise_channel *channels;
-    const float *noise, *wave;
-};
-int op_noise(struct stream *s, const struct noise_args *a, struct err *err);
-
 /* ---- post-processing ------------------------------------------------------------------------------------------- */
 
 /* ---- spiking networks ------------------------------------------------------------------------------------------ */
@@ -473,7 +446,6 @@ struct op_table {
     X(geodesic, geodesic_args)                                                                                                     \
     X(windows, windows_args)                                                                                                       \
     X(augment, augment_args)                                                                                                       \
-    X(noise, noise_args)                                                                                                           \
     X(spike_tick, spike_tick_args)                                                                                                 \
     X(spike_merge, spike_merge_args)
 #define OP_SLOT(op, args) int (*op)(struct stream * s, const struct args *a, struct err *err);

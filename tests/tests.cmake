@@ -302,7 +302,7 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
   endforeach()
   target_compile_definitions(fake_nvml_old PRIVATE FAKE_NVML_OLD)
   target_compile_definitions(test_nvml_old PRIVATE FAKE_NVML_OLD)
-  foreach(name test_scan_conv test_scan_reference test_op_windows test_augment test_augment_noise test_op_geodesic test_burst test_burst_bits test_burst_change test_burst_state test_burst_synapses test_burst_ranks test_geodesic_fit test_ops_vs_cpu test_scan_library test_network_vs_cpu test_batch test_weights test_recordings test_fault test_profile)
+  foreach(name test_scan_conv test_scan_reference test_op_windows test_augment test_op_geodesic test_burst test_burst_bits test_burst_change test_burst_state test_burst_synapses test_burst_ranks test_geodesic_fit test_ops_vs_cpu test_scan_library test_network_vs_cpu test_batch test_weights test_recordings test_fault test_profile)
     set(library ${checked_library})
     if(name MATCHES "^test_(geodesic_fit|recordings|burst_ranks)$") # they compute for minutes in the checked build
       set(library ${emulated_library})

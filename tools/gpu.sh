@@ -12,7 +12,7 @@ shift 3
 say() { printf '%s\n' "$*" >&2; }
 die() { say "gpu: $*"; exit 1; }
 
-anywhere=(op_windows augment augment_noise scan_conv scan_reference op_geodesic geodesic_fit burst burst_bits burst_change burst_state burst_synapses
+anywhere=(op_windows augment scan_conv scan_reference op_geodesic geodesic_fit burst burst_bits burst_change burst_state burst_synapses
     burst_ranks scan_library recordings profile) # tests of any device
 programs=(bin/brrd bin/brrctl bin/brr-load bin/edfgen bin/brr-bench tests/test_ops_vs_cpu tests/test_network_vs_cpu tests/test_batch tests/test_weights
     "${anywhere[@]/#/tests/test_}" tests/test_gpu_devices tests/test_gpu_exchange tests/test_fault tests/test_health tests/task_driver tests/golden_net)

@@ -3,7 +3,6 @@
 #include "base/base.h"
 #include "base/counted.h"
 #include "kernels/op.h"
-#include "windows/augment_noise.h"
 
 enum { RING_DEPTH = 4, BUFFERS = 2 };
 
@@ -19,17 +18,6 @@ struct buffer {
 struct changes {
     int32_t partner[FRONTEND_MAX_COLUMNS];
     int32_t rest[];
-};
-
-/* The arguments of op_noise: tables, which are copied once, and what is drawn for a batch. */
-struct noise_tables {
-    float noise[NOISE_SAMPLES], wave[NOISE_WAVE];
-};
-_Static_assert((int)NOISE_SAMPLES == AUGMENT_NOISE_SAMPLES && (int)NOISE_WAVE == AUGMENT_WAVE_SAMPLES, "the tables of op_noise");
-struct noise {
-    struct noise_tables *tables, *device_tables;
-    struct noise_window *windows, *device_windows;    /* (batch_size) */
-    struct noise_channel *channels, *device_channels; /* (batch_size, channels of the montage) */
 };
 
 struct feed {
@@ -50,7 +38,6 @@ struct feed {
     bool sent; /* first and valid of this batch */
     bool waits;
     struct changes *changes, *device_changes; /* of the newest batch; NULL: none */
-    struct noise noise;                       /* of the newest batch; all NULL: none */
 };
 
 static void *ring_alloc(void *ctx, unsigned long bytes) {
@@ -145,76 +132,6 @@ static int open_changes(struct feed *f, struct err *err) {
     return rc;
 }
 
-/* Memory of the host and of the device for the same bytes. */
-static int alloc_pair(struct device *device, size_t bytes, void **here, void **there, struct err *err) {
-    int rc = device_alloc_host(device, bytes, here, err);
-    return rc ? rc : device_alloc(device, bytes, there, err);
-}
-
-static int open_noise(struct feed *f, struct stream *s, struct err *err) {
-    const struct feed_config *c = &f->config;
-    struct device *device = c->recordings.device;
-    struct noise *n = &f->noise;
-    void *pairs[3][2] = {{NULL}};
-    const size_t rows = (size_t)c->batch_size, columns = rows * (size_t)c->augment->channels,
-                 bytes[3] = {sizeof *n->tables, rows * sizeof *n->windows, columns * sizeof *n->channels};
-    int rc = 0;
-    for (int i = 0; i < 3 && !rc; i++)
-        rc = alloc_pair(device, bytes[i], &pairs[i][0], &pairs[i][1], err);
-    *n = (struct noise){pairs[0][0], pairs[0][1], pairs[1][0], pairs[1][1], pairs[2][0], pairs[2][1]};
-    if (rc || (rc = augment_noise_tables(c->augment->seed, n->tables->noise, n->tables->wave, err)))
-        return rc;
-    return stream_to_device(s, n->device_tables, n->tables, sizeof *n->tables, err);
-}
-
-static void close_noise(struct noise *n, struct device *device) {
-    device_free_host(device, n->tables);
-    device_free(device, n->device_tables);
-    device_free_host(device, n->windows);
-    device_free(device, n->device_windows);
-    device_free_host(device, n->channels);
-    device_free(device, n->device_channels);
-}
-
-/* The noise of window i of the current batch, whose other changes are drawn; silent channels stay silent, padding stays 0. */
-static void draw_noise(struct feed *f, int i, const struct augment_draw *draw) {
-    const struct augment *a = f->config.augment;
-    struct augment_noise drawn;
-    augment_noise_draw(a, f->current->epoch, f->current->first_index + i, &drawn);
-    int32_t end = f->current->valid[i];
-    struct noise_window *w = &f->noise.windows[i];
-    *w = (struct noise_window){
-        .first = draw->pad < end ? draw->pad : end, .end = end, SAME_MEMBERS(drawn, burst, length, period, step)};
-    memcpy(w->band, drawn.band, sizeof w->band);
-    for (int c = 0; c < a->channels; c++) {
-        const struct augment_noise_channel *k = &drawn.channels[c];
-        bool silent = draw->factor[c] == 0;
-        f->noise.channels[(int64_t)i * a->channels + c] = (struct noise_channel){
-            .muscle = silent ? 0 : k->muscle, .mains = silent ? 0 : k->mains, .offset = k->offset, .phase = k->phase};
-    }
-}
-
-static int send_noise(struct feed *f, struct stream *s, struct err *err) {
-    const struct feed_config *c = &f->config;
-    const struct noise *n = &f->noise;
-    size_t rows = (size_t)f->current->size, columns = rows * (size_t)c->augment->channels;
-    int rc = stream_to_device(s, n->device_windows, n->windows, rows * sizeof *n->windows, err);
-    return rc ? rc : stream_to_device(s, n->device_channels, n->channels, columns * sizeof *n->channels, err);
-}
-
-static int add_noise(struct feed *f, struct stream *s, int64_t micro, const struct tensor *x, struct err *err) {
-    const struct noise *n = &f->noise;
-    int64_t first = micro * f->config.micro_batch_size;
-    int signals = f->config.augment->channels;
-    const struct noise_args args = {.x = *x,
-                                    .signals = signals,
-                                    .windows = n->device_windows + first,
-                                    .channels = n->device_channels + first * signals,
-                                    .noise = n->device_tables->noise,
-                                    .wave = n->device_tables->wave};
-    return op_noise(s, &args, err);
-}
-
 /* Draws the changes of all windows of the current batch and queues their copy. */
 static int draw_changes(struct feed *f, struct stream *s, struct err *err) {
     const struct feed_config *c = &f->config;
@@ -225,11 +142,8 @@ static int draw_changes(struct feed *f, struct stream *s, struct err *err) {
         augment_draw(c->augment, f->current->epoch, f->current->first_index + i, &draw);
         mirrored[i] = draw.mirrored;
         pad[i] = draw.pad;
-        if (f->noise.tables)
-            draw_noise(f, i, &draw);
     }
-    int rc = stream_to_device(s, f->device_changes, f->changes, changes_bytes(c), err);
-    return rc || !f->noise.tables ? rc : send_noise(f, s, err);
+    return stream_to_device(s, f->device_changes, f->changes, changes_bytes(c), err);
 }
 
 static int change_micro(struct feed *f, struct stream *s, int64_t micro, const struct tensor *x, const struct tensor *labels,
@@ -245,9 +159,7 @@ static int change_micro(struct feed *f, struct stream *s, int64_t micro, const s
                                 .partner = f->device_changes->partner,
                                 .mirrored = mirrored + first,
                                 .pad = pad + first};
-    if (rc || (rc = op_augment(s, &args, err)))
-        return rc;
-    return f->noise.tables ? add_noise(f, s, micro, x, err) : 0;
+    return rc ? rc : op_augment(s, &args, err);
 }
 
 static int open_batches(struct feed *f, struct stream *s, struct err *err) {
@@ -256,8 +168,7 @@ static int open_batches(struct feed *f, struct stream *s, struct err *err) {
     bool resident = false;
     int rc;
     if ((rc = choose(f, &resident, err)) || (rc = resident ? open_resident(f, s, err) : open_readers(f, err)) ||
-        (c->augment && (rc = open_changes(f, err))) ||
-        (c->augment && augment_is_noisy(&c->augment->config) && (rc = open_noise(f, s, err))))
+        (c->augment && (rc = open_changes(f, err))))
         return rc;
     for (int i = 0; i < (f->copies ? BUFFERS : 1); i++)
         if ((rc = device_alloc(c->recordings.device, samples * (size_t)c->channels * sizeof(float), &f->buffers[i].x, err)) ||
@@ -296,7 +207,6 @@ void feed_close(struct feed *f) {
     device_free_host(dev, f->own.valid);
     device_free(dev, f->device_changes);
     device_free_host(dev, f->changes);
-    close_noise(&f->noise, dev);
     free(f);
 }
 

@@ -13,10 +13,6 @@ struct augment_config {
     int64_t most_missing; /* so many channels at most are silent in half of the windows, however many; 0: none */
     double gain;          /* signals are multiplied by a factor from 1/gain to gain */
     double left_pad;      /* probability that the beginning is padding, up to AUGMENT_PAD_SHARE of the window */
-    double muscle;        /* probability of muscle noise: bursts of 20–100 Hz on some channels (windows/augment_noise) */
-    double mains;         /* probability of mains noise, 50 or 60 Hz */
-    double band_stop;     /* probability that a band is missing */
-    double noise;         /* greatest RMS of muscle and of mains noise, in units of the network's signal columns */
 };
 #define AUGMENT_PAD_SHARE (11.0 / 12)
 

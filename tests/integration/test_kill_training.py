@@ -100,7 +100,7 @@ def main():
     rng = random.Random(SEED)
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=31)
-        sets = [*MINI, f"data.source=file://{tmp}/eeg", "data.normalize=baseline", "data.reference=average", "data.augment.enabled=true", "data.augment.muscle=0.5", "data.augment.mains=0.5", "data.augment.band_stop=0.5",
+        sets = [*MINI, f"data.source=file://{tmp}/eeg", "data.normalize=baseline", "data.reference=average", "data.augment.enabled=true",
                 "data.balance.hard=0.25", "data.balance.per_patient=4",
                 "training.early_stopping.metric=subject_f1", "training.max_steps=160", "training.validate_every=8", "checkpoint.every=1s", "checkpoint.keep=1",
                 "limits.restarts=1000", "events.threshold=auto"]

@@ -29,9 +29,8 @@ static const struct family families[] = {
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 /* Ops that other programs cover: spike_tick in tests/unit/test_burst.c and test_burst_bits.c, spike_merge in test_burst_ranks.c,
- * augment and noise in tests/unit/test_augment*.c. */
+ * augment in tests/unit/test_augment.c. */
 static const char *const elsewhere[] = {"augment",
-                                        "noise",
                                         "conv1d_depthwise",
                                         "conv1d_depthwise_backward",
                                         "rmsnorm_gated",
