@@ -122,10 +122,15 @@ static int draw(const char *path, const struct evaluate *e, const float *p, cons
     OWNED_MEMORY struct score_event *hyp = in_seconds(r);
     OWNED_MEMORY struct plot_span *ref = calloc((size_t)r->trace.n_ref + 1, sizeof *ref);
     OWNED_MEMORY struct plot_span *found = calloc((size_t)r->n_events + 1, sizeof *found);
-    char subtitle[512];
-    str_format(subtitle, sizeof subtitle, "%.100s; model %.200s (SHA-256 %.12s); %g to %g Hz, notch %g Hz", e->job->name,
+    char subtitle[512], notch[48];
+    const double notch_hz = file->frontend.notch_hz;
+    if (notch_hz == FRONTEND_BOTH_NOTCHES)
+        str_copy(notch, sizeof notch, "notches 50 and 60 Hz");
+    else
+        str_format(notch, sizeof notch, "notch %g Hz", notch_hz);
+    str_format(subtitle, sizeof subtitle, "%.100s; model %.200s (SHA-256 %.12s); %g to %g Hz, %s", e->job->name,
                e->config->checkpoint, detector_info(e->detector)->sha256, file->frontend.bandpass_hz[0],
-               file->frontend.bandpass_hz[1], file->frontend.notch_hz);
+               file->frontend.bandpass_hz[1], notch);
     int rc = montage_channels(file->montage, &names, &all, err);
     if (rc)
         return rc;

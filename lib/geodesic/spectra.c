@@ -83,10 +83,26 @@ static int grow(struct rows *r, struct err *err) {
     return 0;
 }
 
+/* A number of the table, with a decimal comma where commas separate no columns; `unit`: a unit may follow ("10 mM"). */
+static bool number_of(const struct table *t, const char *text, bool unit, double *ret) {
+    char copy[128];
+    if (!str_copy(copy, sizeof copy, text))
+        return false;
+    char *comma = t->separator == ',' ? NULL : strchr(copy, ',');
+    if (comma)
+        *comma = '.';
+    size_t n = strspn(copy, "+-.0123456789eE");
+    while (unit && n && strchr("eE", copy[n - 1])) /* of the unit */
+        n--;
+    if (unit && n)
+        copy[n] = '\0';
+    return str_to_f64(copy, ret) && isfinite(*ret);
+}
+
 static int read_header(const struct table *t, struct place *columns, struct err *err) {
     int n = t->n_names - 1;
     double number;
-    if (str_to_f64(t->names[0], &number))
+    if (number_of(t, t->names[0], false, &number))
         return err_set(err, ERR_INVALID,
                        "%s:%d: the first column is named '%s'; expected a name such as Wavelength in the header row", t->path,
                        t->line, t->names[0]);
@@ -99,17 +115,22 @@ static int read_header(const struct table *t, struct place *columns, struct err 
                        SPECTRA_MAX_CONCENTRATIONS);
     for (int i = 0; i < n; i++) {
         columns[i].at = i + 1;
-        if (!str_to_f64(t->names[i + 1], &columns[i].value))
+        if (!number_of(t, t->names[i + 1], true, &columns[i].value))
             return err_set(err, ERR_INVALID, "%s:%d: column %d is named '%.100s'; expected a concentration, a number", t->path,
                            t->line, i + 2, t->names[i + 1]);
     }
     qsort(columns, (size_t)n, sizeof *columns, by_value);
+    int different = 1;
     for (int i = 1; i < n; i++)
-        if (columns[i].value == columns[i - 1].value)
-            return err_set(err, ERR_INVALID,
-                           "%s:%d: columns %lld and %lld both hold the concentration %g; average or drop one of them", t->path,
-                           t->line, (long long)columns[i - 1].at + 1, (long long)columns[i].at + 1, columns[i].value);
+        different += columns[i].value != columns[i - 1].value;
+    if (different < SPECTRA_MIN_CONCENTRATIONS)
+        return err_set(err, ERR_INVALID, "%s:%d: %d different concentrations; expected at least %d, so that one can be held out",
+                       t->path, t->line, different, SPECTRA_MIN_CONCENTRATIONS);
     return 0;
+}
+
+static int read_number(const struct table *t, int column, double *ret, struct err *err) {
+    return number_of(t, table_field(t, column), false, ret) ? 0 : table_number(t, column, false, ret, err);
 }
 
 static int read_rows(struct table *t, struct rows *r, struct err *err) {
@@ -125,10 +146,10 @@ static int read_rows(struct table *t, struct rows *r, struct err *err) {
         if (t->n_fields != t->n_names)
             return err_set(err, ERR_INVALID, "%s:%d: %d fields; expected %d, as in the header row", t->path, t->line, t->n_fields,
                            t->n_names);
-        if ((rc = grow(r, err)) || (rc = table_number(t, 0, false, &r->places[r->count].value, err)))
+        if ((rc = grow(r, err)) || (rc = read_number(t, 0, &r->places[r->count].value, err)))
             return rc;
         for (int i = 0; i < r->n; i++)
-            if ((rc = table_number(t, i + 1, false, &r->values[r->count * r->n + i], err)))
+            if ((rc = read_number(t, i + 1, &r->values[r->count * r->n + i], err)))
                 return rc;
         r->places[r->count].line = t->line;
         r->places[r->count].at = r->count;
@@ -149,14 +170,24 @@ static int check_rows(const struct table *t, struct rows *r, struct err *err) {
     return 0;
 }
 
+/* Columns of one concentration are replicates: their mean counts. */
 static int fill(const struct place *columns, const struct rows *r, struct spectra *ret, struct err *err) {
-    int rc = allocate(ret, r->n, r->count, err);
+    int n = 0;
+    for (int k = 0; k < r->n; k++)
+        n += !k || columns[k].value != columns[k - 1].value;
+    int rc = allocate(ret, n, r->count, err);
     if (rc)
         return rc;
-    for (int k = 0; k < r->n; k++) {
-        ret->concentrations[k] = columns[k].value;
-        for (int64_t i = 0; i < r->count; i++)
-            ret->absorbance[k * r->count + i] = r->values[r->places[i].at * r->n + columns[k].at - 1];
+    for (int k = 0, to = 0, same; k < r->n; k += same, to++) {
+        for (same = 1; k + same < r->n && columns[k + same].value == columns[k].value;)
+            same++;
+        ret->concentrations[to] = columns[k].value;
+        for (int64_t i = 0; i < r->count; i++) {
+            double sum = 0;
+            for (int m = 0; m < same; m++)
+                sum += r->values[r->places[i].at * r->n + columns[k + m].at - 1];
+            ret->absorbance[to * r->count + i] = sum / same;
+        }
     }
     for (int64_t i = 0; i < r->count; i++)
         ret->wavelengths[i] = r->places[i].value;
@@ -175,8 +206,7 @@ int spectra_read(const char *path, struct spectra *ret, struct err *err) {
     struct spectra s = {0};
     char sha256[DIGEST_HEX_SIZE];
     int rc;
-    if ((rc = digest_file(path, sha256, err)) || (rc = table_open(&t, path, ',', NULL, NULL, err)) ||
-        (rc = read_header(&t, columns, err)))
+    if ((rc = digest_file(path, sha256, err)) || (rc = table_open_any(&t, path, err)) || (rc = read_header(&t, columns, err)))
         return rc;
     rows.n = t.n_names - 1;
     if ((rc = read_rows(&t, &rows, err)) || (rc = check_rows(&t, &rows, err)) || (rc = fill(columns, &rows, &s, err)))

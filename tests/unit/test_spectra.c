@@ -50,7 +50,7 @@ static void errors_name_line_and_column(void **state) {
     refused("nm,0,10,20\n200,1,2,3\n201,1,,3\n", "spectra.csv:3: column '10' holds ''");
     refused("nm,0,10,20\n200,1,2,3\n201,1,2\n", "spectra.csv:3: 3 fields; expected 4");
     refused("nm,0,10,20\n200,1,2,3,4\n", "spectra.csv:2: more fields than the 4 columns");
-    refused("nm,0,10,0\n200,1,2,3\n201,1,2,3\n", "columns 2 and 4 both hold the concentration 0");
+    refused("nm,0,10,0\n200,1,2,3\n201,1,2,3\n", "2 different concentrations; expected at least 3");
     refused("nm,0,ten,20\n200,1,2,3\n", "column 3 is named 'ten'; expected a concentration");
     refused("nm,0\n200,1\n201,1\n", "spectra.csv:1: 1 concentration; expected at least 3");
     refused("200,0,10,20\n201,1,2,3\n", "expected a name such as Wavelength");
@@ -205,12 +205,24 @@ static void few_points_give_the_polynomial(void **state) {
     }
 }
 
+/* As spreadsheets save them: semicolons and decimal commas, units in the header, replicates, whose mean counts. */
+static void tables_of_spreadsheets_are_read(void **state) {
+    (void)state;
+    struct spectra s;
+    ok(spectra_read(file_of("Wavelength (nm);0 mM;10,5 mM;20mM;20 mM\r\n200;0,1;0,2;0,25;0,35\r\n201,5;1;2;3;4\r\n"), &s, &err));
+    assert_true(s.n == 3 && s.width == 2 && s.concentrations[1] == 10.5 && s.concentrations[2] == 20);
+    assert_true(s.wavelengths[1] == 201.5 && s.absorbance[2] == 0.2);
+    assert_true(fabs(s.absorbance[4] - 0.3) < 1e-15 && s.absorbance[5] == 3.5);
+    spectra_done(&s);
+}
+
 static int make(void **state) { return temp_dir_make(state) || !str_format(path, sizeof path, "%s/spectra.csv", (char *)*state); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_and_rows_are_sorted),
         cmocka_unit_test(errors_name_line_and_column),
+        cmocka_unit_test(tables_of_spreadsheets_are_read),
         cmocka_unit_test(a_hundred_thousand_wavelengths_are_read),
         cmocka_unit_test(too_many_columns_or_wavelengths_are_refused),
         cmocka_unit_test(the_formula_has_its_known_values),
