@@ -78,7 +78,7 @@ static void hurry_alarms(struct services *s) {
     const struct alarms_now now = desk_now();
     for (struct hooks_result r; hooks_take_result(s->hooks, &r);)
         if (r.entry.kind == JOURNAL_ALARM_ON || r.entry.kind == JOURNAL_ESCALATED)
-            alarms_told(desk_alarms(s->desk),
+            alarms_hear(desk_alarms(s->desk),
                         &(struct alarms_told){.id = r.entry.alarm,
                                               .step = r.entry.kind == JOURNAL_ESCALATED ? (int)r.entry.step : 0,
                                               .hook = r.hook,

@@ -314,7 +314,7 @@ static bool escalates(const struct alarms *all, const struct alarm *a) {
     return all->plan.n && !all->restoring && alarm_is_waiting(a);
 }
 
-void alarms_told(struct alarms *all, const struct alarms_told *t, const struct alarms_now *now) {
+void alarms_hear(struct alarms *all, const struct alarms_told *t, const struct alarms_now *now) {
     struct alarm *a = map_get(all->patients, t->id);
     if (!a || t->step != a->step || !(t->people >> t->hook & 1))
         return;

@@ -97,7 +97,7 @@ struct alarms_told {
     bool delivered;
     unsigned people; /* the hooks by which people should hear of it, as bits */
 };
-void alarms_told(struct alarms *all, const struct alarms_told *told, const struct alarms_now *now);
+void alarms_hear(struct alarms *all, const struct alarms_told *told, const struct alarms_now *now);
 
 /* ---- technical alarms ---- */
 

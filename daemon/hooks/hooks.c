@@ -69,7 +69,7 @@ static void put_result(const struct line *l, bool delivered, const struct journa
 }
 
 /* Of what is told, and of each other escalation of its group. */
-static void put_results(const struct line *l, bool delivered, const struct journal_entry *e, const struct telling_item *items) {
+static void put_all_results(const struct line *l, bool delivered, const struct journal_entry *e, const struct telling_item *items) {
     put_result(l, delivered, e);
     for (const struct telling_item *i = items; i; i = i->next)
         if (i->line->entry.kind == JOURNAL_ESCALATED && strcmp(i->line->entry.alarm, e->alarm) != 0)
@@ -237,7 +237,7 @@ static void report_failure(struct line *l, struct owed_bed *b, const char *error
     if (!l->failing_ms)
         l->failing_ms = clock_ms();
     str_copy(l->error, sizeof l->error, error);
-    put_results(l, false, &b->newest, b->flying);
+    put_all_results(l, false, &b->newest, b->flying);
 }
 
 /* The receiver is well: nobody waits any longer. */
@@ -252,7 +252,7 @@ static void recover(struct line *l) {
 static void delivered(struct line *l, struct delivery *d) {
     recover(l);
     count(l, "delivered", 1);
-    put_results(l, true, d->telling.entry, d->telling.items);
+    put_all_results(l, true, d->telling.entry, d->telling.items);
     release(l, d, "delivered");
 }
 

@@ -35,13 +35,13 @@ void owed_done(struct owed *o) {
 
 /* ---- keys ---- */
 
-static bool is_technical(const struct journal_entry *e) {
+static bool is_of_equipment(const struct journal_entry *e) {
     return e->kind == JOURNAL_TECHNICAL_ON || e->kind == JOURNAL_TECHNICAL_OFF;
 }
 
 /* Without tokens the bed is its own owner; technical alarms and heartbeats are the daemon's. */
 static const char *caller_of(const struct journal_entry *e, const char *key) {
-    if (is_technical(e) || e->kind == JOURNAL_HEARTBEAT)
+    if (is_of_equipment(e) || e->kind == JOURNAL_HEARTBEAT)
         return "";
     return str_starts(e->principal, "uid:") ? key : e->principal;
 }
@@ -49,7 +49,7 @@ static const char *caller_of(const struct journal_entry *e, const char *key) {
 /* Streams without a name are beds of their own. */
 static void key_of(const struct journal_entry *e, char ret[OWED_KEY]) {
     struct alarms_cause cause;
-    if (is_technical(e))
+    if (is_of_equipment(e))
         str_format(ret, OWED_KEY, TECHNICAL "%s", alarm_entry_cause(e, &cause) ? alarm_kind_name(cause.kind) : "");
     else if (e->kind == JOURNAL_ESCALATED)
         str_format(ret, OWED_KEY, ESCALATION "%lld\x1f%s", (long long)e->step, e->principal);
@@ -66,7 +66,7 @@ static int class_of(const struct journal_entry *e) {
         return RANK_REPLAY;
     if (e->kind == JOURNAL_ALARM_ON || e->kind == JOURNAL_ESCALATED)
         return RANK_ON;
-    return is_technical(e) || e->kind == JOURNAL_HEARTBEAT ? RANK_TECHNICAL : RANK_OVER;
+    return is_of_equipment(e) || e->kind == JOURNAL_HEARTBEAT ? RANK_TECHNICAL : RANK_OVER;
 }
 
 static void take_item(struct owed *o, struct owed_bed *b, struct telling_item *i) {
@@ -81,7 +81,7 @@ static void settle_item(struct owed *o, struct owed_bed *b, struct telling_item 
     item_free(i);
 }
 
-static void forget(struct owed *o, struct owed_bed *b) {
+static void forget_bed(struct owed *o, struct owed_bed *b) {
     fair_remove(&o->fair, &b->place);
     bed_free(map_remove(o->beds, b->key));
 }
@@ -89,11 +89,11 @@ static void forget(struct owed *o, struct owed_bed *b) {
 void owed_forget_if_done(struct owed *o, struct owed_bed *b, int64_t now_ms) {
     const bool told_lately = is_group(b) && b->begun_ms && now_ms - b->begun_ms < OWED_GROUP_MS;
     if (!b->items && !b->place.busy && !told_lately)
-        forget(o, b);
+        forget_bed(o, b);
 }
 
 /* The newest bed of the worst class of this owner that may go; NULL: all are worse to lose than one of this rank. */
-static struct owed_bed *victim(const struct owed *o, const struct fair_owner *of, int rank) {
+static struct owed_bed *find_victim(const struct owed *o, const struct fair_owner *of, int rank) {
     struct owed_bed *worst = NULL;
     const char *key;
     void *value;
@@ -111,12 +111,12 @@ static struct owed_bed *victim(const struct owed *o, const struct fair_owner *of
 static bool make_room(struct owed *o, const char *owner, int rank) {
     while (!fair_has_room(&o->fair, owner)) {
         const struct fair_owner *of = fair_largest(&o->fair, owner);
-        struct owed_bed *b = of ? victim(o, of, rank) : NULL;
+        struct owed_bed *b = of ? find_victim(o, of, rank) : NULL;
         if (!b)
             return false;
         while (b->items)
             settle_item(o, b, b->items, "dropped: too much waits");
-        forget(o, b);
+        forget_bed(o, b);
     }
     return true;
 }
@@ -160,7 +160,7 @@ struct owed_bed *owed_add(struct owed *o, struct journal_line *line, int64_t now
             owed_forget_if_done(o, b, now_ms);
         return NULL;
     }
-    if (b->n >= (is_technical(e) || is_group(b) ? OWED_TECHNICAL : OWED_ITEMS))
+    if (b->n >= (is_of_equipment(e) || is_group(b) ? OWED_TECHNICAL : OWED_ITEMS))
         settle_item(o, b, b->items, "superseded: too much waits");
     if (!b->items)
         b->place.since_ms = now_ms;
@@ -192,7 +192,7 @@ static struct owed_bed *next_group(const struct owed *o, const struct journal_en
     return NULL;
 }
 
-static bool has(const struct telling_item *i, const struct journal_entry *e) {
+static bool has_entry_of(const struct telling_item *i, const struct journal_entry *e) {
     while (i && !is_of(i, e))
         i = i->next;
     return i != NULL;
@@ -201,7 +201,7 @@ static bool has(const struct telling_item *i, const struct journal_entry *e) {
 bool owed_escalates(const struct owed *o, const struct journal_entry *e) {
     const struct owed_bed *b;
     for (size_t at = 0; (b = next_group(o, e, &at));)
-        if (has(b->items, e) || has(b->flying, e))
+        if (has_entry_of(b->items, e) || has_entry_of(b->flying, e))
             return true;
     return false;
 }

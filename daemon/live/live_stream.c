@@ -523,7 +523,7 @@ void live_stream_leave(struct live_stream *s) {
 
 /* What the stream may send grows with time: up to LIVE_AHEAD_S beside the chunk itself, and up to LIVE_HELD_S while nothing came.
  * What is there stays until it is used. */
-static void pace(struct live_stream *s, struct live_order *o) {
+static void pace_chunk(struct live_stream *s, struct live_order *o) {
     const double chunk_s = (double)(o->samples - o->skip) / s->open.rate_hz;
     const double passed_s = s->heard_s > 0 ? fmax(0, o->received_s - s->heard_s) : 0, earned_s = passed_s * LIVE_FASTEST;
     const double most_s = passed_s > chunk_s + 1 ? LIVE_HELD_S : LIVE_AHEAD_S + fmin(chunk_s, earned_s);
@@ -536,7 +536,7 @@ bool live_stream_queue(struct live_stream *s, struct live_order *o) {
     if (s->failed || atomic_load(&s->gone))
         return false;
     if (o->message.kind == LIVE_CHUNK)
-        pace(s, o);
+        pace_chunk(s, o);
     QUEUE_ADD(s, &o->message, next);
     return true;
 }

@@ -100,7 +100,7 @@ void session_alarm_look(struct session *s) {
     turn_off(s, s->heard, JOURNAL_OFF_CUT); /* samples in which it might have ended were lost */
 }
 
-static int place(void *ctx, const char *id) {
+static int where_is(void *ctx, const char *id) {
     const struct sessions *all = ctx;
     for (const struct session *s = all->first; s; s = s->next_session)
         if (!strcmp(s->id, id))
@@ -111,5 +111,5 @@ static int place(void *ctx, const char *id) {
 void sessions_settle_alarms(struct sessions *all) {
     const struct session_register *alarms = &all->config.alarms;
     if (!all->settled && !all->awaited && !sessions_restoring(all))
-        all->settled = !alarms->settle || alarms->settle(alarms->ctx, place, all);
+        all->settled = !alarms->settle || alarms->settle(alarms->ctx, where_is, all);
 }

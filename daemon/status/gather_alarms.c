@@ -44,7 +44,7 @@ static int by_rank(const void *a, const void *b) {
 
 enum { KEY = JOURNAL_PRINCIPAL + JOURNAL_CLIENT + 4 };
 
-static const char *key_of(char key[KEY], char of, const char *principal, const char *name) {
+static const char *index_key(char key[KEY], char of, const char *principal, const char *name) {
     str_format(key, KEY, "%c%s\x1f%s", of, principal, name);
     return key;
 }
@@ -62,13 +62,13 @@ static struct map *index_open(const struct status *to) {
         const struct status_alarm *a = &to->alarms[i];
         if (!a->open || a->kind != ALARM_SEIZURE)
             continue;
-        put_first(map, key_of(key, 's', "", a->session), a);
+        put_first(map, index_key(key, 's', "", a->session), a);
         if (!a->live || !alarm_bed_is_named(a->bed))
             continue;
-        put_first(map, key_of(key, 'b', a->principal, a->bed), a);
-        put_first(map, key_of(key, 'r', "", a->bed), a);
+        put_first(map, index_key(key, 'b', a->principal, a->bed), a);
+        put_first(map, index_key(key, 'r', "", a->bed), a);
         if (a->test)
-            put_first(map, key_of(key, 't', "", a->bed), a);
+            put_first(map, index_key(key, 't', "", a->bed), a);
     }
     return map;
 }
@@ -105,13 +105,13 @@ static const struct status_alarm *alarm_of(const struct gather *g, const struct 
     if (!g->open)
         return NULL;
     if (*s->id)
-        a = map_get(g->open, key_of(key, 's', "", s->id));
+        a = map_get(g->open, index_key(key, 's', "", s->id));
     if (a || !s->live || !alarm_bed_is_named(s->client))
         return a;
     if (s->place < INT_MAX) /* of any caller */
-        return map_get(g->open, key_of(key, 'r', "", s->client));
-    a = map_get(g->open, key_of(key, 'b', s->principal, s->client));
-    return a ? a : map_get(g->open, key_of(key, 't', "", s->client));
+        return map_get(g->open, index_key(key, 'r', "", s->client));
+    a = map_get(g->open, index_key(key, 'b', s->principal, s->client));
+    return a ? a : map_get(g->open, index_key(key, 't', "", s->client));
 }
 
 void gather_alarm_of_stream(const struct gather *g, const struct status *to, struct status_stream *s) {
@@ -129,7 +129,7 @@ void gather_alarm_of_stream(const struct gather *g, const struct status *to, str
 static bool is_heard(const struct status_stream *s) { return s->connected && !s->silent && !s->ended_ms; }
 
 /* Of two streams of a bed the one whose tile stays: one that is heard, else an open one, else the newer one. */
-static bool is_better(const struct status_stream *a, const struct status_stream *b) {
+static bool has_better_tile(const struct status_stream *a, const struct status_stream *b) {
     if (is_heard(a) != is_heard(b))
         return is_heard(a);
     if (!a->ended_ms != !b->ended_ms)
@@ -138,7 +138,7 @@ static bool is_better(const struct status_stream *a, const struct status_stream 
 }
 
 static const char *bed_key(char key[KEY], const struct status_stream *s) {
-    return key_of(key, 'b', s->place < INT_MAX ? "" : s->principal, s->client);
+    return index_key(key, 'b', s->place < INT_MAX ? "" : s->principal, s->client);
 }
 
 static bool is_bed(const struct status_stream *s) { return (s->live || s->ended_ms) && alarm_bed_is_named(s->client); }
@@ -152,7 +152,7 @@ void gather_fold(const struct gather *g, struct status *to) {
         struct status_stream *s = &to->streams[i], *other = is_bed(s) ? map_get(best, bed_key(key, s)) : s;
         if (other && other != s && is_heard(s) && is_heard(other))
             s->twice = other->twice = true;
-        if (!other || (other != s && is_better(s, other)))
+        if (!other || (other != s && has_better_tile(s, other)))
             (void)map_put(best, key, s, NULL);
     }
     bool *folded = calloc((size_t)last + 1, sizeof *folded);
@@ -224,13 +224,13 @@ static void add_orphans(const struct gather *g, struct status *to) {
     static char yes;
     for (int i = 0; shown && i < to->n_streams; i++) {
         if (to->streams[i].alarm)
-            (void)map_put(shown, key_of(key, 'a', "", to->streams[i].alarm->id), &yes, NULL);
-        (void)map_put(shown, key_of(key, 'b', "", to->streams[i].client), &yes, NULL);
+            (void)map_put(shown, index_key(key, 'a', "", to->streams[i].alarm->id), &yes, NULL);
+        (void)map_put(shown, index_key(key, 'b', "", to->streams[i].client), &yes, NULL);
     }
     for (int i = 0; shown && i < to->n_alarms; i++) {
         const struct status_alarm *a = &to->alarms[i];
-        if (!a->open || a->kind != ALARM_SEIZURE || map_get(shown, key_of(key, 'a', "", a->id)) ||
-            (alarm_bed_is_named(a->bed) && map_get(shown, key_of(key, 'b', "", a->bed))))
+        if (!a->open || a->kind != ALARM_SEIZURE || map_get(shown, index_key(key, 'a', "", a->id)) ||
+            (alarm_bed_is_named(a->bed) && map_get(shown, index_key(key, 'b', "", a->bed))))
             continue;
         struct status_stream *s = add_absent(to, a->bed, a->principal);
         if (!s)
@@ -239,7 +239,7 @@ static void add_orphans(const struct gather *g, struct status *to) {
         s->alarm = a;
         s->mood = mood_without_stream(s);
         if (alarm_bed_is_named(a->bed))
-            (void)map_put(shown, key_of(key, 'b', "", a->bed), &yes, NULL);
+            (void)map_put(shown, index_key(key, 'b', "", a->bed), &yes, NULL);
     }
     map_free(shown, NULL);
 }

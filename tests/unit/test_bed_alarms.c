@@ -265,7 +265,7 @@ static void a_clock_that_is_set_moves_no_step(void **state) {
 
 static void told(struct ward *w, const struct alarm *a, int step, int hook, bool delivered) {
     const struct alarms_told t = {.id = a->id, .step = step, .hook = hook, .delivered = delivered, .people = 1u << 1 | 1u << 2};
-    alarms_told(w->all, &t, &w->now);
+    alarms_hear(w->all, &t, &w->now);
 }
 
 /* Hook 0 is a log book; people hear of the alarm by the hooks 1 and 2. */
