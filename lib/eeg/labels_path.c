@@ -270,7 +270,7 @@ static char *next_cell(char **at) {
 
 static int by_file(const void *a, const void *b) { return strcmp(((const struct row *)a)->file, ((const struct row *)b)->file); }
 
-static int check_rows(const struct patient_rule *r, const char *path, struct err *err) {
+static int check_patients(const struct patient_rule *r, const char *path, struct err *err) {
     for (size_t i = 1; i < r->n; i++)
         if (!strcmp(r->rows[i - 1].file, r->rows[i].file) && strcmp(r->rows[i - 1].patient, r->rows[i].patient) != 0)
             return err_set(err, ERR_INVALID, "%s: %.200s has two patients, %.80s and %.80s", path, r->rows[i].file,
@@ -311,7 +311,7 @@ static int read_patients(struct patient_rule *r, const char *path, struct err *e
             r->rows[r->n++] = row;
     }
     qsort(r->rows, r->n, sizeof *r->rows, by_file);
-    return check_rows(r, path, err);
+    return check_patients(r, path, err);
 }
 
 int patient_rule_open(const char *text, struct patient_rule **ret, struct err *err) {

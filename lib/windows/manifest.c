@@ -422,8 +422,11 @@ static int open_one(const struct manifest_config *config, manifest_progress_fn *
     m->limit = config->max_files;
     m->patient_rule = config->patient;
     int rc = config->patient_by ? patient_rule_open(config->patient_by, &m->patient_by, err) : 0;
-    if (!rc)
-        rc = config->n_sources ? open_sources(m, config, progress, ctx, err) : open_usable(m, config, progress, ctx, err);
+    if (rc) {
+        manifest_close(m);
+        return rc;
+    }
+    rc = config->n_sources ? open_sources(m, config, progress, ctx, err) : open_usable(m, config, progress, ctx, err);
     if (rc)
         manifest_close(m);
     else

@@ -141,7 +141,7 @@ static void note_rate(struct survey *s, double rate) {
 
 /* ---- one recording ---- */
 
-static enum labels_patient_rule patient_rule(const struct dataset_options *o) {
+static enum labels_patient_rule path_rule(const struct dataset_options *o) {
     const char *name = o->patient ? o->patient : "auto";
     return !strcmp(name, "folder") ? LABELS_PATIENT_FOLDER : !strcmp(name, "prefix") ? LABELS_PATIENT_PREFIX : LABELS_PATIENT_AUTO;
 }
@@ -303,7 +303,7 @@ static int survey_open(struct survey *s, const char *path, const char *relative,
         return 0;
     }
     bool lone = false;
-    if ((rc = patient_rule_or_name(s->patient_by, patient_rule(own(s->o)), relative,
+    if ((rc = patient_rule_or_name(s->patient_by, path_rule(own(s->o)), relative,
                                    &(struct patient_name){patient, sizeof patient, &lone}, err)))
         return rc;
     s->lone += lone;
@@ -502,7 +502,7 @@ static void print_text(const struct survey *s) {
 
 static int survey_folder(struct survey *s, struct err *err) {
     const struct tree_config tree = {
-        .root = s->root, .patient = patient_rule(own(s->o)), .patient_by = s->patient_by, .note = add_note, .ctx = s};
+        .root = s->root, .patient = path_rule(own(s->o)), .patient_by = s->patient_by, .note = add_note, .ctx = s};
     int rc = tree_walk(&tree, visit, err);
     if (rc)
         return rc;
