@@ -131,6 +131,7 @@ def check_client(tmp, directory):
 
     r = ctl("predict", model, "--at", "15", "--csv", f"{tmp}/p.csv")
     assert r.returncode == 0, r.stderr
+    assert re.search(r"with each of \d+ spectra left out once, the error of this model is \S+ and that of \w+ \S+, [\d.]+ times less; --rule \w+", r.stderr), r.stderr
     with open(f"{tmp}/p.csv", encoding="utf-8") as f:
         rows = [line.split(",") for line in f.read().splitlines()]
     assert rows[0][:3] == ["wavelength", "absorbance", "spread"] and len(rows) == 21 and len(rows[0]) == 7, rows[0]
@@ -143,6 +144,16 @@ def check_client(tmp, directory):
         w = [math.sqrt(float(x)) for x in row[1:]]
         assert abs(sum((a + b) / 2 for a, b in zip(w, w[1:])) * 2 / (len(w) - 1) - 2) < 1e-3, row
     assert not r.stderr, r
+    r = ctl("predict", model, "--at", "15", "--rule", "linear_extrapolated", "--csv", f"{tmp}/rule.csv")
+    assert r.returncode == 0 and "left out" not in r.stderr, r.stderr
+    with open(f"{tmp}/spectra.csv", encoding="utf-8") as f:
+        table = [[float(x) for x in line.split(",")] for line in f.read().splitlines()[1:]]
+    with open(f"{tmp}/rule.csv", encoding="utf-8") as f:
+        answers = [[float(x) for x in line.split(",")] for line in f.read().splitlines()[1:]]
+    for (wavelength, _, ten, twenty, _), answer in zip(table, answers):
+        assert answer[0] == wavelength and abs(answer[1] - (ten + twenty) / 2) < 1e-6, (answer, ten, twenty)
+    r = ctl("predict", model, "--at", "15", "--rule", "gp_rbf", "--csv", f"{tmp}/no.csv")
+    assert r.returncode == 1 and "expected one of linear_clamped" in r.stderr, r.stderr
     r = ctl("predict", model, "--at", "1e4", "--csv", f"{tmp}/p.csv")
     assert r.returncode == 0 and "extrapolation" in r.stderr, r
     r = ctl("predict", model, "--csv", f"{tmp}/p.csv")

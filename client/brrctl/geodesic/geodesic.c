@@ -8,14 +8,18 @@
 #include "geodesic/geodesic_file.h"
 #include "geodesic/geodesic_prior.h"
 
+/* The rules of interpolate.h that need no parameters of their own. */
+#define RULE_NAMES "linear_clamped, linear_extrapolated, pchip, cubic_natural, cubic_not_a_knot, nearest, mean, gp_evidence"
+
 /* The options of geodesic. */
 struct geodesic_options {
     double at;
-    const char *csv;
+    const char *csv, *rule;
 };
 #define AT(field) offsetof(struct geodesic_options, field)
 static const struct argument rows[] = {
     NUMBER("--at", at, "C", "predict: a concentration, in the unit of the model's table", -1e300, 1e300),
+    TEXT("--rule", rule, "NAME", "predict: by this classical rule through the measured spectra, not by the network; " RULE_NAMES),
     OUTPUT("--csv", csv, "FILE", "table to write"),
 };
 static const struct argument_table geodesic_arguments = ARGUMENT_TABLE(rows, struct geodesic_options);
@@ -47,6 +51,107 @@ static void prediction_text(const struct geodesic_file *f, const struct geodesic
     }
 }
 
+/* The spectrum that this model has not learned from, where there is one such spectrum; else −1. */
+static int fold_of(const struct geodesic_file *f, const struct geodesic_model *m) {
+    int found = -1, n = 0;
+    for (int k = 0; k < f->spectra.n; k++)
+        if (!(m->members >> k & 1) && ++n)
+            found = k;
+    return n == 1 ? found : -1;
+}
+
+static double rmse_of(const struct spectra *s, int k, const double *answer) {
+    double square = 0;
+    for (int64_t i = 0; i < s->width; i++)
+        square += pow(answer[i] - s->absorbance[k * s->width + i], 2);
+    return sqrt(square / (double)s->width);
+}
+
+/* The model's answer at a concentration: the mean over its sources. */
+static int answer_at(const struct geodesic_file *f, const struct geodesic_model *m, double at, double *each, double *ret,
+                     struct err *err) {
+    const int n = geodesic_members_count(m->members);
+    int rc;
+    if ((rc = geodesic_exact_predict(m, &f->spectra, at, each, err)) || (rc = geodesic_prior_blend(m, &f->spectra, at, each, err)))
+        return rc;
+    for (int64_t i = 0; i < f->spectra.width; i++) {
+        ret[i] = 0;
+        for (int k = 0; k < n; k++)
+            ret[i] += each[k * f->spectra.width + i] / n;
+    }
+    return 0;
+}
+
+/* Mean errors over the spectra that the file's models left out, each once, of the network and of each rule. */
+struct judged {
+    double network, rules[INTERPOLATE_RULES];
+    int folds;
+};
+
+static int judge_rules(const struct geodesic_file *f, struct judged *ret, struct err *err) {
+    const size_t width = (size_t)f->spectra.width;
+    OWNED_MEMORY double *each = needed(malloc((size_t)(f->spectra.n + 1) * width * sizeof *each));
+    double *answer = each + (size_t)f->spectra.n * width;
+    *ret = (struct judged){0};
+    for (int g = 0; g < f->groups; g++) {
+        struct geodesic_model model;
+        geodesic_file_model(f, g, &model);
+        const int k = fold_of(f, &model);
+        int rc;
+        if (k < 0)
+            continue;
+        if ((rc = answer_at(f, &model, f->spectra.concentrations[k], each, answer, err)))
+            return rc;
+        ret->folds++;
+        ret->network += rmse_of(&f->spectra, k, answer);
+        for (int r = 0; r < INTERPOLATE_RULES; r++) {
+            const struct interpolate rule = {.rule = (enum interpolate_rule)r, .at = f->spectra.concentrations[k]};
+            if (r == INTERPOLATE_GP_RBF)
+                continue;
+            if ((rc = geodesic_interpolate(&f->spectra, model.members, &rule, answer, err)))
+                return rc;
+            ret->rules[r] += rmse_of(&f->spectra, k, answer);
+        }
+    }
+    return 0;
+}
+
+/* Says when a classical rule is nearer to the measured spectra than the network is. */
+static int warn_of_rules(const struct geodesic_file *f, struct err *err) {
+    struct judged j;
+    int best = 0, rc = judge_rules(f, &j, err);
+    if (rc)
+        return rc;
+    for (int r = 1; r < INTERPOLATE_RULES; r++)
+        best = r != INTERPOLATE_GP_RBF && j.rules[r] < j.rules[best] ? r : best;
+    if (j.folds && j.rules[best] < j.network)
+        fprintf(
+            stderr,
+            "brrctl: note: with each of %d spectra left out once, the error of this model is %.3g and that of %s %.3g, %.1f times "
+            "less; --rule %s predicts by it\n",
+            j.folds, j.network / j.folds, interpolate_name((enum interpolate_rule)best), j.rules[best] / j.folds,
+            j.network / j.rules[best], interpolate_name((enum interpolate_rule)best));
+    return 0;
+}
+
+/* Wavelength and absorbance, by a rule through all spectra. */
+static int predict_by_rule(const struct arguments *o, const struct geodesic_file *f, struct str *out, struct err *err) {
+    OWNED_MEMORY double *answer = needed(malloc((size_t)f->spectra.width * sizeof *answer));
+    struct interpolate rule = {.rule = INTERPOLATE_RULES, .at = own(o)->at};
+    for (int r = 0; r < INTERPOLATE_RULES; r++)
+        if (r != INTERPOLATE_GP_RBF && !strcmp(own(o)->rule, interpolate_name((enum interpolate_rule)r)))
+            rule.rule = (enum interpolate_rule)r;
+    if (rule.rule == INTERPOLATE_RULES)
+        return err_set(err, ERR_INVALID, "--rule %.60s: expected one of " RULE_NAMES, own(o)->rule);
+    int rc = geodesic_interpolate(&f->spectra, ((geodesic_members)1 << f->spectra.n) - 1, &rule, answer, err);
+    str_puts(out, "wavelength,absorbance\n");
+    for (int64_t i = 0; !rc && i < f->spectra.width; i++) {
+        str_put_f64(out, f->spectra.wavelengths[i]);
+        str_printf(out, ",%.8g\n", answer[i]);
+    }
+    return rc;
+}
+
 static int predict(const struct arguments *o, const struct geodesic_file *f, struct str *out, struct err *err) {
     struct geodesic_model model;
     double low = f->spectra.concentrations[0], high = f->spectra.concentrations[f->spectra.n - 1];
@@ -54,6 +159,8 @@ static int predict(const struct arguments *o, const struct geodesic_file *f, str
         fprintf(stderr,
                 "brrctl: note: --at %g is outside of the measured concentrations (%g to %g): the spectrum is an extrapolation\n",
                 own(o)->at, low, high);
+    if (own(o)->rule)
+        return predict_by_rule(o, f, out, err);
     geodesic_file_model(f, geodesic_file_best(f), &model);
     OWNED_MEMORY double *each =
         needed(malloc((size_t)geodesic_members_count(model.members) * (size_t)f->spectra.width * sizeof *each));
@@ -62,7 +169,7 @@ static int predict(const struct arguments *o, const struct geodesic_file *f, str
         (rc = geodesic_prior_blend(&model, &f->spectra, own(o)->at, each, err)))
         return rc;
     prediction_text(f, &model, each, out);
-    return 0;
+    return warn_of_rules(f, err);
 }
 
 /* A row per wavelength, a column per concentration. */
@@ -173,7 +280,8 @@ const struct command command_geodesic = {
     .summary = "spectra and metric of a geodesic model",
     .run = cmd_geodesic,
     .details = "MODEL: model.safetensors of a job of kind geodesic (works without a daemon), or job:ID, which the daemon sends.\n"
-               "  predict MODEL --at C --csv FILE   the spectrum at concentration C: mean over sources, spread, each source\n"
+               "  predict MODEL --at C --csv FILE   the spectrum at concentration C: mean over sources, spread, each source;\n"
+               "                                    --rule NAME: by a classical rule\n"
                "  metric MODEL --csv FILE           g over concentration (columns) and wavelength (rows)\n"
                "example: brrctl geodesic predict job:geodesic-260131-1 --at 25 --csv spectrum.csv",
 };
