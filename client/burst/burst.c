@@ -17,7 +17,7 @@ struct brr_burst {
     int64_t neurons;
 };
 
-static int report(int rc, const struct err *err, struct brr_burst_error *to) {
+static int report_error(int rc, const struct err *err, struct brr_burst_error *to) {
     if (rc && to) {
         to->code = rc;
         err_text(err, to->message, sizeof to->message);
@@ -99,7 +99,7 @@ int brr_burst_open(const struct brr_burst_source *source, brr_burst **ret, struc
         pthread_join(thread, NULL);
     if (o.err.code) {
         brr_burst_close(o.net);
-        return report(o.err.code, &o.err, err);
+        return report_error(o.err.code, &o.err, err);
     }
     *ret = o.net;
     return 0;
@@ -123,10 +123,10 @@ int brr_burst_inject(brr_burst *net, const struct brr_burst_injection *list, siz
     OWNED_MEMORY struct burst_injection *own = malloc((n + 1) * sizeof *own);
     struct err err;
     if (!own)
-        return report(err_set(&err, ERR_EXHAUSTED, "out of memory for %zu injections", n), &err, to);
+        return report_error(err_set(&err, ERR_EXHAUSTED, "out of memory for %zu injections", n), &err, to);
     for (size_t i = 0; i < n; i++)
         own[i] = (struct burst_injection){list[i].tick ? list[i].tick : burst_tick(net->burst) + 1, list[i].id, list[i].potential};
-    return report(burst_inject(net->burst, own, (int64_t)n, &err), &err, to);
+    return report_error(burst_inject(net->burst, own, (int64_t)n, &err), &err, to);
 }
 
 struct listener {
@@ -134,7 +134,7 @@ struct listener {
     void *ctx;
 };
 
-static void pass_on(void *ctx, const struct burst_frame *f) {
+static void pass_frame(void *ctx, const struct burst_frame *f) {
     const struct listener *l = ctx;
     l->on_tick(l->ctx, &(struct brr_burst_frame){f->tick, f->ids, f->fired, f->candidates});
 }
@@ -145,11 +145,11 @@ int brr_burst_step(brr_burst *net, int64_t ticks, void (*on_tick)(void *ctx, con
     struct stream_loan loan = {0};
     struct err err;
     if (ticks < 0)
-        return report(err_set(&err, ERR_INVALID, "%lld ticks; expected 0 or more", (long long)ticks), &err, to);
+        return report_error(err_set(&err, ERR_INVALID, "%lld ticks; expected 0 or more", (long long)ticks), &err, to);
     stream_borrow(net->stream, &loan);
-    int rc = ticks ? burst_step(net->burst, ticks, on_tick ? pass_on : NULL, &listener, &err) : 0;
+    int rc = ticks ? burst_step(net->burst, ticks, on_tick ? pass_frame : NULL, &listener, &err) : 0;
     stream_give_back(&loan);
-    return report(rc, &err, to);
+    return report_error(rc, &err, to);
 }
 
 int brr_burst_membranes(brr_burst *net, float *ret, struct brr_burst_error *to) {
@@ -158,7 +158,7 @@ int brr_burst_membranes(brr_burst *net, float *ret, struct brr_burst_error *to) 
     stream_borrow(net->stream, &loan);
     int rc = burst_membranes(net->burst, ret, &err);
     stream_give_back(&loan);
-    return report(rc, &err, to);
+    return report_error(rc, &err, to);
 }
 
 int brr_burst_save(brr_burst *net, const char *path, struct brr_burst_error *to) {
@@ -171,7 +171,7 @@ int brr_burst_save(brr_burst *net, const char *path, struct brr_burst_error *to)
     stream_give_back(&loan);
     rc = rc ? rc : netfile_save(path, burst_connectome(net->burst), &state, sha256, &err);
     burst_state_done(&state);
-    return report(rc, &err, to);
+    return report_error(rc, &err, to);
 }
 
 int brr_burst_restore(brr_burst *net, const char *path, struct brr_burst_error *to) {
@@ -189,5 +189,5 @@ int brr_burst_restore(brr_burst *net, const char *path, struct brr_burst_error *
     }
     burst_state_done(&state);
     connectome_free(network);
-    return report(rc, &err, to);
+    return report_error(rc, &err, to);
 }

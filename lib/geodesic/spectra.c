@@ -84,7 +84,7 @@ static int grow(struct rows *r, struct err *err) {
 }
 
 /* A number of the table, with a decimal comma where commas separate no columns; `unit`: a unit may follow ("10 mM"). */
-static bool number_of(const struct table *t, const char *text, bool unit, double *ret) {
+static bool number_in(const struct table *t, const char *text, bool unit, double *ret) {
     char copy[128];
     if (!str_copy(copy, sizeof copy, text))
         return false;
@@ -102,7 +102,7 @@ static bool number_of(const struct table *t, const char *text, bool unit, double
 static int read_header(const struct table *t, struct place *columns, struct err *err) {
     int n = t->n_names - 1;
     double number;
-    if (number_of(t, t->names[0], false, &number))
+    if (number_in(t, t->names[0], false, &number))
         return err_set(err, ERR_INVALID,
                        "%s:%d: the first column is named '%s'; expected a name such as Wavelength in the header row", t->path,
                        t->line, t->names[0]);
@@ -115,7 +115,7 @@ static int read_header(const struct table *t, struct place *columns, struct err 
                        SPECTRA_MAX_CONCENTRATIONS);
     for (int i = 0; i < n; i++) {
         columns[i].at = i + 1;
-        if (!number_of(t, t->names[i + 1], true, &columns[i].value))
+        if (!number_in(t, t->names[i + 1], true, &columns[i].value))
             return err_set(err, ERR_INVALID, "%s:%d: column %d is named '%.100s'; expected a concentration, a number", t->path,
                            t->line, i + 2, t->names[i + 1]);
     }
@@ -129,8 +129,8 @@ static int read_header(const struct table *t, struct place *columns, struct err 
     return 0;
 }
 
-static int read_number(const struct table *t, int column, double *ret, struct err *err) {
-    return number_of(t, table_field(t, column), false, ret) ? 0 : table_number(t, column, false, ret, err);
+static int read_cell(const struct table *t, int column, double *ret, struct err *err) {
+    return number_in(t, table_field(t, column), false, ret) ? 0 : table_number(t, column, false, ret, err);
 }
 
 static int read_rows(struct table *t, struct rows *r, struct err *err) {
@@ -146,10 +146,10 @@ static int read_rows(struct table *t, struct rows *r, struct err *err) {
         if (t->n_fields != t->n_names)
             return err_set(err, ERR_INVALID, "%s:%d: %d fields; expected %d, as in the header row", t->path, t->line, t->n_fields,
                            t->n_names);
-        if ((rc = grow(r, err)) || (rc = read_number(t, 0, &r->places[r->count].value, err)))
+        if ((rc = grow(r, err)) || (rc = read_cell(t, 0, &r->places[r->count].value, err)))
             return rc;
         for (int i = 0; i < r->n; i++)
-            if ((rc = read_number(t, i + 1, &r->values[r->count * r->n + i], err)))
+            if ((rc = read_cell(t, i + 1, &r->values[r->count * r->n + i], err)))
                 return rc;
         r->places[r->count].line = t->line;
         r->places[r->count].at = r->count;
@@ -161,7 +161,7 @@ static int read_rows(struct table *t, struct rows *r, struct err *err) {
     return 0;
 }
 
-static int check_rows(const struct table *t, struct rows *r, struct err *err) {
+static int check_table_rows(const struct table *t, struct rows *r, struct err *err) {
     qsort(r->places, (size_t)r->count, sizeof *r->places, by_value);
     for (int64_t i = 1; i < r->count; i++)
         if (r->places[i].value == r->places[i - 1].value)
@@ -209,7 +209,7 @@ int spectra_read(const char *path, struct spectra *ret, struct err *err) {
     if ((rc = digest_file(path, sha256, err)) || (rc = table_open_any(&t, path, err)) || (rc = read_header(&t, columns, err)))
         return rc;
     rows.n = t.n_names - 1;
-    if ((rc = read_rows(&t, &rows, err)) || (rc = check_rows(&t, &rows, err)) || (rc = fill(columns, &rows, &s, err)))
+    if ((rc = read_rows(&t, &rows, err)) || (rc = check_table_rows(&t, &rows, err)) || (rc = fill(columns, &rows, &s, err)))
         return rc;
     memcpy(s.sha256, sha256, sizeof sha256);
     *ret = s;
