@@ -60,9 +60,10 @@ static int load_source(struct opening *o, const char *path) {
     if (!(rc = burst_new(net->stream, network, &options, &net->burst, &o->err)) && state.neurons)
         rc = burst_restore(net->burst, &state, &o->err);
     burst_state_done(&state);
-    if (!rc)
-        net->neurons = burst_connectome(net->burst)->net.n;
-    return rc;
+    if (rc)
+        return rc;
+    net->neurons = burst_connectome(net->burst)->net.n;
+    return 0;
 }
 
 /* On a thread of its own: a stream of the CPU takes the thread that opens it for its own, and this one is the caller's. */
@@ -180,9 +181,11 @@ int brr_burst_restore(brr_burst *net, const char *path, struct brr_burst_error *
     struct stream_loan loan = {0};
     struct err err;
     int rc = netfile_load(path, 0, &network, &state, &err);
-    if (!rc && !state.neurons)
+    if (rc)
+        return report_error(rc, &err, to);
+    if (!state.neurons) {
         rc = err_set(&err, ERR_INVALID, "%.300s has no state: it is a network, not a snapshot", path);
-    if (!rc) {
+    } else {
         stream_borrow(net->stream, &loan);
         rc = burst_restore(net->burst, &state, &err);
         stream_give_back(&loan);
