@@ -40,6 +40,7 @@ sys.path[:0] = [os.path.join(HERE, "..", "integration"), os.path.join(HERE, ".."
 BUILD = os.path.abspath(os.environ.get("BRR_BUILD_DIR", "build"))
 os.environ.setdefault("BRR_BIN", os.path.join(BUILD, "bin"))
 os.environ.setdefault("BRR_SOURCE_DIR", os.path.abspath(os.path.join(HERE, "..", "..")))
+import hearing  # noqa: E402
 import ward_data  # noqa: E402
 from daemon import BIN, SOURCE, Daemon, temporary  # noqa: E402
 from ward_data import CLIPS  # noqa: E402
@@ -247,7 +248,7 @@ def options_of(sets, o):
     left = []
     for part in sets:
         key, _, value = part.partition("=")
-        if key not in ("steps", "real_steps", "weights", "corpora", "share"):
+        if key not in ("steps", "real_steps", "weights", "corpora", "share", "levels"):
             left.append(part)
             continue
         setattr(own, key, {"weights": people_weights, "corpora": corpora_of, "share": float}.get(key, int)(value))
@@ -279,8 +280,11 @@ def draw(folder, arm, seed, o):
         model, result["synthetic_s"] = first_models[key]
         first = [f"model.init_from={model}"]
     for half, people in HALVES.items():
-        ward_data.lay_out(EEG, f"{o.synthetic}/people-{half}", people)
-        sources = [{"uri": f"file://{o.synthetic}/people-{half}/{name}", "name": name, "weight": weight} for name, weight in o.weights.items() if weight]
+        folder_of = f"{o.synthetic}/people-{half}{'-levels' if o.levels else ''}"
+        ward_data.lay_out(EEG, folder_of, people)
+        if o.levels:
+            hearing.lay_out_levels(folder_of, people)
+        sources = [{"uri": f"file://{folder_of}/{name}", "name": name, "weight": weight} for name, weight in o.weights.items() if weight]
         model, spent = train(f"{folder}/{half}", config, [*common, f"training.max_steps={o.real_steps}", *first,
                                                           f"data.source={json.dumps(sources + [s for s in synthetic if s['weight']])}", *keys_of(sets, "real")])
         model = blended(model, o.share)
@@ -351,6 +355,8 @@ def main():
     parser.add_argument("--steps", type=int, default=0, help="on synthetic EEG alone; 0: none")
     parser.add_argument("--real-steps", type=int, default=120, help="on people and synthetic EEG together")
     parser.add_argument("--share", type=float, default=0.5, help="how far the judged models go from what they began as (tools/model_blend.py); default %(default)s, as ward")
+    parser.add_argument("--levels", type=int, default=0, help="1: the children at other levels, behind more background and gaps, too (hearing.py)")
+    parser.add_argument("--hearing", action="store_true", help="the rows of tests/bench/hearing.py of each model, too")
     parser.add_argument("--weights", type=people_weights, default=WEIGHTS, metavar="CHB,MAT,MMI", help="of the people; default 1,1,1")
     parser.add_argument("--corpora", type=corpora_of, default="rich:6:5:1", metavar="STYLE:PATIENTS:SEIZURES:WEIGHT[:HOURS],...", help="synthetic EEG; default %(default)s")
     parser.add_argument("--arm", action="append", default=[], metavar="NAME [FILE.yaml] [KEY=VALUE ...]")
@@ -374,6 +380,8 @@ def main():
         with daemon(tmp) as d:
             for model in [*([] if o.alone else ["line_length", "band_power"]), *o.model]:
                 keep(o, {"arm": os.path.basename(model), "seed": 0, "without": o.without, "halves": {"everybody": judge(d, model, everybody, not o.quick)}})
+                if o.hearing:
+                    hearing.run(d, model, file=o.json)
                 if o.keep:
                     keep_seconds(folder, os.path.basename(model))
         for seed in range(o.first_seed, o.first_seed + (o.seeds if not o.model else 0)):
