@@ -62,7 +62,7 @@ COPY configs/daemon.yaml /etc/brrd/daemon.yaml
 # The detector alone, as SzCORE runs it (docs/eeg-tools.md): /data/$INPUT in, /output/$OUTPUT out, nothing else is needed.
 FROM runtime-base AS szcore
 COPY deploy/szcore/detect /usr/bin/szcore-detect
-ENV BRR_MODEL=demo
+ENV BRR_MODEL=ward
 HEALTHCHECK NONE
 USER 900:900
 VOLUME ["/data", "/cache", "/results"]

@@ -2,6 +2,7 @@
 """What the SzCORE image runs (deploy/szcore/detect), with the mounts of the evaluation: the events file is there before it, empty, in a folder
 that is not writable; it is valid at each moment, also when the program is killed."""
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from daemon import BIN, PATIENCE, SOURCE, make_corpus, temporary
 
 COLUMNS = ["onset", "duration", "eventType", "confidence", "channels", "dateTime", "recordingDuration"]
+EEG = os.environ.get("BRR_EEG_DIR") or os.path.join(SOURCE, "..", "shared", "eeg")
 PROGRAM = f"{SOURCE}/deploy/szcore/detect"
 
 
@@ -68,7 +70,25 @@ def main():
         output, process = start(scratch, "bad.edf")
         code, text = finish(process)
         assert code == 1 and rows(output, 0) == [] and text, "a recording that cannot be read leaves a valid file, too"
+    find_real_seizures()
     print("ok")
+
+
+def find_real_seizures():
+    """The image's default model finds the seizures of three clips of CHB-MIT, where they are at hand."""
+    clips = [f"{EEG}/chbmit/{name}.edf" for name in ("chb01_03_2986-3036", "chb01_04_1457-1494", "chb01_15_1722-1772")]
+    if not all(map(os.path.exists, clips)):
+        print(f"skipped: real clips: none at {EEG} (BRR_EEG_DIR)")
+        return
+    with temporary() as scratch:
+        os.makedirs(f"{scratch}/data")
+        for clip in clips:
+            shutil.copy(clip, f"{scratch}/data/clip.edf")
+            output, process = start(scratch, "clip.edf")
+            code, text = finish(process)
+            with open(output, encoding="utf-8") as f:
+                found = [line.split("\t") for line in f.read().splitlines()[2:]]
+            assert code == 0 and any(float(onset) + float(duration) > 10 for onset, duration, *_ in found), f"{clip}: {found} {text}"
 
 
 if __name__ == "__main__":
