@@ -111,6 +111,7 @@ struct live_report {
     int n_suppression, channels;
     struct suppression_totals totals; /* SUMMARY */
     char mislabelled[160];            /* SUMMARY: timeline_mislabelled */
+    int learning_s;                   /* RESULT: timeline_learning_s, as it is given out; not in snapshots */
     struct quality_report quality;    /* RESULT: of the source; channels as indices into live_open.labels */
     double measured_rate_hz;          /* RESULT: 0, or what the loop measured of a live stream where that is not its rate */
     char *state;                      /* SAVED: what another OPEN of the same stream goes on from; its owner may take it */

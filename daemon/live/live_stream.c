@@ -128,6 +128,7 @@ void live_stream_fail(struct live_stream *s, const struct err *err) {
 static int judge(struct live_stream *s, struct live_report *r, struct err *err) {
     const int *sources;
     int rc = quality_take(s->quality, r->first, r->first + r->samples, &r->quality, err);
+    r->learning_s = timeline_learning_s(s->timeline);
     timeline_sources(s->timeline, &sources);
     for (int i = 0; i < r->quality.n; i++)
         r->quality.channels[i].channel = sources[r->quality.channels[i].channel];

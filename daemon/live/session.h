@@ -221,7 +221,8 @@ struct session_state {
     bool live;         /* realtime, and not of a recording */
     float probability; /* newest of the alarm trace; NaN before the first */
     int64_t opened_ms, received_through, durable_through, samples, events, reconnects;
-    int64_t start_ms;                     /* Unix time of sample 0, as the client says; 0: unknown */
+    int64_t start_ms; /* Unix time of sample 0, as the client says; 0: unknown */
+    int learning_s;   /* that the model still has to hear until the patient's background is the patient's own; 0: it is */
     const struct quality_report *quality; /* borrowed; of the newest result */
     double measured_rate_hz;              /* 0: it is what Open says */
     const struct live_opened *opened;     /* borrowed; NULL until the model is loaded */

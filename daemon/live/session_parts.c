@@ -278,10 +278,11 @@ void session_tell(struct session *s, const struct live_report *r) {
         s->heard = r->first + r->samples;
         session_alarm_look(s);
     }
-    if (r->message.kind == LIVE_RESULT)
+    if (r->message.kind == LIVE_RESULT) {
         s->running = r->running;
-    if (r->message.kind == LIVE_RESULT)
+        s->learning_s = r->learning_s;
         keep_quality(s, r);
+    }
     for (struct session_watch *w = s->watches, *next; w; w = next) {
         next = w->next;
         w->report(w, r);

@@ -57,6 +57,7 @@ struct session {
     int overloads;               /* connections in a row that did */
     int64_t resumed_ms;          /* when its client came back; 0: it did not */
     float probability;
+    int learning_s;                                /* session_state */
     struct quality_report quality;                 /* of the newest result that has samples; channels is the session's own */
     int64_t waiting_since[2 * SESSION_MAX_ORDERS]; /* when each order that waits was posted, from `oldest` on; a ring */
     int oldest;

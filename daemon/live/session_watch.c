@@ -28,6 +28,7 @@ void session_describe(const struct session *s, struct session_state *ret) {
                                   .samples = s->samples,
                                   .events = s->events_total,
                                   .reconnects = s->reconnects,
+                                  .learning_s = s->learning_s,
                                   .quality = &s->quality,
                                   .measured_rate_hz = s->measured_rate_hz,
                                   .opened = s->info,

@@ -103,6 +103,8 @@ static void say_note(const struct status_stream *s, int64_t now_ms, char *text) 
         str_copy(text, TILE_TEXT, s->quality);
     else if (s->mood == STATUS_POOR)
         str_format(text, TILE_TEXT, "%.0f %% of the samples lost", 100 * s->gap_fraction);
+    else if (s->learning_s)
+        str_format(text, TILE_TEXT, "learning this patient, %d s", s->learning_s);
     else if (s->mood != STATUS_ALARM && s->alarm_ms)
         str_format(text, TILE_TEXT, "last alarm %s ago", words_duration(&w, since(now_ms, s->alarm_ms)));
     else if (s->mood == STATUS_LOST)

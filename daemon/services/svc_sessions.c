@@ -33,7 +33,7 @@ static void describe(const struct services *services, const struct session *s, s
     out->channels = state.n_channels;
     out->device = (char *)(uintptr_t)(services->devices ? device_set_name(services->devices, state.device) : "");
     COPY_MEMBERS(*out, state, realtime, connected, rate_hz, opened_ms, received_through, durable_through, samples, events, lag_s,
-                 alarm);
+                 alarm, learning_s);
     out->probability = (double)state.probability;
     out->reconnects = state.reconnects;
     if (services->state_of)

@@ -106,7 +106,7 @@ static void put_stream(void *ctx, const struct session *session) {
                                 .model = gather_text(g->to, from.model),
                                 .principal = gather_text(g->to, from.principal),
                                 .address = gather_text(g->to, from.address),
-                                SAME_MEMBERS(from, realtime, live, connected, probability, rate_hz),
+                                SAME_MEMBERS(from, realtime, live, connected, probability, rate_hz, learning_s),
                                 .measured_hz = from.measured_rate_hz,
                                 .lag_s = from.lag_s,
                                 .gap_fraction = from.quality->gap_fraction,

@@ -71,6 +71,7 @@ struct status_stream {
     double rate_hz, measured_hz;      /* measured: 0 = it is what the client says */
     double lag_s, gap_fraction;       /* gap: of the newest samples */
     double ahead_s;                   /* the newest samples are stamped so long after they came; NaN: they have no stamps */
+    int learning_s;                   /* session_state */
     int64_t opened_ms, seen_ms;       /* Unix time; seen: newest samples, 0: none yet */
     int64_t alarm_ms, ended_ms;       /* since when it is on, else when the newest began; 0: none */
     int64_t received_s, events, reconnects;

@@ -10,6 +10,7 @@ int builtin_model(const char *name, struct modelfile *ret, struct err *err) {
                                              .notch_hz = FRONTEND_BOTH_NOTCHES,
                                              .bandpass_hz = {0.5, 120},
                                              .fill_gap_s = 2,
+                                             .learn_background = true,
                                              .normalize = frontend_normalize_from_name(name)};
     struct modelfile m = {.hop = SEIZURE_STEP, .prior = 0.5};
     int rc = seizure_preset(type, "", 1, &m.model, err);

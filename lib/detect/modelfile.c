@@ -32,7 +32,7 @@ static int parse(const struct safetensors *st, const char *key, const char *path
 }
 
 /* A model file without "normalize" takes z-scored windows; one without "reference" takes channels as recorded,
- * and baselines follow always in one without "hold_baseline". */
+ * and baselines follow always in one without "hold_baseline" and from their prior on in one without "learn_background". */
 static int read_frontend(const struct json *j, const char *path, struct modelfile *m, struct err *err) {
     const struct json *band = json_get(j, "bandpass_hz");
     const char *normalize = json_str(json_get(j, "normalize"), frontend_normalize_name(FRONTEND_WINDOW));
@@ -43,6 +43,7 @@ static int read_frontend(const struct json *j, const char *path, struct modelfil
         .fill_gap_s = json_f64(json_get(j, "fill_gap_s"), 2),
         .normalize = frontend_normalize_from_name(normalize),
         .reference = frontend_reference_from_name(reference),
+        .learn_background = json_bool(json_get(j, "learn_background"), false),
         .hold_baseline = json_bool(json_get(j, "hold_baseline"), false),
     };
     if (f.normalize < 0)

@@ -100,6 +100,8 @@ int timeline_complete(struct timeline *t, const float *p, struct err *err);
 bool timeline_done(const struct timeline *t);
 /* The first error of an earlier call, or 0. */
 int timeline_status(const struct timeline *t, struct err *err);
+/* frontend_learning_s; 0 for a cached recording. */
+int timeline_learning_s(const struct timeline *t);
 int64_t timeline_samples(const struct timeline *t);  /* 256 Hz samples of file time so far */
 int64_t timeline_position(const struct timeline *t); /* source samples that came, gaps included; not of a cached recording */
 int64_t timeline_windows(const struct timeline *t);  /* windows completed */

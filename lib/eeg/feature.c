@@ -1,6 +1,7 @@
 #include "eeg/feature.h"
 
 #include "base/order.h"
+#include "eeg/background.h"
 #include "eeg/dsp.h"
 #include "eeg/frontend.h"
 #include "eeg/half.h"
@@ -8,6 +9,7 @@
 
 enum {
     BLOCKS_PER_S = DSP_RATE_HZ / FEATURE_BLOCK,
+    MOST_FLAT = 4, /* channels, as detect/contact.h */
     MOST_HELD = FEATURE_HOLD_S * BLOCKS_PER_S,
     LOW_FIRST = FEATURE_LOW_S * BLOCKS_PER_S,
     FIRST = FRONTEND_LINE_LENGTH,
@@ -21,13 +23,15 @@ static const struct measure {
     bool square;           /* y² and the root of its mean; false: |y[t] − y[t−1]| */
     double steps_per_unit; /* of µV, or of µV² */
     double prior_uv;       /* of M and b */
+    double flat_uv;        /* below it M is no signal */
     double raised;         /* where the probability of its model is 0.5 (detect/seizure_config.c) */
 } measures[] = {
-    [FRONTEND_LINE_LENGTH - FIRST] = {{1, 25}, 1, false, 4096, 4, 0.3},
-    [FRONTEND_BAND_POWER - FIRST] = {{2.5, 8}, 2, true, 256, 20, 0.5},
+    [FRONTEND_LINE_LENGTH - FIRST] = {{1, 25}, 1, false, 4096, 4, 0.2, 0.3},
+    [FRONTEND_BAND_POWER - FIRST] = {{2.5, 8}, 2, true, 256, 20, 0.4, 0.5},
 };
-static const float BESIDE = 0.6F; /* the slopes of the models are 6 and 10 */
-static const double LARGEST_UV = 1 << 17, OFFSET_UV = 0.3, DOUBLING_S = 240, NEAR = 0.25;
+static const float BESIDE = 0.6F;                                        /* the slopes of the models are 6 and 10 */
+static const double LARGEST_UV = 1 << 17, OFFSET_UV = 0.3, LOUDEST = 25; /* of the prior */
+_Static_assert((int)BLOCKS_PER_S == (int)BACKGROUND_BLOCKS_PER_S, "a background takes a value a block");
 
 struct feature {
     const struct measure *measure;
@@ -36,8 +40,9 @@ struct feature {
     double *banded, *before, *medians; /* (DSP_BLOCK, lanes); (channels) the newest row; (channels) to be sorted */
     int64_t *block, *ring, *sum;       /* (channels) of the present block; (blocks, channels) of the blocks before; their sums */
     int64_t at, filled;                /* the oldest block in the ring; samples in the present block */
-    double level;                      /* ln(b + OFFSET_UV) */
-    bool hold;                         /* feature_hold */
+    struct background background;      /* ln(b + OFFSET_UV) */
+    bool hold, learns, hears;          /* feature_hold, feature_learn; the newest block was heard */
+    int64_t fresh;                     /* blocks until the means hold nothing but this segment; of one that learns */
     int64_t held;                      /* blocks that b has stayed; < 0: it follows, for so many low blocks */
     uint16_t value;
     struct feature *beside; /* the second of two, whose mean is given; or NULL */
@@ -99,6 +104,19 @@ void feature_hold(struct feature *f) {
         feature_hold(f->beside);
 }
 
+void feature_learn(struct feature *f) {
+    f->learns = f->background.learns = true;
+    if (f->beside)
+        feature_learn(f->beside);
+}
+
+int feature_learning_s(const struct feature *f) {
+    const int own = background_left_s(&f->background), other = f->beside ? feature_learning_s(f->beside) : 0;
+    return own > other ? own : other;
+}
+
+bool feature_hears(const struct feature *f) { return !f->learns || f->hears; }
+
 bool feature_holds(const struct feature *f) { return f->held > 0 || (f->beside && f->beside->held > 0); }
 
 int64_t feature_ahead(const struct feature *f) { return FEATURE_BLOCK - f->filled; }
@@ -113,9 +131,10 @@ static void unpack_row(const struct feature *f, const uint16_t *row, double *to)
     }
 }
 
-void feature_start(struct feature *f, const uint16_t *row) {
-    double prior = f->measure->prior_uv;
-    int64_t steps = FEATURE_BLOCK * (int64_t)((f->measure->square ? prior * prior : prior) * f->measure->steps_per_unit);
+/* The segment's first row; the background is there. */
+static void begin_segment(struct feature *f, const uint16_t *row) {
+    const double b = f->learns ? fmax(exp(f->background.level) - OFFSET_UV, 0) : f->measure->prior_uv;
+    const int64_t steps = FEATURE_BLOCK * (int64_t)((f->measure->square ? b * b : b) * f->measure->steps_per_unit);
     unpack_row(f, row, f->banded);
     dsp_cascade_settle(&f->band, f->banded);
     for (int i = 0; i < f->blocks * f->channels; i++)
@@ -126,11 +145,24 @@ void feature_start(struct feature *f, const uint16_t *row) {
         f->sum[c] = f->blocks * steps;
     }
     f->at = f->filled = 0;
-    f->level = log(prior + OFFSET_UV);
     f->held = -LOW_FIRST;
+    f->fresh = f->blocks;
+    f->hears = false;
     f->value = half_from_f32(0);
+}
+
+void feature_start(struct feature *f, const uint16_t *row) {
+    background_start(&f->background, log(f->measure->prior_uv + OFFSET_UV), f->learns);
+    begin_segment(f, row);
     if (f->beside)
         feature_start(f->beside, row);
+}
+
+void feature_resume(struct feature *f, const uint16_t *row, double gap_s) {
+    background_resume(&f->background, gap_s);
+    begin_segment(f, row);
+    if (f->beside)
+        feature_resume(f->beside, row, gap_s);
 }
 
 static void count_row(struct feature *f, const double *y) {
@@ -164,8 +196,17 @@ static bool stays(struct feature *f, double z) {
     return f->held > 0;
 }
 
+/* Whether M says something of a person: after median(f), which has sorted the channels' means, the lower half of them as they were
+ * summed. */
+static bool hears(const struct feature *f, double m) {
+    const double flat = f->measure->flat_uv, of_channel = flat / 4;
+    const int few = f->channels < 2 * MOST_FLAT ? (f->channels - 1) / 2 : MOST_FLAT - 1;
+    const double fourth = f->medians[few];
+    return !f->fresh && m >= flat && m <= LOUDEST * f->measure->prior_uv &&
+           fourth >= (f->measure->square && few < (f->channels - 1) / 2 ? of_channel * of_channel : of_channel);
+}
+
 static void end_block(struct feature *f) {
-    static const double rate = 1 / (DOUBLING_S * BLOCKS_PER_S) / NEAR; /* in ln 2, of the distance up to NEAR */
     int64_t *oldest = f->ring + f->at * f->channels;
     for (int c = 0; c < f->channels; c++) {
         f->sum[c] += f->block[c] - oldest[c];
@@ -174,10 +215,12 @@ static void end_block(struct feature *f) {
     }
     f->at = (f->at + 1) % f->blocks;
     f->filled = 0;
-    double now = log(median(f) + OFFSET_UV), distance = now - f->level;
-    if (!stays(f, distance))
-        f->level += M_LN2 * rate * fmin(fmax(distance, -NEAR), NEAR);
-    f->value = half_from_f32((float)(now - f->level));
+    f->fresh -= f->fresh > 0;
+    const double m = median(f), now = log(m + OFFSET_UV);
+    f->hears = hears(f, m);
+    if (!stays(f, now - f->background.level) && feature_hears(f))
+        background_hear(&f->background, now);
+    f->value = half_from_f32((float)(now - f->background.level));
 }
 
 static void run_block(struct feature *f, const struct feature_rows *in, const struct feature_output *out) {
@@ -225,7 +268,11 @@ void feature_save(const struct feature *f, struct str *out) {
     pack_bytes(out, f->ring, (size_t)f->blocks * n * sizeof *f->ring);
     pack_i64(out, f->at);
     pack_i64(out, f->filled);
-    pack_f64(out, f->level);
+    background_save(&f->background, out);
+    if (f->learns) {
+        pack_i64(out, f->fresh);
+        pack_i64(out, f->hears);
+    }
     pack_i64(out, f->value);
     if (f->hold)
         pack_i64(out, f->held);
@@ -249,11 +296,14 @@ void feature_load(struct feature *f, struct unpack *in) {
     unpack_bytes(in, f->ring, (size_t)f->blocks * n * sizeof *f->ring);
     f->at = unpack_i64(in, 0, f->blocks - 1);
     f->filled = unpack_i64(in, 0, FEATURE_BLOCK - 1);
-    f->level = unpack_f64(in);
+    background_start(&f->background, log(f->measure->prior_uv + OFFSET_UV), f->learns);
+    background_load(&f->background, in);
+    f->fresh = f->learns ? unpack_i64(in, 0, f->blocks) : 0;
+    f->hears = f->learns && unpack_bool(in);
     f->value = (uint16_t)unpack_i64(in, 0, UINT16_MAX);
     f->held = f->hold ? unpack_i64(in, -LOW_FIRST, MOST_HELD) : 0;
     memset(f->sum, 0, n * sizeof *f->sum);
-    unpack_require(in, isfinite(f->level) && within(f->block, n) && within(f->ring, (size_t)f->blocks * n));
+    unpack_require(in, within(f->block, n) && within(f->ring, (size_t)f->blocks * n));
     for (size_t i = 0; !in->failed && i < (size_t)f->blocks * n; i++)
         f->sum[i % n] += f->ring[i];
     if (f->beside && !in->failed)

@@ -2,10 +2,9 @@
  * models line_length and band_power, which have no network. A causal stream over the rows that the frontend gives out (binary16
  * µV). line_length  m is the mean |y[t] − y[t−1]| of the last second, y the row after a band-pass of 1–25 Hz band_power   m is the
  * root mean square of y over the last two seconds, y after a band-pass of 2.5–8 Hz M is the median of m over the channels, in µV.
- * The feature is ln((M + 0.3) / (b + 0.3)), b a causal decaying median of M: it begins with 4 µV (line_length) or 20 µV
- * (band_power) and moves towards M by at most a factor of 2 in 240 s, more slowly within ±25 % of M, so that a seizure hardly moves
- * it. The feature changes every FEATURE_BLOCK samples of a segment. Its bits do not depend on how the rows were divided into calls.
- * One thread at a time per object. */
+ * The feature is ln((M + 0.3) / (b + 0.3)), b the person's background (eeg/background), of which the prior is 4 µV (line_length)
+ * or 20 µV (band_power). The feature changes every FEATURE_BLOCK samples of a segment. Its bits do not depend on how the rows were
+ * divided into calls. One thread at a time per object. */
 #pragma once
 
 #include "base/base.h"
@@ -26,10 +25,19 @@ OWNABLE(struct feature, feature_free)
 enum { FEATURE_HOLD_S = 600, FEATURE_LOW_S = 5 };
 void feature_hold(struct feature *f);
 bool feature_holds(const struct feature *f); /* b stays at present; never without feature_hold */
+/* From now on b learns this person in the first minute that is heard and keeps what it knows over a gap (eeg/background). Flat
+ * signal is not heard: M below 0.2 µV (line_length) or 0.4 µV (band_power), or four channels, of few half of them, below a quarter
+ * of that; nor is what no scalp EEG reaches, 25 times the prior; nor the first mean of a segment. */
+void feature_learn(struct feature *f);
+/* Seconds that it still has to hear until b is the person's own, the longer of two; 0: it is, or f does not learn. */
+int feature_learning_s(const struct feature *f);
+bool feature_hears(const struct feature *f); /* the newest block was heard; always without feature_learn */
 /* Rows that count until the feature changes next, 1 to FEATURE_BLOCK. */
 int64_t feature_ahead(const struct feature *f);
 /* Forgets everything: the next row is the first one of a segment, and `row` is that row. */
 void feature_start(struct feature *f, const uint16_t *row);
+/* The same person is heard again after gap_s: as feature_start, but that what was learned of the person counts. */
+void feature_resume(struct feature *f, const uint16_t *row, double gap_s);
 /* n rows, `stride` values apart, of which the first are the channels. Rows that are held over a gap leave the feature as it is. */
 struct feature_rows {
     const uint16_t *rows;

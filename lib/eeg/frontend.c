@@ -1,5 +1,6 @@
 #include "eeg/frontend.h"
 
+#include "eeg/background.h"
 #include "eeg/dsp.h"
 #include "eeg/feature.h"
 #include "eeg/half_rows.h"
@@ -20,7 +21,8 @@ struct frontend {
     struct dsp_cascade cascade;
     struct history *history; /* NULL: none of its columns are wanted */
     struct feature *feature; /* NULL: its column is not wanted */
-    bool hold_baseline;
+    bool hold_baseline, learn_background;
+    int64_t ended; /* output index behind the newest row; −1: there was none */
     frontend_sink_fn *sink;
     void *ctx;
     frontend_look_fn *look; /* NULL: nobody looks */
@@ -182,10 +184,13 @@ static int make_columns(struct frontend *f, const struct frontend_config *config
     if (normalize == FRONTEND_WINDOW)
         return 0;
     f->hold_baseline = config->hold_baseline;
+    f->learn_background = config->learn_background;
     if (frontend_is_feature(normalize) || frontend_has_baseline(normalize))
         rc = feature_new(normalize, f->channels, &f->feature, err);
     if (f->feature && f->hold_baseline)
         feature_hold(f->feature);
+    if (f->feature && config->learn_background)
+        feature_learn(f->feature);
     if (rc || frontend_is_feature(normalize))
         return rc;
     enum history_columns columns = normalize == FRONTEND_CAUSAL    ? HISTORY_SIGNAL
@@ -211,6 +216,7 @@ int frontend_new(const struct frontend_config *config, const struct frontend_sou
     f->sink = sink;
     f->ctx = ctx;
     f->rate_hz = source->rate_hz;
+    f->ended = -1;
     if ((rc = resampler_new(source->rate_hz, f->lanes, &f->resampler, err)) || (rc = make_filters(f, config, err)) ||
         (rc = make_buffers(f, err)))
         goto fail;
@@ -254,6 +260,8 @@ void frontend_show(struct frontend *f, frontend_look_fn *look, void *ctx) {
     f->look_ctx = ctx;
 }
 
+int frontend_learning_s(const struct frontend *f) { return f->feature ? feature_learning_s(f->feature) : 0; }
+
 int64_t frontend_position(const struct frontend *f) { return f->position + f->missing; }
 
 int frontend_sources(const struct frontend *f, const int **ret_indices) {
@@ -289,8 +297,8 @@ static void subtract_average(struct frontend *f, int64_t n) {
 static void run_columns(struct frontend *f, int64_t from, int64_t n) {
     uint16_t *columns = f->halves + from * f->columns + f->channels;
     bool held = f->marks[from];
-    if (f->history && f->hold_baseline)
-        history_keep(f->history, feature_holds(f->feature));
+    if (f->history && f->feature)
+        history_keep(f->history, feature_holds(f->feature) || !feature_hears(f->feature));
     if (f->history)
         history_run(f->history, f->measured + from * f->lanes, n, held, (struct history_output){columns, f->columns});
     if (f->feature)
@@ -298,19 +306,34 @@ static void run_columns(struct frontend *f, int64_t from, int64_t n) {
                     (struct feature_output){f->history ? columns + (f->columns - f->channels) - 1 : columns, f->columns});
 }
 
+/* A segment begins with the rows at hand, the first of them at output index `first`. */
+static void start_columns(struct frontend *f, int64_t first) {
+    const bool known = f->learn_background && f->ended >= 0;
+    const double gap_s = known ? (double)(first - f->ended) / FRONTEND_RATE_HZ : 0;
+    if (f->history)
+        history_start(f->history, f->measured, known ? background_worth_s(gap_s) : 0);
+    if (f->feature && known)
+        feature_resume(f->feature, f->measured_halves, gap_s);
+    else if (f->feature)
+        feature_start(f->feature, f->measured_halves);
+}
+
 /* Hand n filtered rows over in runs of equal mark. */
 static int emit(struct frontend *f, int64_t n, int64_t first, struct err *err) {
     round_rows(f, f->filtered, n, f->halves, f->columns);
     if (f->measured_halves != f->halves)
         round_rows(f, f->measured, n, f->measured_halves, f->measured_stride);
-    if (f->feature && !f->announced)
-        feature_start(f->feature, f->measured_halves);
+    if (!f->announced)
+        start_columns(f, first);
+    f->ended = first + n;
     for (int64_t from = 0, to; from < n; from = to) {
         for (to = from + 1; to < n && f->marks[to] == f->marks[from];)
             to++;
         uint16_t *rows = f->halves + from * f->columns;
         for (int64_t at = from, most; at < to; at += most) { /* the history holds from one change of the feature to the next */
-            most = f->hold_baseline && !f->marks[from] ? feature_ahead(f->feature) : to - at;
+            most = f->history && f->feature && (f->hold_baseline || f->learn_background) && !f->marks[from]
+                       ? feature_ahead(f->feature)
+                       : to - at;
             most = most < to - at ? most : to - at;
             run_columns(f, at, most);
         }
@@ -335,8 +358,6 @@ static int drain(struct frontend *f, struct err *err) {
         dsp_cascade_run(&f->cascade, f->filtered, n);
         if (f->measured != f->filtered)
             subtract_average(f, n);
-        if (f->history && !f->announced)
-            history_start(f->history, f->measured);
         int rc = emit(f, n, first, err);
         if (rc)
             return rc;
@@ -508,6 +529,8 @@ int frontend_save(const struct frontend *f, struct str *out, struct err *err) {
     pack_bytes(out, f->cascade.state, cascade_bytes(f));
     pack_bytes(out, f->loops, sizeof f->loops);
     pack_i64(out, f->loop_samples);
+    if (f->learn_background)
+        pack_i64(out, f->ended);
     resampler_save(f->resampler, out);
     if (f->history)
         history_save(f->history, out);
@@ -528,6 +551,7 @@ int frontend_load(struct frontend *f, struct unpack *in, struct err *err) {
     unpack_bytes(in, f->cascade.state, cascade_bytes(f));
     unpack_bytes(in, f->loops, sizeof f->loops);
     f->loop_samples = unpack_i64(in, 0, far);
+    f->ended = f->learn_background ? unpack_i64(in, -1, far) : -1;
     resampler_load(f->resampler, in);
     if (f->history)
         history_load(f->history, in);

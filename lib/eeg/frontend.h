@@ -56,6 +56,7 @@ struct frontend_config {
     const char *rename;    /* rules of channels_rename for the labels of files; NULL: none */
     const char *unit;      /* of signals that state none, or one that is no voltage: "uV", "mV", "V"; NULL: as edf.h */
     bool hold_baseline;    /* baselines stay while the feature is high (feature_hold); needs a feature among the columns */
+    bool learn_background; /* a person's own background counts after seconds and over gaps (eeg/background); false: as before it */
 };
 /* A row has the `channels` of the montage in µV and behind them, unless windows are z-scored, the columns that the network takes.
  */
@@ -108,6 +109,9 @@ int frontend_new(const struct frontend_config *config, const struct frontend_sou
 void frontend_free(struct frontend *f);
 /* From now on `look` is shown the rows. */
 void frontend_show(struct frontend *f, frontend_look_fn *look, void *ctx);
+/* Seconds that are still to be heard until the background is the person's own (feature_learning_s); 0: it is, or none is learned.
+ */
+int frontend_learning_s(const struct frontend *f);
 /* Source samples since file time 0 so far, gaps included. */
 int64_t frontend_position(const struct frontend *f);
 /* Index (into labels) of each source channel read, in the order frontend_push wants them. */

@@ -1,4 +1,4 @@
-#include "eeg/half_asinh.h"
+#include "eeg/half_rows.h"
 
 #include "eeg/half.h"
 #include "eeg/half_rows.h"

@@ -1,7 +1,12 @@
 /* half_rows: many binary16 values to and from float, with the processor's instructions where it has them: the bits of eeg/half.h
- * whether the thread flushes subnormal floats or not; signalling NaNs become quiet. Pure functions. */
+ * whether the thread flushes subnormal floats or not; signalling NaNs become quiet. Pure functions.
+ * half_asinh: asinh of many values as binary16, the bits of half_from_f32((float)asinh(x)). An approximation with the processor's
+ * wide instructions decides all values but the few whose rounding it leaves open, for which libm is asked. */
 #pragma once
 #include "base/base.h"
 
 void half_to_floats(const uint16_t *from, size_t n, float *to);
 void half_from_floats(const float *from, size_t n, uint16_t *to);
+
+enum { HALF_ASINH_MOST = 64 }; /* values of a call */
+void half_asinh(const double *x, int n, uint16_t *to);

@@ -2,7 +2,7 @@
 
 #include "eeg/dsp.h"
 #include "eeg/half.h"
-#include "eeg/half_asinh.h"
+#include "eeg/half_rows.h"
 
 enum {
     RECENT = DSP_RATE_HZ,
@@ -88,11 +88,12 @@ void history_free(struct history *h) {
     free(h);
 }
 
-static void start_envelope(const struct history *h, struct envelope *e, const double *row) {
+/* `share` of the sum before is kept. */
+static void start_envelope(const struct history *h, struct envelope *e, const double *row, double share) {
     double prior = e->range->prior_uv;
     e->at = 0;
     for (int c = 0; c < h->channels; c++) {
-        e->length[c] = h->weight * prior;
+        e->length[c] = share * e->length[c] + h->weight * prior;
         e->recent_sum[c] = (int64_t)RECENT * (int64_t)(prior * STEPS_PER_UV);
         e->before[c] = 0; /* what the band-pass gives for a constant */
     }
@@ -101,12 +102,14 @@ static void start_envelope(const struct history *h, struct envelope *e, const do
     dsp_cascade_settle(&e->band, row);
 }
 
-void history_start(struct history *h, const double *row) {
+void history_start(struct history *h, const double *row, double known_s) {
+    const double known = fmin(known_s * DSP_RATE_HZ, h->weight), share = known > 0 ? known / h->weight : 0;
     h->weight = (double)HISTORY_PRIOR_S * DSP_RATE_HZ;
     for (int c = 0; c < h->channels; c++)
-        h->power[c] = h->weight * PRIOR_UV * PRIOR_UV;
+        h->power[c] = share * h->power[c] + h->weight * PRIOR_UV * PRIOR_UV;
     for (int i = 0; i < h->n_envelopes; i++)
-        start_envelope(h, &h->envelopes[i], row);
+        start_envelope(h, &h->envelopes[i], row, share);
+    h->weight += known;
 }
 
 void history_keep(struct history *h, bool keep) { h->keep = keep; }

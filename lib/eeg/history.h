@@ -21,8 +21,9 @@ enum history_columns { HISTORY_SIGNAL, HISTORY_ENVELOPE, HISTORY_CONTEXT, HISTOR
 /* rows of `lanes` doubles hold `channels` values (dsp.h). */
 int history_new(int channels, int lanes, enum history_columns columns, struct history **ret, struct err *err);
 void history_free(struct history *h); /* takes NULL */
-/* Forgets everything: the next row is the first one of a segment, and `row` is that row. */
-void history_start(struct history *h, const double *row);
+/* The next row is the first one of a segment, and `row` is that row. What the decaying means knew of the person counts for known_s
+ * beside what they begin with (background_worth_s); 0: it is forgotten. */
+void history_start(struct history *h, const double *row, double known_s);
 /* n ≤ DSP_BLOCK filtered rows → binary16: the signal columns of row i at to + i·stride, its envelope columns right behind them (all
  * channels of a band, then those of the next), and then its context column. Rows that are held over a gap say nothing about the
  * amplitude: means and envelopes stay as they are. `keep`: the decaying means alone stay, as in a seizure (feature_holds). */

@@ -58,9 +58,15 @@ static void run_rows(const struct baseline *b, struct feature *f, const struct f
 static void run_segments(const struct baseline *b, const struct recording *rec, const struct recording_info *info,
                          struct feature *f, float *p) {
     int held = 0;
+    if (b->model.frontend.learn_background)
+        feature_learn(f);
     for (int s = 0; s < info->n_segments; s++) {
         int64_t end = info->segments[s].end;
-        feature_start(f, recording_rows(rec, s, info->segments[s].first));
+        const uint16_t *row = recording_rows(rec, s, info->segments[s].first);
+        if (s && b->model.frontend.learn_background)
+            feature_resume(f, row, (double)(info->segments[s].first - info->segments[s - 1].end) / FRONTEND_RATE_HZ);
+        else
+            feature_start(f, row);
         for (int64_t at = info->segments[s].first, n; at < end; at += n, p += n) {
             bool now = is_held(info, at, &held);
             int64_t until = held == info->n_held ? end : now ? info->held[held].end : info->held[held].first;

@@ -152,6 +152,10 @@ static int check_origin(struct train *t, const struct task_model *model, struct 
         return err_set(err, ERR_INVALID,
                        "model.init_from %.200s was trained with data.reference: %s and the job says %s; expected the same",
                        t->job->init_from, frontend_reference_name(theirs->reference), frontend_reference_name(ours->reference));
+    if (theirs->learn_background != ours->learn_background)
+        return err_set(err, ERR_INVALID,
+                       "model.init_from %.200s was trained with data.learn_background: %s and the job says %s; expected the same",
+                       t->job->init_from, theirs->learn_background ? "true" : "false", ours->learn_background ? "true" : "false");
     if (theirs->hold_baseline != ours->hold_baseline)
         return err_set(err, ERR_INVALID,
                        "model.init_from %.200s was trained with data.hold_baseline: %s and the job says %s; expected the same",

@@ -39,6 +39,8 @@ static int index_path(const struct manifest_config *c, char *ret, size_t size, s
         json_put_str(&json, "normalize", frontend_normalize_name(c->frontend.normalize));
     if (c->frontend.reference != FRONTEND_REFERENCE_RECORDED)
         json_put_str(&json, "reference", frontend_reference_name(c->frontend.reference));
+    if (c->frontend.learn_background)
+        json_put_bool(&json, "learn_background", true);
     if (c->frontend.hold_baseline)
         json_put_bool(&json, "hold_baseline", true);
     if (c->frontend.rename)

@@ -80,6 +80,8 @@ static int make_key(struct builder *b, struct err *err) {
         json_put_str(&json, "normalize", frontend_normalize_name(r->frontend.normalize));
     if (r->frontend.reference != FRONTEND_REFERENCE_RECORDED)
         json_put_str(&json, "reference", frontend_reference_name(r->frontend.reference));
+    if (r->frontend.learn_background)
+        json_put_bool(&json, "learn_background", true);
     if (r->frontend.hold_baseline)
         json_put_bool(&json, "hold_baseline", true);
     if (r->hole_every_s > 0)

@@ -66,6 +66,10 @@ static const struct option window_rows[] = {
      "with normalize baseline, baselines or bands, or a model without a network: the running baselines stay while the feature "
      "alone "
      "says a seizure, at most 10 minutes"},
+    {"data.learn_background", OPTION_BOOL, D(learn_background), "true", 0, 0, NULL,
+     "with every normalize but window: the running baselines are the person's own after seconds and are kept over gaps; false: as "
+     "in "
+     "files that do not say it"},
 };
 const struct option_table job_data_window_keys = OPTION_TABLE(window_rows);
 
@@ -261,6 +265,7 @@ void job_data_frontend(const struct job_data *data, struct frontend_config *ret)
         .montage = data->montage,
         .notch_hz = notches[data->notch],
         .bandpass_hz = {data->bandpass_hz.items[0], data->bandpass_hz.items[1]},
+        .learn_background = data->learn_background && data->normalize != FRONTEND_WINDOW,
         SAME_MEMBERS(*data, fill_gap_s, normalize, reference, hold_baseline),
     };
 }

@@ -13,6 +13,7 @@ from daemon import MINI, SOURCE, Daemon, make_corpus, temporary
 
 PAIRS = ("Fp1-F7 F7-T3 T3-T5 T5-O1 Fp1-F3 F3-C3 C3-P3 P3-O1 Fp2-F4 F4-C4 C4-P4 P4-O2 Fp2-F8 F8-T4 T4-T6 T6-O2 Fz-Cz Cz-Pz").split()
 RATE, BLOCK = 256, 16
+LEARNED = 60 * 16  # blocks
 # name: band, seconds of the mean, whether it is of squares, where the median begins, weight and bias
 FEATURES = {"line_length": ((1, 25), 1, False, 4, 10, -3), "band_power": ((2.5, 8), 2, True, 20, 6, -3)}
 NAMES = "Fp1 F3 C3 P3 F7 T3 T5 O1 Fz Cz Pz Fp2 F4 C4 P4 F8 T4 T6 O2".split()
@@ -28,6 +29,12 @@ def labels(path):
 def settled(signal, sos, x):
     """A filter that begins in the steady state of the first sample."""
     return signal.sosfilt(sos, x, axis=1, zi=signal.sosfilt_zi(sos)[:, None, :] * x[None, :, :1])[0]
+
+
+def quantile(prior, heard):
+    """Below which lie 40 % of a prior worth 5 s and of what was heard."""
+    from scipy import optimize, stats
+    return optimize.bisect(lambda x: 80 * stats.norm.cdf(x, prior, 0.6) + np.sum(heard <= x) - 0.4 * (80 + len(heard)), -16, 16, xtol=1e-6)
 
 
 def expected(path, name):
@@ -46,9 +53,13 @@ def expected(path, name):
     sums = np.cumsum(np.concatenate([before, q], axis=1), axis=1)
     mean = (sums[:, seconds * RATE:] - sums[:, :-seconds * RATE])[:, BLOCK - 1::BLOCK] / (seconds * RATE)
     now = np.log(np.median(np.sqrt(mean) if square else mean, axis=0) + 0.3)
-    level, z = np.log(prior + 0.3), [0.0] * (BLOCK - 1)
-    for v in now:
-        level += np.log(2) / (240 * RATE / BLOCK) * np.clip((v - level) / 0.25, -1, 1)
+    level, z, heard = np.log(prior + 0.3), [0.0] * (BLOCK - 1), []
+    for i, v in enumerate(now):
+        if i + 1 >= seconds * RATE // BLOCK and len(heard) < LEARNED:
+            heard.append(v)
+            level = min(quantile(np.log(prior + 0.3), np.array(heard)), np.log(prior + 0.3))
+        elif len(heard) == LEARNED:
+            level += np.log(2) / (240 * RATE / BLOCK) * np.clip((v - level) / 0.25, -1, 1)
         z += [v - level] * BLOCK
     return 1 / (1 + np.exp(-(weight * np.array(z[:x.shape[1]]) + bias)))
 

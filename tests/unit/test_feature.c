@@ -139,14 +139,16 @@ static void the_feature_of_both_is_their_mean_by_slopes(void **state) {
 
 static void chunks_and_snapshots_change_no_bit(void **state) {
     (void)state;
-    for (int i = 0; i < 8; i++) {
-        int normalize = FRONTEND_BASELINES + i / 2;
+    for (int i = 0; i < 16; i++) {
+        int normalize = FRONTEND_BASELINES + i / 4;
         struct feature *f = make(normalize), *other = make(normalize), *chunked = make(normalize);
         struct str saved;
-        if (i % 2) {
-            feature_hold(f);
-            feature_hold(other);
-            feature_hold(chunked);
+        struct feature *const all[] = {f, other, chunked};
+        for (int k = 0; k < 3; k++) {
+            if (i % 2)
+                feature_hold(all[k]);
+            if (i % 4 > 1)
+                feature_learn(all[k]);
         }
         feature_start(f, rows);
         run(f, 0, N, N, got);
@@ -167,6 +169,56 @@ static void chunks_and_snapshots_change_no_bit(void **state) {
         feature_free(chunked);
         str_done(&saved);
     }
+}
+
+/* ---- a person's own background ---- */
+
+/* Seconds of the noise times `factor`; the feature at the end of the last. */
+static float hear(struct feature *f, float factor, int seconds) {
+    static uint16_t part[DSP_RATE_HZ * STRIDE], out[DSP_RATE_HZ];
+    for (int s = 0; s < seconds; s++) {
+        for (int i = 0; i < DSP_RATE_HZ * STRIDE; i++)
+            part[i] = half_from_f32(half_to_f32(rows[(s % 20) * DSP_RATE_HZ * STRIDE + i]) * factor);
+        feature_run(f, (struct feature_rows){part, DSP_RATE_HZ, STRIDE, false}, (struct feature_output){out, 1});
+    }
+    return half_to_f32(out[DSP_RATE_HZ - 1]);
+}
+
+static void a_quiet_seizure_is_heard_after_seconds_and_after_a_gap(void **state) {
+    (void)state;
+    const float quiet = 0.25F, seizure = 0.6F;
+    struct feature *f = make(FRONTEND_BASELINES), *before = make(FRONTEND_BASELINES);
+    feature_learn(f);
+    feature_start(f, rows);
+    feature_start(before, rows);
+    hear(f, quiet, 20);
+    hear(before, quiet, 20);
+    assert_true(feature_learning_s(f) >= 40 && feature_learning_s(f) <= 42 && feature_learning_s(before) == 0);
+    assert_true(hear(f, seizure, 5) > 0.4F && hear(before, seizure, 5) < 0);
+    hear(f, quiet, 60);
+    assert_int_equal(feature_learning_s(f), 0);
+    feature_resume(f, rows, 60);
+    assert_int_equal(feature_learning_s(f), 60);
+    assert_true(hear(f, seizure, 5) > 0.4F);
+    feature_free(f);
+    feature_free(before);
+}
+
+static void flat_and_impossible_signal_is_not_heard(void **state) {
+    (void)state;
+    struct feature *f = make(FRONTEND_BASELINES);
+    feature_learn(f);
+    feature_start(f, rows);
+    hear(f, 1e-4F, 30);
+    assert_true(!feature_hears(f) && feature_learning_s(f) == 60);
+    hear(f, 300, 30);
+    assert_true(!feature_hears(f) && feature_learning_s(f) == 60);
+    hear(f, 0.25F, 30);
+    assert_true(feature_hears(f) && feature_learning_s(f) <= 33);
+    const float usual = hear(f, 0.25F, 60);
+    hear(f, 1e-4F, 60);
+    assert_float_equal(hear(f, 0.25F, 20), usual, 0.05);
+    feature_free(f);
 }
 
 /* ---- baselines that stay ---- */
@@ -301,6 +353,8 @@ static struct frontend *restored(struct frontend *f, const struct frontend_confi
 
 /* Ten seconds, a gap that ends the segment, and the same ten seconds. In small chunks it goes on from its saved state after each.
  */
+static bool learns;
+
 static void stream_of(int normalize, bool hold, bool quiet_first, int chunk, struct heard *h) {
     static const char *const labels[] = {"Fp1", "F3", "C3", "P3"};
     const struct frontend_config config = {.montage = "custom:Fp1,F3,C3,P3",
@@ -308,7 +362,8 @@ static void stream_of(int normalize, bool hold, bool quiet_first, int chunk, str
                                            .bandpass_hz = {0.5, 120},
                                            .fill_gap_s = 2,
                                            .normalize = normalize,
-                                           .hold_baseline = hold};
+                                           .hold_baseline = hold,
+                                           .learn_background = learns};
     const struct frontend_source source = {labels, C, 200};
     struct frontend_report report;
     struct frontend *f = NULL;
@@ -358,6 +413,24 @@ static void rows_hold_one_column_more_which_restarts_with_a_segment(void **state
     }
 }
 
+static void what_was_learned_goes_on_after_a_gap(void **state) {
+    (void)state;
+    static struct heard whole_run, chunked, plain;
+    for (int normalize = FRONTEND_CAUSAL; normalize <= FRONTEND_BAND_POWER; normalize++) {
+        if (normalize == FRONTEND_BANDS)
+            continue; /* more columns than struct heard has room for */
+        learns = true;
+        stream_of(normalize, false, true, 2000, &whole_run);
+        stream_of(normalize, false, true, 33, &chunked);
+        learns = false;
+        stream_of(normalize, false, true, 2000, &plain);
+        assert_memory_equal(&whole_run, &chunked, sizeof whole_run);
+        const int64_t second = 2560 * whole_run.columns, bytes = second * (int64_t)sizeof *whole_run.values;
+        assert_memory_equal(plain.values, plain.values + second, (size_t)bytes); /* forgets all */
+        assert_memory_not_equal(whole_run.values, whole_run.values + second, (size_t)bytes);
+    }
+}
+
 static void a_held_baseline_holds_the_history_too(void **state) {
     (void)state;
     static struct heard held, chunked, plain;
@@ -378,8 +451,11 @@ int main(void) {
         cmocka_unit_test(band_power_is_the_median_root_mean_square_beside_its_past),
         cmocka_unit_test(the_feature_of_both_is_their_mean_by_slopes),
         cmocka_unit_test(chunks_and_snapshots_change_no_bit),
+        cmocka_unit_test(a_quiet_seizure_is_heard_after_seconds_and_after_a_gap),
+        cmocka_unit_test(flat_and_impossible_signal_is_not_heard),
         cmocka_unit_test(a_held_baseline_stays_while_the_feature_is_high),
         cmocka_unit_test(a_baseline_follows_until_the_feature_was_low),
+        cmocka_unit_test(what_was_learned_goes_on_after_a_gap),
         cmocka_unit_test(a_held_baseline_holds_the_history_too),
         cmocka_unit_test(held_rows_leave_the_feature_as_it_was),
         cmocka_unit_test(one_silent_or_wild_channel_moves_little),

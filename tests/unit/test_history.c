@@ -4,7 +4,7 @@
 #include "eeg/dsp.h"
 #include "eeg/frontend.h"
 #include "eeg/half.h"
-#include "eeg/half_asinh.h"
+#include "eeg/half_rows.h"
 #include "eeg/history.h"
 #include "unit/cmocka_all.h"
 #include "unit/eeg_fixture.h"
@@ -58,7 +58,7 @@ static void the_signal_is_in_proportion_to_its_decaying_mean_square(void **state
     (void)state;
     struct history *h = make(true);
     make_rows();
-    history_start(h, rows);
+    history_start(h, rows, 0);
     run(h, 0, N, DSP_BLOCK, COLUMNS);
     for (int t = 0; t < N; t += t < 4 ? 1 : 997)
         for (int c = 0; c < C; c++) {
@@ -102,7 +102,7 @@ static void the_envelope_is_the_last_second_in_proportion_to_the_last_minutes(vo
     (void)state;
     struct history *h = make(true);
     make_rows();
-    history_start(h, rows);
+    history_start(h, rows, 0);
     run(h, 0, N, DSP_BLOCK, COLUMNS);
     const double *y = banded(1, 25);
     for (int c = 0; c < C; c++)
@@ -116,7 +116,7 @@ static void each_band_has_an_envelope_of_its_own(void **state) {
     static const double edges[] = {1, 4, 8, 13, 25};
     struct history *h = make_with(HISTORY_BANDS);
     make_rows();
-    history_start(h, rows);
+    history_start(h, rows, 0);
     run(h, 0, N, DSP_BLOCK, MOST);
     for (int k = 0; k < 4; k++) {
         const double *y = banded(edges[k], edges[k + 1]);
@@ -132,7 +132,7 @@ static void an_artefact_does_not_hide_the_next_minutes(void **state) {
     make_rows();
     for (int t = 10 * DSP_RATE_HZ; t < 11 * DSP_RATE_HZ; t++)
         rows[t * LANES] = t % 16 < 8 ? 3000 : -3000;
-    history_start(h, rows);
+    history_start(h, rows, 0);
     run(h, 0, N, DSP_BLOCK, COLUMNS);
     double power = 0;
     for (int t = 20 * DSP_RATE_HZ; t < 30 * DSP_RATE_HZ; t++)
@@ -147,7 +147,7 @@ static void silence_of_any_length_ends(void **state) {
     static double silent[DSP_BLOCK * LANES];
     static uint16_t to[DSP_BLOCK * COLUMNS];
     make_rows();
-    history_start(h, silent);
+    history_start(h, silent, 0);
     for (int i = 0; i < 20 * 3600; i++) /* 20 h */
         history_run(h, silent, DSP_BLOCK, false, (struct history_output){to, COLUMNS});
     run(h, 0, N, DSP_BLOCK, COLUMNS);
@@ -164,7 +164,7 @@ static void held_rows_leave_the_history_as_it_was(void **state) {
     static double held[DSP_BLOCK * LANES];
     static uint16_t to[DSP_BLOCK * COLUMNS], after[DSP_BLOCK * COLUMNS];
     make_rows();
-    history_start(h, rows);
+    history_start(h, rows, 0);
     run(h, 0, 5000, DSP_BLOCK, COLUMNS);
     history_run(h, held, DSP_BLOCK, true, (struct history_output){to, COLUMNS});
     for (int i = 0; i < DSP_BLOCK; i++)
@@ -172,7 +172,7 @@ static void held_rows_leave_the_history_as_it_was(void **state) {
             assert_int_equal(half_to_f32(to[i * COLUMNS + c]), 0);
             assert_int_equal(to[i * COLUMNS + C + c], got[4999 * COLUMNS + C + c]);
         }
-    history_start(without, rows);
+    history_start(without, rows, 0);
     run(without, 0, 5000, DSP_BLOCK, COLUMNS);
     history_run(h, rows + 5000 * LANES, DSP_BLOCK, false, (struct history_output){to, COLUMNS});
     history_run(without, rows + 5000 * LANES, DSP_BLOCK, false, (struct history_output){after, COLUMNS});
@@ -189,10 +189,10 @@ static void chunks_and_snapshots_change_no_bit(void **state) {
     for (int k = 0; k < 3; k++) {
         struct history *h = make_with(kinds[k]);
         make_rows();
-        history_start(h, rows);
+        history_start(h, rows, 0);
         run(h, 0, N, DSP_BLOCK, MOST);
         memcpy(whole, got, sizeof whole);
-        history_start(h, rows); /* forgets all that it saw */
+        history_start(h, rows, 0); /* forgets all that it saw */
         run(h, 0, 3001, 7, MOST);
         struct str bytes;
         str_init(&bytes, 1 << 20);
@@ -236,8 +236,8 @@ static int hear(void *ctx, const uint16_t *from, int64_t n, int64_t first, bool 
 static void stream(int normalize, int chunk, struct heard *h) {
     static const char *const labels[C] = {"Fp1", "F3", "C3"};
     static const int steps[] = {20 * 200, -200, 10 * 200, -20 * 200, 12 * 200};
-    struct frontend_config config = {"custom:Fp1,F3,C3",          50,   {0.5, 70}, 2,    normalize,
-                                     FRONTEND_REFERENCE_RECORDED, NULL, NULL,      false};
+    struct frontend_config config = {"custom:Fp1,F3,C3",          50,   {0.5, 70}, 2,     normalize,
+                                     FRONTEND_REFERENCE_RECORDED, NULL, NULL,      false, false};
     struct frontend *f = NULL;
     struct frontend_report report;
     static float data[C][4000];
@@ -287,11 +287,11 @@ static void the_context_is_the_scale_of_the_last_minutes_over_all_channels(void 
     static uint16_t wide[N * WIDE], before[N * COLUMNS];
     struct history *h = make(true), *context = NULL;
     make_rows();
-    history_start(h, rows);
+    history_start(h, rows, 0);
     run(h, 0, N, 77, COLUMNS);
     memcpy(before, got, sizeof before);
     assert_int_equal(history_new(C, LANES, HISTORY_CONTEXT, &context, NULL), 0);
-    history_start(context, rows);
+    history_start(context, rows, 0);
     for (int t = 0; t < N; t += DSP_BLOCK)
         history_run(context, rows + t * LANES, DSP_BLOCK, false, (struct history_output){wide + t * WIDE, WIDE});
     for (int t = 0; t < N; t++) /* the other columns are those of before */

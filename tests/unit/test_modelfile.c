@@ -18,8 +18,8 @@ static void ok(int rc) {
 
 static void make_example(struct modelfile *m) {
     *m = (struct modelfile){.hop = 128, .step = 4321, .epoch = 7, .prior = 0.1, .bf16_bound = 0.375};
-    struct frontend_config frontend = {"custom:Fp1,F3,C3",          60,   {1, 70.5}, 1.5,  FRONTEND_CAUSAL,
-                                       FRONTEND_REFERENCE_RECORDED, NULL, NULL,      false};
+    struct frontend_config frontend = {"custom:Fp1,F3,C3",          60,   {1, 70.5}, 1.5,   FRONTEND_CAUSAL,
+                                       FRONTEND_REFERENCE_RECORDED, NULL, NULL,      false, false};
     ok(seizure_preset(SEIZURE_TYPE_UNET, "tiny", 3, &m->model, &err));
     m->model.window = 512;
     m->model.mamba_layers = 1;

@@ -65,7 +65,7 @@ static void add_flaw(struct str *text, const Brr__V1__SessionInfo *s, const stru
         str_printf(text, " %s", f->name);
 }
 
-/* "Fp1 O2 flat, 20 % gaps"; "good" where there is nothing to say. */
+/* "Fp1 O2 flat, learning this patient, 40 s, 20 % gaps"; "good" where there is nothing to say. */
 static const char *quality_text(const Brr__V1__SessionInfo *s, char *buf, size_t size) {
     const Brr__V1__Quality *q = s->quality;
     struct flaw flaws[FLAWS];
@@ -74,6 +74,8 @@ static const char *quality_text(const Brr__V1__SessionInfo *s, char *buf, size_t
         list_flaws(q, flaws);
     for (int k = 0; q && k < FLAWS; k++)
         add_flaw(&text, s, &flaws[k]);
+    if (s->learning_s)
+        str_printf(&text, "%slearning this patient, %d s", text.len ? ", " : "", (int)s->learning_s);
     if (q && q->gap_fraction > 0)
         str_printf(&text, "%s%.0f %% gaps", text.len ? ", " : "", 100 * q->gap_fraction);
     if (q && q->measured_rate_hz > 0)
@@ -85,7 +87,7 @@ static const char *quality_text(const Brr__V1__SessionInfo *s, char *buf, size_t
 static void put_info(struct json_writer *w, const Brr__V1__SessionInfo *s) {
     message_json(w, &s->base,
                  "session=session_id client=client_name principal address model device realtime connected rate_hz channels "
-                 "opened_ms received_through durable_through samples events lag_s alarm state? probability reconnects");
+                 "opened_ms received_through durable_through samples events lag_s alarm state? learning_s probability reconnects");
     put_quality(w, s);
 }
 
