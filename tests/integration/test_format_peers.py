@@ -299,10 +299,12 @@ class Peers(unittest.TestCase):
         empty = matrix(6, (0, 2**31 - 1, 2**31 - 1, 2**31 - 1), element(9, b""))
         fields = {"nbchan": number(1), "trials": number(1), "pnts": number(2), "srate": number(RATE), "icaact": numbers(np.zeros((0, 0))), "data": data}
         for compressed in (False, True):
-            for act, said in ((fields["icaact"], None), (empty, "the dimensions of an array")):
+            for name, array, said in (("icaact", fields["icaact"], None), ("icaact", empty, None),  # which nobody reads
+                                      ("event", empty, "the dimensions of an array")):
                 with open(self.stem + ".set", "wb") as f:
                     f.write(b"MATLAB 5.0 MAT-file, written by a test".ljust(124) + struct.pack("<H", 0x100) + b"IM")
-                    f.write(variable(structs(list(fields), [list({**fields, "icaact": act}.values())], b"EEG"), compressed))
+                    changed = {**fields, name: array}
+                    f.write(variable(structs(list(changed), [list(changed.values())], b"EEG"), compressed))
                 facts, x = read(self.stem + ".set", self.scratch.name)
                 if said:
                     self.assertIn(said, facts["error"])
