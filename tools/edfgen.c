@@ -6,11 +6,11 @@
 #include "base/counted.h"
 #include "base/crew.h"
 #include "base/needed.h"
-#include "eeg/bids.h"
 #include "eeg/events.h"
 #include "tools/edfgen/plan.h"
 #include "tools/edfgen/render.h"
 #include "tools/edfgen/writer.h"
+#include "windows/bids.h"
 
 enum { MAX_PATIENTS = 9999, MAX_HOURS = 9999, MAX_SEIZURES = 100000, HOUR_S = 3600, PATH_SIZE = 4096 };
 

@@ -1,6 +1,6 @@
 # tools: one program per file tools/NAME.c (edfgen, brr-bench, ...), with the parts of tools/NAME/ where there is such a folder.
 # NAME_LINK: what a tool needs when that is less than everything.
-set(edfgen_LINK brr_eeg)
+set(edfgen_LINK brr_windows)
 set(brr-load_LINK brr brr_proto brr_base)
 file(GLOB tool_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/*.c)
 foreach(source ${tool_sources})

@@ -236,9 +236,10 @@ int patient_rule_check(const char *text, struct err *err) {
     if (is_patient_table(text))
         return 0;
     int rc = compile_patients(text, &pattern, err);
-    if (!rc)
-        regfree(&pattern);
-    return rc;
+    if (rc)
+        return rc;
+    regfree(&pattern);
+    return 0;
 }
 
 void patient_rule_free(struct patient_rule *r) {

@@ -1,5 +1,5 @@
-#include "eeg/bids.h"
 #include "unit/cmocka_all.h"
+#include "windows/bids.h"
 
 static void names_come_from_entities_or_the_patient(void **state) {
     (void)state;

@@ -13,11 +13,11 @@
 #include "client/brrctl/detect/trends_file.h"
 #include "client/brrctl/interrupt.h"
 #include "client/brrctl/output.h"
-#include "eeg/bids.h"
 #include "eeg/events.h"
 #include "eeg/tree.h"
 #include "formats/eegfile.h"
 #include "store/outputs.h"
+#include "windows/bids.h"
 
 #define AT(field) offsetof(struct detect_options, field)
 static const struct argument rows[] = {

@@ -1,4 +1,4 @@
-#include "eeg/bids.h"
+#include "windows/bids.h"
 
 #include "base/json.h"
 #include "eeg/labels.h"

@@ -2,9 +2,9 @@
 
 #include "base/base.h"
 #include "base/json.h"
-#include "eeg/bids.h"
 #include "eeg/table.h"
 #include "formats/text.h"
+#include "windows/bids.h"
 
 enum { PATH_SIZE = 4096 };
 static const size_t MAX_JSON = 16 << 20;
