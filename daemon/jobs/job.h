@@ -67,7 +67,8 @@ struct job {
     int64_t room_bytes; /* daemon that starts tries at once. room_bytes: free bytes at that time */
     int64_t run_ms;     /* wall time of finished attempts */
     int64_t device_ms;  /* the same, each attempt times its devices */
-    int64_t seen_ms;    /* active: when it was recorded last that the attempt goes on */
+    int64_t seen_ms;    /* active: started_ms and how long the attempt had run when that was recorded last */
+    int64_t began_ms;   /* active: the start of the attempt by the steady clock. In memory only */
     double energy_j;    /* energy used by the device during finished attempts; NaN if the device does not report it */
     char directory[2048], data_root[2048];
     char *result;                  /* JSON of a finished job, or NULL */

@@ -47,9 +47,10 @@ struct sched_config {
         bool further;                   /* a further place on the device whose first place is `device` */
         int device;
     } places[SLOTS_MAX];
-    const char *versions;     /* recorded too */
-    int64_t (*wall_ms)(void); /* NULL: clock_wall_ms */
-    int64_t (*boot_ms)(void); /* NULL: trusted_boot_ms */
+    const char *versions;       /* recorded too */
+    int64_t (*wall_ms)(void);   /* NULL: clock_wall_ms */
+    int64_t (*steady_ms)(void); /* a clock that nobody sets, for time that is charged; NULL: clock_ms */
+    int64_t (*boot_ms)(void);   /* NULL: trusted_boot_ms */
 };
 struct sched;
 /* Loads the jobs. Jobs that ran when the daemon died are queued again or, above limits.restarts, failed. */

@@ -54,6 +54,11 @@ static void recover_remote(struct sched *s, struct job *job) {
         ledger_record(&s->ledger, job);
 }
 
+/* started_ms and how long the attempt has run, whatever was done to the time of day meanwhile. */
+static int64_t ran_until(const struct sched *s, const struct job *job) {
+    return job->started_ms + sched_steady_ms(s) - job->began_ms;
+}
+
 /* The attempt that began at started_ms was over by end_ms. */
 static void count_time(struct job *job, int64_t end_ms) {
     const int64_t ran_ms = end_ms > job->started_ms ? end_ms - job->started_ms : 0;
@@ -62,12 +67,12 @@ static void count_time(struct job *job, int64_t end_ms) {
 }
 
 void sched_see_jobs(struct sched *s) {
-    const int64_t now_ms = sched_wall_ms(s);
     for (int i = 0; i < s->n_open; i++) {
         struct job *job = s->open[i];
-        if (!job_is_active(job->state) || (now_ms >= job->seen_ms && now_ms - job->seen_ms < SEEN_EVERY_MS))
+        const int64_t until_ms = ran_until(s, job);
+        if (!job_is_active(job->state) || until_ms - job->seen_ms < SEEN_EVERY_MS)
             continue;
-        job->seen_ms = now_ms;
+        job->seen_ms = until_ms;
         ledger_record(&s->ledger, job);
     }
 }
@@ -165,7 +170,7 @@ static void finish_running(struct sched *s, struct slot *slot, struct task_end *
     job->alone = false;
     job->isolated &= r->stopped == STOP_SHUTDOWN || r->stopped == STOP_PREEMPT; /* it has not shown yet what it does alone */
     job->on[0] = '\0';
-    count_time(job, sched_wall_ms(s));
+    count_time(job, ran_until(s, job));
     if (!isnan(r->energy_j))
         job->energy_j = r->energy_j + (isnan(job->energy_j) ? 0 : job->energy_j);
     if (!r->rc && r->stopped == STOP_NONE) {
@@ -198,7 +203,7 @@ static void take_checkpoint(struct sched *s, struct job *job, const struct task_
     }
     job->alone = false;
     job->isolated = 0;
-    job->seen_ms = sched_wall_ms(s);
+    job->seen_ms = ran_until(s, job);
     if (c->best && c->step) /* an attempt of an earlier version may call step 0 its best */
         str_copy(job->best, sizeof job->best, c->path);
     ledger_checkpoint(&s->ledger, job, c, sched_wall_ms(s));

@@ -5,6 +5,7 @@
 #include "daemon/jobs/array.h"
 
 int64_t sched_wall_ms(const struct sched *s) { return s->config.wall_ms ? s->config.wall_ms() : clock_wall_ms(); }
+int64_t sched_steady_ms(const struct sched *s) { return s->config.steady_ms ? s->config.steady_ms() : clock_ms(); }
 
 void sched_tell(struct sched *s, const struct job *job) {
     if (s->config.changed)

@@ -33,6 +33,7 @@ struct sched {
 };
 
 int64_t sched_wall_ms(const struct sched *s);
+int64_t sched_steady_ms(const struct sched *s);
 /* Calls config.changed. */
 void sched_tell(struct sched *s, const struct job *job);
 /* Logs the job's new state, and calls config.changed. */

@@ -86,6 +86,7 @@ static bool start(struct sched *s, struct slot *slot, struct job *job) {
     str_copy(job->device, sizeof job->device, slot->description ? slot->description : "");
     str_copy(job->versions, sizeof job->versions, s->config.versions ? s->config.versions : "");
     job->alone = must_run_alone(s, job);
+    job->began_ms = sched_steady_ms(s);
     if (job_move(job, JOB_PREPARING, "", sched_wall_ms(s), &err) || ledger_start(&s->ledger, job, &before, &err))
         return false;
     sched_announce(s, job);

@@ -122,6 +122,7 @@ static UNUSED void open_sched(struct fixture *f) {
     config.places[0].description = "cpu";
     config.versions = "brrd 9.9";
     config.wall_ms = wall_ms;
+    config.steady_ms = boot_ms;
     config.boot_ms = boot_ms;
     if (f->read_only)
         break_database(f, true);

@@ -152,6 +152,31 @@ static void the_time_before_a_crash_counts(void **state) {
     assert_int_equal(sched_get(f->sched, id)->run_ms, 95000);
 }
 
+/* The clock of the machine is set while a job runs: it is charged for what it has run, by its end and by a crash. */
+static void a_step_of_the_clock_is_not_charged(void **state) {
+    struct fixture *f = *state;
+    char id[JOB_ID_SIZE];
+    str_copy(id, sizeof id, started(f)->id);
+    for (int i = 0; i < 2; i++) {
+        now_ms += 70000;
+        tick(f);
+        now_ms += i ? -7200000 : 3600000;
+        step_ms += i ? -7200000 : 3600000;
+        now_ms += 70000;
+        tick(f);
+    }
+    die_and_start(f);
+    assert_int_equal(sched_get(f->sched, id)->run_ms, 280000);
+    now_ms += 1000000;
+    turn(f);
+    now_ms += 3605000;
+    step_ms += 3600000;
+    report_checkpoint(f, 3, false);
+    sched_settle(f->sched);
+    die_and_start(f);
+    assert_int_equal(sched_get(f->sched, id)->run_ms, 285000);
+}
+
 static void make_active(struct fixture *f, const char *id) {
     struct db_query q;
     sched_settle(f->sched);
@@ -685,6 +710,7 @@ int main(void) {
         rigged(a_crash_is_charged_and_waits_longer_each_time),
         rigged(jobs_active_together_in_a_crash_are_not_charged_and_run_one_by_one),
         rigged(the_time_before_a_crash_counts),
+        rigged(a_step_of_the_clock_is_not_charged),
         rigged(jobs_that_share_a_device_stop_and_crash_together),
         rigged(a_job_that_shares_with_nobody_is_not_starved),
         rigged(a_job_that_was_to_stop_is_none_of_those_that_crashed),
