@@ -81,9 +81,9 @@ static bool parse_duration(const char *text, int64_t *ret_num, int64_t *ret_den)
             }
         }
     }
-    const int64_t a = rate_divisor(num, den);
-    *ret_num = num / (a ? a : 1);
-    *ret_den = num ? den / a : 1;
+    const int64_t divisor = num ? rate_divisor(num, den) : 1, common = divisor > 0 ? divisor : 1;
+    *ret_num = num / common;
+    *ret_den = num ? den / common : 1;
     return true;
 }
 
