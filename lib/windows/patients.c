@@ -341,7 +341,8 @@ bool patients_lone(const struct manifest *m, struct lone_patients *ret) {
 }
 
 bool patients_unnamed_of(int64_t lone, int64_t all, char *buf, size_t size) {
-    str_format(buf, size, "%lld of %s name no patient: each counts as one", (long long)lone, counted(all, "recording").text);
+    str_format(buf, size, "%lld of %s %s no patient: each counts as one", (long long)lone, counted(all, "recording").text,
+               lone == 1 ? "names" : "name");
     return lone > 0;
 }
 

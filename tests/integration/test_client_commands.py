@@ -362,7 +362,7 @@ def check_odd_labels(d, recording):
     found = lines(d, "dataset", folder, code=1)[0]
     assert found["usable"] == 1 and found["inverse_montage"] == 0 and found["other_event_types"] == {"siezure": 1}, found
     assert found["splits"]["all"]["seizures"] == 1 and found["repaired"] == 1 and len(found["problems"]) == 4, found
-    assert len(found["notes"]) == 1 and found["notes"][0].startswith("a_eeg.edf: file ends early"), found
+    assert [n[:27] for n in found["notes"]] == ["a_eeg.edf: file ends early:", "1 of 1 recording names no p"], found
     for text in ("a_events.tsv:2: seizure from 5000 s to 5010 s, the recording ends at", "a_events.tsv:3: seizure from -5 s"):
         assert sum(p.startswith(text) for p in found["problems"]) == 1, (text, found)
     assert any(p.startswith("c_eeg.edf (no labels") for p in found["problems"]), found
