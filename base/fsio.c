@@ -37,9 +37,7 @@ static int read_all(int fd, const char *path, size_t max_bytes, struct str *out,
     }
 }
 
-int fsio_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_len, struct err *err) {
-    const bool stream =
-        str_starts(path, "/dev/") || str_starts(path, "/proc/");           /* standard input, and what a shell makes of <(…) */
+static int read_path(const char *path, bool stream, size_t max_bytes, char **ret_data, size_t *ret_len, struct err *err) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | (stream ? 0 : O_NONBLOCK)); /* a FIFO is refused below, not waited for */
     if (fd < 0)
         return err_errno(err, errno, "cannot open %s", path);
@@ -66,6 +64,16 @@ int fsio_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_l
     *ret_data = data;
     *ret_len = len;
     return 0;
+}
+
+int fsio_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_len, struct err *err) {
+    return read_path(path, true, max_bytes, ret_data, ret_len, err);
+}
+
+int fsio_read_file(const char *path, size_t max_bytes, char **ret_data, size_t *ret_len, struct err *err) {
+    const bool stream =
+        str_starts(path, "/dev/") || str_starts(path, "/proc/"); /* standard input, and what a shell makes of <(…) */
+    return read_path(path, stream, max_bytes, ret_data, ret_len, err);
 }
 
 int fsio_check_mode(const char *path, unsigned forbidden, struct err *err) {

@@ -9,6 +9,9 @@
 
 /* Reads a whole file into malloc'd, NUL-terminated memory (the NUL is not counted). Error when it has more than max_bytes. */
 int fsio_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_len, struct err *err);
+/* The same for what people name as data, such as labels: INVALID for a FIFO, which would have to be waited for, and for what else
+ * is no regular file, except in /dev and /proc (standard input, and what a shell makes of <(…)). */
+int fsio_read_file(const char *path, size_t max_bytes, char **ret_data, size_t *ret_len, struct err *err);
 
 /* DENIED with the chmod that helps when the file grants a right of `forbidden` (0077: nothing for group and others). */
 int fsio_check_mode(const char *path, unsigned forbidden, struct err *err);

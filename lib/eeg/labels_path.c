@@ -322,7 +322,7 @@ int patient_rule_open(const char *text, struct patient_rule **ret, struct err *e
     if (!r)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a rule of patients");
     if (is_patient_table(text))
-        rc = (rc = fsio_read(text, CSV_BYTES, &r->text, &len, err)) ? rc : read_patients(r, text, err);
+        rc = (rc = fsio_read_file(text, CSV_BYTES, &r->text, &len, err)) ? rc : read_patients(r, text, err);
     else
         r->is_pattern = !(rc = compile_patients(text, &r->pattern, err));
     if (rc)

@@ -108,7 +108,7 @@ int text_decode(const char *path, char **text, size_t *len, struct err *err) {
 int text_read(const char *path, size_t max_bytes, char **ret, size_t *ret_len, struct err *err) {
     char *text;
     size_t len;
-    int rc = fsio_read(path, max_bytes, &text, &len, err);
+    int rc = fsio_read_file(path, max_bytes, &text, &len, err);
     if (rc)
         return rc;
     if ((rc = text_decode(path, &text, &len, err))) {

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-from daemon import MINI, PATIENCE, SOURCE, make_corpus, temporary, tensors
+from daemon import MINI, SOURCE, make_corpus, temporary, tensors
 from stream_fixture import trace, train
 from test_held_volume import HeldDaemon
 
@@ -125,7 +125,7 @@ def a_held_volume(d, tmp, model, recording, weights):
     held = steps(d, f"{tmp}/held-eeg", "device=cpu:0")
     d.hold()
     assert d.ctl("cancel", busy)[0] == 0
-    d.wait(held, lambda j: j["reason"].startswith(f"waits for {tmp}/held-eeg"), timeout=PATIENCE)
+    d.wait(held, lambda j: j["reason"].startswith(f"waits for {tmp}/held-eeg"))
     others = [steps(d, f"{tmp}/eeg") for _ in range(2)]
     assert [done(d, job) for job in others] == [weights] * 2
     for device in ("cpu:0", "cpu:1"):

@@ -8,7 +8,7 @@ import json
 import sys
 import time
 
-from daemon import MINI, PATIENCE, SOURCE, Daemon, make_corpus, temporary, tensors
+from daemon import MINI, SOURCE, Daemon, make_corpus, temporary, tensors
 
 BURST = f"{SOURCE}/configs/burst.yaml"
 
@@ -80,7 +80,7 @@ def main():
         time.sleep(1.5)
         assert states(d, same, equal) == ["running", "queued"]
         assert d.ctl("cancel", same)[0] == 0
-        d.wait(equal, lambda j: j["state"] == "succeeded", timeout=PATIENCE)
+        d.wait(equal, lambda j: j["state"] == "succeeded")
 
         code, out, err = d.ctl("usage", "--json")
         accounts = [json.loads(line) for line in out.splitlines()]

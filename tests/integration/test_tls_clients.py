@@ -65,7 +65,7 @@ def stock(d, lab, recording, model):
     assert c.refused(c.Jobs.Cancel, c.jobs.CancelJobRequest(id="x"))[1] == "PERMISSION_DENIED"
     check = lab.channel("read").unary_unary("/grpc.health.v1.Health/Check")
     assert check(b"", timeout=PATIENCE) == b"\x08\x01", "SERVING"
-    reflection = Reflection(lab.channel("read"), "v1", d.dir)
+    reflection = Reflection(lab.channel("read"), d.dir)
     (answer,) = reflection.ask({"list_services": "*"})
     assert "brr.v1.Stream" in [s.name for s in answer.list_services_response.service]
     detail, code, _ = c.refused(Stock(lab.channel("read"), f"{d.dir}/stubs").Stream.Run, iter([]))
