@@ -254,7 +254,7 @@ void patient_rule_free(struct patient_rule *r) {
 
 /* The next cell of a line, without its quotes; *at moves behind it. */
 static char *next_cell(char **at) {
-    char *cell = *at, *end = NULL, *to = cell;
+    char *cell = *at, *end, *to;
     if (*cell != '"') {
         end = cell + strcspn(cell, ",");
     } else {
