@@ -88,7 +88,7 @@ static bool is_null_text(const char *spec, char kind, va_list *ap) {
     return false;
 }
 
-/* Whether one of the texts for %s is NULL, for which the C library writes "(null)". */
+/* True if the argument of a %s is NULL; the C library would write "(null)" for it. */
 static bool has_null_text(const char *fmt, va_list ap) {
     bool found = false;
     va_list args;
@@ -107,7 +107,7 @@ static bool has_null_text(const char *fmt, va_list ap) {
     return found;
 }
 
-/* Returns the length of what remains. */
+/* Removes every occurrence of `what` and returns the new length of text. */
 static int remove_all(char *text, const char *what) {
     const size_t len = strlen(what);
     for (char *at = text; (at = strstr(at, what));)

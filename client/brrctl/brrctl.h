@@ -96,7 +96,7 @@ int brrctl_job_file_open(struct brrctl_job_file *f, const struct arguments *o, s
 void brrctl_job_file_hint(const struct arguments *o, int code);
 void brrctl_job_file_done(struct brrctl_job_file *f);
 
-/* What so many of these jobs cost, beside limits.cost; "" if that is not known. */
+/* Writes the estimated cost of `jobs` jobs beside limits.cost into buf and returns it; "" without a price. */
 const char *brrctl_cost(const Brr__V1__ValidateResponse *v, int jobs, char *buf, size_t size);
 
 /* Queues it; the daemon's notices go to stderr, its id to id_file unless that is NULL. Returns an exit code and, with 0, the job's

@@ -254,14 +254,14 @@ struct hosts {
 
 static void hosts_done(struct hosts *h) { str_done(&h->former); }
 
-/* Those of --host, if there are any. */
+/* Takes the hosts of --host; none where the option is not given. */
 static void named_hosts(const struct arguments *o, struct hosts *ret) {
     *ret = (struct hosts){.former = str_of(TEXT_MAX)};
     for (int i = 0; i < own(o)->hosts.n && i < CERTIFICATE_MAX_HOSTS; i++)
         ret->names[ret->count++] = own(o)->hosts.items[i];
 }
 
-/* Of a first certificate: those of --host; else localhost, 127.0.0.1 and this machine's name. */
+/* Hosts of a first certificate: those of --host, else localhost, 127.0.0.1 and this machine's name. */
 static void choose_hosts(const struct arguments *o, struct hosts *ret) {
     named_hosts(o, ret);
     if (ret->count)
@@ -272,8 +272,8 @@ static void choose_hosts(const struct arguments *o, struct hosts *ret) {
         ret->names[ret->count++] = ret->own;
 }
 
-/* Of a certificate that replaces another: those of --host; else the ones of the present certificate, by which clients reach the
- * daemon. */
+/* Hosts of a certificate that replaces another: those of --host, else the hosts of the present certificate, by which
+ * clients reach the daemon. */
 static int keep_hosts(const struct arguments *o, struct hosts *ret, struct err *err) {
     OWNED_MEMORY char *present = NULL;
     char *rest = NULL;

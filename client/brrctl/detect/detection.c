@@ -185,7 +185,7 @@ static void make_buffers(struct detection *d) {
     plot_trace_init(d->suppression.trace, "suppression", d->duration_s, DETECTION_RATE_HZ);
 }
 
-/* A trace has a number for each sample, also of those that are missing. */
+/* INVALID if a gap is too long for a trace, which holds a number for each sample, missing ones included. */
 static int check_gaps(const char *path, const struct eeg_info *info, struct err *err) {
     for (int i = 1; i < info->n_segments; i++) {
         const double end_s = info->segments[i - 1].start_s + (double)info->segments[i - 1].n_records * info->record_s;

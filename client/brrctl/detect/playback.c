@@ -141,7 +141,7 @@ static bool lacks(const struct run *run, double seconds) {
     return !counts.connected && (double)(counts.pushed - counts.consumed) >= seconds * run->r->source->rate_hz;
 }
 
-/* A live source goes on without a daemon; what is not kept is a gap. */
+/* Skips n samples of a live source that nobody can keep while the daemon is away; they become a gap. */
 static int miss(struct run *run, int64_t n) {
     run->missed += n;
     run->position += n;
