@@ -1,7 +1,6 @@
 #include "eeg/half_rows.h"
 
 #include "eeg/half.h"
-#include "eeg/half_rows.h"
 
 /* The approximation and libm differ by less: both err by less than 1e-14 for |x| < 1e9. Where two values this far apart round to
  * the same binary16, so does every value between them. */
