@@ -174,7 +174,7 @@ static int make(const struct modelfile *file, const struct timeline_options *opt
     t->n_state = seizure_state_count(&file->model);
     t->window = modelfile_window(file);
     t->hop = modelfile_hop(file);
-    t->alarm_signal = t->n_state || file->model.window > TIMELINE_ALARM_SIGNAL ? TIMELINE_ALARM_SIGNAL : file->model.window;
+    t->keeps_background = t->n_state && file->frontend.learn_background;
     t->alarm_hop = options->alarm_hop;
     t->sink = *sink;
     alarm_config_of_events(events, &t->alarm.config);

@@ -120,11 +120,18 @@ static int judge(struct timeline *t, int64_t known, const float *p, int64_t n, s
 
 bool timeline_running(const struct timeline *t, struct event *ret) { return events_running(t->events, ret); }
 
+/* Whether the model has heard enough at the end of this alarm window for an alarm. */
+static bool may_alarm(const struct timeline *t, const struct item *item) {
+    const int64_t most = t->n_state || t->window > TIMELINE_ALARM_SIGNAL ? TIMELINE_ALARM_SIGNAL : t->window;
+    const int64_t of_segment = item->start + t->window - t->segment_out, in_all = item->row + item->valid;
+    return of_segment >= most || (t->keeps_background && of_segment >= TIMELINE_ALARM_RETURN && in_all >= most);
+}
+
 int timeline_complete_alarm(struct timeline *t, const struct item *item, const float *p, struct err *err) {
     int64_t end = item->start + t->window, first = end - t->alarm_hop;
     const float *newest = p + t->window - t->alarm_hop;
     int rc = t->sink.provisional ? t->sink.provisional(t->sink.ctx, first, newest, t->alarm_hop, err) : 0;
-    if (rc || end - t->segment_out < t->alarm_signal)
+    if (rc || !may_alarm(t, item))
         return rc;
     return judge(t, end, item->deaf ? NULL : newest, t->alarm_hop, err);
 }

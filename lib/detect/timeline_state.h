@@ -21,7 +21,7 @@ struct timeline {
     int channels, inputs, columns; /* of the montage; of the network; of a row that arrives */
     uint64_t absent;               /* channels of the network's montage that the recording lacks, a bit each */
     int64_t window, hop, alarm_hop;
-    int64_t alarm_signal;      /* samples of a segment without which no alarm is given */
+    bool keeps_background;     /* a model with a state whose frontend knows the person after a gap */
     struct frontend *frontend; /* NULL for a cached recording */
     const struct recording *rec;
     int rec_segment;

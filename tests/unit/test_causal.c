@@ -344,6 +344,74 @@ static void a_long_gap_begins_from_zeros(void **state) {
     detector_close(d);
 }
 
+/* ---- alarms after a gap ---- */
+
+struct alarms {
+    int64_t known[4]; /* of those that go on */
+    int n;
+};
+
+static int keep_known(void *ctx, const struct timeline_alarm *alarm, struct err *e) {
+    struct alarms *to = ctx;
+    (void)e;
+    if (alarm->kind == ALARM_ON) {
+        assert_in_range(to->n, 0, 3);
+        to->known[to->n++] = alarm->known;
+    }
+    return 0;
+}
+
+/* Every second is a seizure to it: what waits is taken and answered. */
+static void answer_ones(struct timeline *t) {
+    static float x[SEIZURE_STEP * INPUTS], ones[SEIZURE_STEP];
+    for (int i = 0; i < SEIZURE_STEP; i++)
+        ones[i] = 1;
+    while (timeline_take(t, x))
+        check(timeline_complete(t, ones, &err));
+}
+
+static struct timeline *open_alarms(const struct modelfile *file, struct alarms *to) {
+    struct timeline *t = NULL;
+    struct timeline_options options = {.alarm_hop = SEIZURE_STEP};
+    struct timeline_sink sink = {.ctx = to, .alarm = keep_known};
+    check(timeline_new(file, &source, &options, &sink, &t, NULL, &err));
+    return t;
+}
+
+/* So many seconds of signal, a gap of 20 s, and 25 s of signal; the second part goes on from a snapshot. */
+static struct alarms alarms_around_a_gap(const struct modelfile *file, int before_s) {
+    enum { GAP_S = 20, AFTER_S = 25, RATE = 256 };
+    struct alarms to = {.n = 0};
+    struct str saved = str_of(1 << 22);
+    struct timeline *t = open_alarms(file, &to);
+    send(t, 0, 0, before_s * RATE);
+    check(timeline_gap(t, GAP_S * RATE, &err));
+    answer_ones(t);
+    check(timeline_save(t, &saved, &err));
+    timeline_free(t);
+    t = open_alarms(file, &to);
+    struct unpack in = unpack_of(str_cstr(&saved), saved.len);
+    check(timeline_load(t, &in, &err));
+    str_done(&saved);
+    send(t, 0, 0, AFTER_S * RATE);
+    check(timeline_finish(t, &err));
+    answer_ones(t);
+    timeline_free(t);
+    return to;
+}
+
+static void alarms_after_a_gap_wait_for_what_the_model_lacks(void **state) {
+    struct model *f = *state;
+    struct modelfile file = f->file;
+    struct alarms known = alarms_around_a_gap(&file, 32);
+    assert_true(known.n == 1 && known.known[0] == 30 * 256); /* it forgets the person: 25 s are too few */
+    file.frontend.learn_background = true;
+    known = alarms_around_a_gap(&file, 32);
+    assert_true(known.n == 2 && known.known[0] == 30 * 256 && known.known[1] == (32 + 20 + 10) * 256);
+    known = alarms_around_a_gap(&file, 12); /* 30 s of signal in all */
+    assert_true(known.n == 1 && known.known[0] == (12 + 20 + 18) * 256);
+}
+
 static void other_alarm_hops_than_the_step_are_refused(void **state) {
     struct model *f = *state;
     struct timeline *t = NULL;
@@ -362,6 +430,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(streams_on_lanes_equal_the_whole_recording, setup, teardown),
         cmocka_unit_test_setup_teardown(a_snapshot_carries_the_state, setup, teardown),
         cmocka_unit_test_setup_teardown(a_long_gap_begins_from_zeros, setup, teardown),
+        cmocka_unit_test_setup_teardown(alarms_after_a_gap_wait_for_what_the_model_lacks, setup, teardown),
         cmocka_unit_test_setup_teardown(other_alarm_hops_than_the_step_are_refused, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
