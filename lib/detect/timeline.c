@@ -174,7 +174,10 @@ static int make(const struct modelfile *file, const struct timeline_options *opt
     t->n_state = seizure_state_count(&file->model);
     t->window = modelfile_window(file);
     t->hop = modelfile_hop(file);
-    t->keeps_background = t->n_state && file->frontend.learn_background;
+    const bool whole = t->n_state || file->model.window > TIMELINE_ALARM_SIGNAL;
+    t->alarm_signal[0] = t->alarm_signal[1] = whole ? TIMELINE_ALARM_SIGNAL : file->model.window;
+    if (whole && seizure_step(&file->model) && file->frontend.learn_background)
+        t->alarm_signal[1] = TIMELINE_ALARM_RETURN;
     t->alarm_hop = options->alarm_hop;
     t->sink = *sink;
     alarm_config_of_events(events, &t->alarm.config);

@@ -5,10 +5,10 @@
  * its state answers each of its steps once, for both traces. Alarm trace: every alarm_hop the newest window ends there and its
  * newest alarm_hop samples are emitted at once; where it is a window of the grid, one pass serves both. The first alarm windows of
  * a segment are padded on the left; no alarm begins before one of them has TIMELINE_ALARM_SIGNAL samples of signal (a whole window,
- * where that is shorter). That is how long a model that carries its state has to hear a person; one that keeps the background over
- * gaps (frontend_config.learn_background) knows a person whom it has heard for so long, and begins alarms TIMELINE_ALARM_RETURN
- * samples after a gap. While channels without a usable signal (detect/contact.h) make a decision void, the alarm rule takes 0. In
- * memory: two windows of samples, the newest push, and TIMELINE_MAX_PENDING waiting windows. One thread at a time. */
+ * where that is shorter). A model that answers in steps and keeps the background over gaps (frontend_config.learn_background)
+ * knows a person whom it has heard for so long: its alarms begin TIMELINE_ALARM_RETURN samples after a gap. While channels
+ * without a usable signal (detect/contact.h) make a decision void, the alarm rule takes 0. In memory: two windows of samples,
+ * the newest push, and TIMELINE_MAX_PENDING waiting windows. One thread at a time. */
 #pragma once
 
 #include "base/base.h"
@@ -20,7 +20,8 @@
 #include "eeg/frontend.h"
 #include "windows/window.h"
 
-enum { TIMELINE_MAX_PENDING = 512, TIMELINE_ALARM_SIGNAL = 30 * FRONTEND_RATE_HZ, TIMELINE_ALARM_RETURN = 10 * FRONTEND_RATE_HZ };
+enum { TIMELINE_MAX_PENDING = 512 };
+enum { TIMELINE_ALARM_SIGNAL = 30 * FRONTEND_RATE_HZ, TIMELINE_ALARM_RETURN = 10 * FRONTEND_RATE_HZ };
 
 struct timeline_options {
     int64_t alarm_hop;                  /* samples; 0 = no alarm trace; else a divisor of the model's hop */

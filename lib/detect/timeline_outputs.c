@@ -122,9 +122,8 @@ bool timeline_running(const struct timeline *t, struct event *ret) { return even
 
 /* Whether the model has heard enough at the end of this alarm window for an alarm. */
 static bool may_alarm(const struct timeline *t, const struct item *item) {
-    const int64_t most = t->n_state || t->window > TIMELINE_ALARM_SIGNAL ? TIMELINE_ALARM_SIGNAL : t->window;
     const int64_t of_segment = item->start + t->window - t->segment_out, in_all = item->row + item->valid;
-    return of_segment >= most || (t->keeps_background && of_segment >= TIMELINE_ALARM_RETURN && in_all >= most);
+    return of_segment >= t->alarm_signal[in_all >= t->alarm_signal[0]];
 }
 
 int timeline_complete_alarm(struct timeline *t, const struct item *item, const float *p, struct err *err) {

@@ -21,7 +21,7 @@ struct timeline {
     int channels, inputs, columns; /* of the montage; of the network; of a row that arrives */
     uint64_t absent;               /* channels of the network's montage that the recording lacks, a bit each */
     int64_t window, hop, alarm_hop;
-    bool keeps_background;     /* a model with a state whose frontend knows the person after a gap */
+    int64_t alarm_signal[2];   /* samples of a segment before an alarm; the same once all segments together have [0] */
     struct frontend *frontend; /* NULL for a cached recording */
     const struct recording *rec;
     int rec_segment;

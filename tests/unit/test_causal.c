@@ -410,6 +410,10 @@ static void alarms_after_a_gap_wait_for_what_the_model_lacks(void **state) {
     assert_true(known.n == 2 && known.known[0] == 30 * 256 && known.known[1] == (32 + 20 + 10) * 256);
     known = alarms_around_a_gap(&file, 12); /* 30 s of signal in all */
     assert_true(known.n == 1 && known.known[0] == (12 + 20 + 18) * 256);
+    check(seizure_preset(SEIZURE_TYPE_LINE_LENGTH, "", 1, &file.model, &err)); /* steps without a state */
+    file.frontend.normalize = FRONTEND_LINE_LENGTH;
+    known = alarms_around_a_gap(&file, 32);
+    assert_true(known.n == 2 && known.known[0] == 30 * 256 && known.known[1] == (32 + 20 + 10) * 256);
 }
 
 static void other_alarm_hops_than_the_step_are_refused(void **state) {
