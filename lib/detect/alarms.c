@@ -5,9 +5,8 @@ enum { RATE_HZ = 256, MAX_SAMPLES = 3600 * RATE_HZ };
 const double alarm_rates[ALARM_RATES] = {1, 5, 10};
 
 void alarm_config_of_events(const struct events_config *e, struct alarm_config *ret) {
-    bool own = e->alarm_on > 0;
-    *ret = (struct alarm_config){.on = own ? e->alarm_on : e->on,
-                                 .off = own ? e->alarm_off : e->off,
+    *ret = (struct alarm_config){.on = e->on,
+                                 .off = e->off,
                                  .min_onset = e->min_onset,
                                  .min_offset = e->min_offset,
                                  .latch = llround(e->alarm_latch_s * RATE_HZ)};

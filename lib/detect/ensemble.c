@@ -51,7 +51,6 @@ static int open_member(struct ensemble *e, const char *path, struct err *err) {
             return rc;
     if ((rc = modelfile_parse(e->files[k], path, &e->models[k], err)))
         return rc;
-    events_config_keep_all(&e->models[k].events);
     if (e->models[k].model.members > 1 || seizure_is_feature(e->models[k].model.type))
         return err_set(err, ERR_INVALID, "%s is %s; expected a model of one network", path,
                        e->models[k].model.members > 1 ? "an ensemble" : "a model without a network");

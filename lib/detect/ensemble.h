@@ -5,7 +5,7 @@
 #include "store/digest.h"
 
 /* Writes `to` atomically from 2 to SEIZURE_MAX_MEMBERS model files. Thresholds are the means of the members' log-odds; rules for
- * alarms and rejecters of events are left out, as those of the members say nothing about the mean: tune the file. A member's
+ * alarms are left out, as those of the members say nothing about the mean: tune the file. A member's
  * temperature is multiplied into its last layer. The patients of all members are named (modelfile_patients), and in `brr.ensemble`
  * their SHA-256. INVALID: files that differ in network, input or hop, or are ensembles.
  */

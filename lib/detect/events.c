@@ -12,16 +12,12 @@ enum {
     BLOCK = 64 /* samples, of struct events_trace */
 };
 
-/* The rejecter's verdict on an event. A judged run's first part was given out or dropped already: it certainly lasts long enough,
- * and its rest follows. */
-enum verdict { VERDICT_NONE, VERDICT_KEPT, VERDICT_DROPPED, VERDICTS };
-
 /* Flat morphology on a binary trace is a rule on run lengths. With an odd kernel k = 2r + 1 and samples outside the segment
  * ignored, opening removes runs shorter than k (shorter than r + 1 where they touch the segment's edge), and closing fills gaps
  * shorter than k (up to r at the edge). So the whole chain works on runs and needs the trace only for the confidence. */
 struct run {
     bool present;
-    enum verdict verdict;
+    bool begun; /* its first part was given out already: it certainly lasts long enough */
     int64_t first, end;
 };
 
@@ -34,8 +30,7 @@ struct events {
     bool on;
     int64_t onset, offset; /* consecutive samples ≥ on while off; < off while on */
     int64_t on_first;      /* first sample of the running on-state */
-    bool on_settled;       /* the running on-state follows what was judged already (enum verdict) */
-    bool rejects;          /* config has a rejecter */
+    bool on_settled;       /* the running on-state follows what was judged already (struct run) */
     bool spans_only;       /* nobody wants the confidence */
     struct run closed;     /* newest run after opening, still open to closing */
     struct run event;      /* newest run after closing and duration, still open to merging */
@@ -79,17 +74,13 @@ int events_config_check(const struct events_config *c, struct err *err) {
         return err_set(err, ERR_INVALID, "lookback_s %g: expected 0 to %d", c->lookback_s, MAX_LOOKBACK_S);
     if (!(c->percentile >= 0 && c->percentile <= 1))
         return err_set(err, ERR_INVALID, "percentile %g: expected 0 to 1", c->percentile);
-    return rejecter_check(&c->rejecter, err);
+    return 0;
 }
 
 int events_config_with(const struct events_config *base, double on, double off, struct events_config *ret, struct err *err) {
     struct events_config c = *base;
     c.on = on != 0 ? on : c.on;
     c.off = off != 0 ? off : fmin(c.off, c.on);
-    if (c.alarm_on > 0) {
-        c.alarm_on = on != 0 ? on : c.alarm_on;
-        c.alarm_off = fmin(off != 0 ? off : c.alarm_off, c.alarm_on);
-    }
     if (!(c.on > 0 && c.on < 1 && c.off > 0 && c.off <= c.on))
         return err_set(err, ERR_INVALID, "thresholds %g on and %g off (the model's are %g and %g): expected 0 < off <= on < 1",
                        c.on, c.off, base->on, base->off);
@@ -103,29 +94,7 @@ static const char *const confidence_names[] = {"mean", "peak", "percentile"};
     X(on) X(off) X(min_duration_s) X(max_duration_s) X(merge_gap_s) X(percentile) X(lookback_s) X(alarm_latch_s)
 #define EVENT_SAMPLES(X) X(min_onset) X(min_offset) X(opening) X(closing)
 
-void events_config_reject(struct events_config *c, const struct event_rejecter *rejecter) {
-    c->rejecter = *rejecter;
-    c->alarm_on = c->on;
-    c->alarm_off = c->off;
-    c->on = rejecter->on;
-    c->off = rejecter->off;
-}
-
-void events_config_keep_all(struct events_config *c) {
-    c->rejecter = (struct event_rejecter){0};
-    if (c->alarm_on > 0) {
-        c->on = c->alarm_on;
-        c->off = c->alarm_off;
-    }
-    c->alarm_on = c->alarm_off = 0;
-}
-
-void events_config_to_json(const struct events_config *config, struct json_writer *w, const char *key) {
-    struct event_rejecter rejecter = config->rejecter;
-    struct events_config plain = *config, *c = &plain;
-    rejecter.on = config->on;
-    rejecter.off = config->off;
-    events_config_keep_all(c);
+void events_config_to_json(const struct events_config *c, struct json_writer *w, const char *key) {
     json_begin_object(w, key);
 #define PUT(field) json_put_f64(w, #field, c->field);
     EVENT_NUMBERS(PUT)
@@ -134,8 +103,6 @@ void events_config_to_json(const struct events_config *config, struct json_write
     EVENT_SAMPLES(PUT)
 #undef PUT
     json_put_str(w, "confidence", confidence_names[c->confidence]);
-    if (rejecter_is_set(&rejecter))
-        rejecter_to_json(&rejecter, w, "rejecter");
     json_end(w, '}');
 }
 
@@ -153,20 +120,16 @@ int events_config_from_json(const struct json *j, struct events_config *ret, str
     if (kind < 0)
         return err_set(err, ERR_INVALID, "events.confidence is '%s'; expected mean, peak or percentile", confidence);
     c.confidence = (enum event_confidence)kind;
-    struct event_rejecter rejecter = {0};
-    int rc;
-    if ((rc = rejecter_from_json(json_get(j, "rejecter"), &rejecter, err)) || (rc = events_config_check(&c, err)))
-        return rc;
-    if (rejecter_is_set(&rejecter))
-        events_config_reject(&c, &rejecter);
-    *ret = c;
-    return 0;
+    int rc = events_config_check(&c, err);
+    if (!rc)
+        *ret = c;
+    return rc;
 }
 
 struct events *events_new(const struct events_config *config, events_emit_fn *emit, void *ctx) {
     struct events *e = calloc(1, sizeof *e);
     if (e)
-        *e = (struct events){.config = *config, .emit = emit, .ctx = ctx, .rejects = rejecter_is_set(&config->rejecter)};
+        *e = (struct events){.config = *config, .emit = emit, .ctx = ctx};
     return e;
 }
 
@@ -204,20 +167,10 @@ static float confidence_of(const struct events *e, int64_t first, int64_t end) {
     return (float)fmin(fmax(value, 0), 1);
 }
 
-/* Gives out a piece of the newest event, or the whole of it, unless the rejecter drops the event. It judges by the first piece. */
+/* Gives out a piece of the newest event, or the whole of it. */
 static void emit_span(struct events *e, int64_t first, int64_t end) {
-    struct event event = {first, end, 0};
-    double features[REJECTER_FEATURES];
-    if (e->event.verdict == VERDICT_NONE) {
-        e->event.verdict = VERDICT_KEPT;
-        if (e->rejects) {
-            rejecter_features(e->trace + (first - e->base), end - first, features);
-            e->event.verdict = rejecter_sum(&e->config.rejecter, features) < 0 ? VERDICT_DROPPED : VERDICT_KEPT;
-        }
-    }
-    if (e->event.verdict == VERDICT_DROPPED)
-        return;
-    event.confidence = e->spans_only ? 0 : confidence_of(e, first, end);
+    const struct event event = {first, end, e->spans_only ? 0 : confidence_of(e, first, end)};
+    e->event.begun = true;
     e->emit(e->ctx, &event);
 }
 
@@ -254,7 +207,7 @@ static void finish_closed(struct events *e) {
         return;
     struct run run = e->closed;
     e->closed.present = false;
-    if (run.verdict == VERDICT_NONE && run.end - run.first < samples(e->config.min_duration_s))
+    if (!run.begun && run.end - run.first < samples(e->config.min_duration_s))
         return;
     if (e->event.present && run.first - e->event.end <= samples(e->config.merge_gap_s)) {
         e->event.end = run.end;
@@ -278,7 +231,7 @@ static void add_run(struct events *e, int64_t first, int64_t end, bool at_end) {
     }
     finish_closed(e);
     bool near_start = first - e->segment <= e->config.closing / 2;
-    e->closed = (struct run){true, settled ? VERDICT_KEPT : VERDICT_NONE, near_start ? e->segment : rise(e, first), end};
+    e->closed = (struct run){true, settled, near_start ? e->segment : rise(e, first), end};
 }
 
 /* Settle what nothing later can change. */
@@ -333,10 +286,10 @@ static void settle_long_run(struct events *e) {
     if (length <= 2 * max || length < e->config.opening || length < samples(e->config.min_duration_s))
         return;
     int64_t first = e->on_first;
-    enum verdict verdict = VERDICT_NONE;
+    bool begun = false;
     if (e->closed.present) { /* settle() left it because the running one is within the closing gap */
         first = e->closed.first;
-        verdict = e->closed.verdict;
+        begun = e->closed.begun;
         e->closed.present = false;
     } else {
         first = first - e->segment <= e->config.closing / 2 ? e->segment : rise(e, first);
@@ -345,12 +298,12 @@ static void settle_long_run(struct events *e) {
         e->event.end = e->now;
     } else {
         finish_event(e);
-        e->event = (struct run){true, verdict, first, e->now};
+        e->event = (struct run){true, begun, first, e->now};
     }
     emit_pieces(e, e->now);
     e->on_first = e->event.first; /* the rest belongs to the run that goes on */
     e->on_settled = true;
-    e->closed = (struct run){true, e->event.verdict, e->event.first, e->event.first};
+    e->closed = (struct run){true, e->event.begun, e->event.first, e->event.first};
     e->event.present = false;
 }
 
@@ -401,14 +354,14 @@ int events_break(struct events *e, int64_t next_sample, struct err *err) {
 
 static void save_run(const struct run *run, struct str *out) {
     pack_i64(out, run->present);
-    pack_i64(out, run->verdict);
+    pack_i64(out, run->begun);
     pack_i64(out, run->first);
     pack_i64(out, run->end);
 }
 
 /* A run's confidence is computed from the trace [base, now). */
 static struct run load_run(struct unpack *in, int64_t base, int64_t now) {
-    struct run run = {.present = unpack_bool(in), .verdict = (enum verdict)unpack_i64(in, VERDICT_NONE, VERDICTS - 1)};
+    struct run run = {.present = unpack_bool(in), .begun = unpack_bool(in)};
     run.first = unpack_i64(in, run.present ? base : INT64_MIN, run.present ? now : INT64_MAX);
     run.end = unpack_i64(in, run.present ? run.first : INT64_MIN, run.present ? now : INT64_MAX);
     return run;
@@ -421,8 +374,7 @@ bool events_running(const struct events *e, struct event *ret) {
     if (e->event.present && e->event.first < first)
         first = e->event.first;
     *ret = (struct event){.first = first, .end = e->now, .confidence = NAN};
-    return e->now > first && (double)(e->now - first) >= e->config.min_duration_s * RATE_HZ &&
-           (!e->rejects || e->event.verdict != VERDICT_DROPPED);
+    return e->now > first && (double)(e->now - first) >= e->config.min_duration_s * RATE_HZ;
 }
 
 void events_save(const struct events *e, struct str *out) {
@@ -557,12 +509,7 @@ static bool pass_block(struct events *e, const struct events_block *b, int64_t n
 int events_find_spans(const struct events_config *config, const struct events_trace *trace, struct event **ret, int64_t *ret_count,
                       struct err *err) {
     struct collected c = {0};
-    struct events e = {.config = *config,
-                       .emit = collect,
-                       .ctx = &c,
-                       .trace = (float *)(uintptr_t)trace->p,
-                       .rejects = rejecter_is_set(&config->rejecter),
-                       .spans_only = true};
+    struct events e = {.config = *config, .emit = collect, .ctx = &c, .trace = (float *)(uintptr_t)trace->p, .spans_only = true};
     const struct events_block *block = trace->blocks;
     for (int64_t at = 0; at < trace->n; at += BLOCK, block++) {
         const int64_t end = at + BLOCK < trace->n ? at + BLOCK : trace->n;

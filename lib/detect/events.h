@@ -1,13 +1,12 @@
 /* events: from a probability trace at 256 Hz to seizure events, in absolute samples; incremental and exact, so a stream
  * and a whole recording give the same events. Pure arithmetic; one thread per object.
  * hysteresis (on, off, min_onset, min_offset) → opening → closing → look back to where the trace rose to off → minimum duration →
- * merge gap → rejecter → split above the maximum (pieces are not merged again) → confidence. Definitions: docs/models.md. */
+ * merge gap → split above the maximum (pieces are not merged again) → confidence. Definitions: docs/models.md. */
 #pragma once
 
 #include "base/base.h"
 #include "base/json.h"
 #include "base/pack.h"
-#include "detect/rejecter.h"
 
 enum event_confidence { EVENT_CONFIDENCE_MEAN, EVENT_CONFIDENCE_PEAK, EVENT_CONFIDENCE_PERCENTILE };
 struct events_config {
@@ -19,20 +18,14 @@ struct events_config {
     double percentile;    /* 0.75 */
     double lookback_s;    /* an event begins at most this long before `on`, while p was ≥ off; 0 in files that do not say it */
     double alarm_latch_s; /* an alarm stays on for at least this long (detect/alarms.h); 0 in files that do not say it */
-    struct event_rejecter rejecter; /* of merged events, by their first max_duration_s at most; all zero: none */
-    double alarm_on, alarm_off;     /* of alarms, if on and off are the rejecter's; 0: on and off */
 };
 void events_config_default(struct events_config *ret); /* 0.86 0.78 128 256 11 31 3 600 2 mean, no lookback, no latch */
 int events_config_check(const struct events_config *c, struct err *err);
-/* The configuration with other thresholds: 0 = that of `base`, and off then at most `on`. A rejecter stays. INVALID: they are no
+/* The configuration with other thresholds: 0 = that of `base`, and off then at most `on`. INVALID: they are no
  * thresholds. */
 int events_config_with(const struct events_config *base, double on, double off, struct events_config *ret, struct err *err);
 void events_config_to_json(const struct events_config *c, struct json_writer *w, const char *key);
 int events_config_from_json(const struct json *j, struct events_config *ret, struct err *err);
-/* Sets a rejecter: its thresholds become those of events, and the present ones stay those of alarms. */
-void events_config_reject(struct events_config *c, const struct event_rejecter *rejecter);
-/* Drops the rejecter, and its thresholds with it. */
-void events_config_keep_all(struct events_config *c);
 
 struct event {
     int64_t first, end; /* samples [first, end) at 256 Hz from time 0 */

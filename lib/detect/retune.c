@@ -37,12 +37,9 @@ static int other_events(const struct safetensors *st, const char *path, const st
     int rc;
     if ((rc = json_parse(text, strlen(text), EVENTS_KEY, &json, err)) || (rc = events_config_from_json(json, &events, err)))
         return rc;
-    events_config_keep_all(&events);
     if ((rc = events_config_with(&events, retune->on, retune->off, &events, err)))
         return rc;
     events.lookback_s = retune->lookback_s;
-    if (rejecter_is_set(retune->rejecter))
-        events_config_reject(&events, retune->rejecter);
     events_config_to_json(&events, &w, NULL);
     return 0;
 }

@@ -1,15 +1,14 @@
-/* retune: a copy of a model file with other thresholds of events and alarms, and another rejecter of events or none; tensors and
- * all other metadata stay as they are. Needs no network, so that brrctl can do it. Any thread. */
+/* retune: a copy of a model file with other thresholds of events and alarms; tensors and all
+ * other metadata stay as they are. Needs no network, so that brrctl can do it. Any thread. */
 #pragma once
 #include "base/base.h"
 #include "store/digest.h"
 
 struct retune {
-    double on, off;                        /* without the rejecter; 0 = as events_config_with says */
-    double lookback_s;                     /* of events */
-    const struct event_rejecter *rejecter; /* all zero: none in the copy */
-    const struct alarm_sets *alarms;       /* NULL: those of the model; none in the copy where n is 0 */
-    const char *origin;                    /* a JSON object that says where they come from, kept as `brr.tuned` */
+    double on, off;                  /* 0 = as events_config_with says */
+    double lookback_s;               /* of events */
+    const struct alarm_sets *alarms; /* NULL: those of the model; none in the copy where n is 0 */
+    const char *origin;              /* a JSON object that says where they come from, kept as `brr.tuned` */
 };
 /* Writes `to` atomically, also over `from`. INVALID: not a seizure model, or no thresholds. */
 int retune_model(const char *from, const char *to, const struct retune *retune, char ret_sha256[DIGEST_HEX_SIZE], struct err *err);

@@ -219,7 +219,6 @@ static int begin(struct evaluate *e, struct err *err) {
                                        .auto_threshold = chooses,
                                        .before = chooses ? &detector_info(e->detector)->file.events : NULL,
                                        .target_fa_per_24h = e->config->target_fa_per_24h,
-                                       .rejecter = e->config->rejecter == EVALUATE_REJECTER_AUTO,
                                        .workers = (int)e->job->data->loader_workers,
                                        .alarm_hop = hop,
                                        .alarms = set ? &set->rule : NULL,
@@ -232,10 +231,8 @@ static int begin(struct evaluate *e, struct err *err) {
                                        .loaded = e->config->baselines.count ? add_baselines : NULL,
                                        .finished = finished,
                                        .ctx = e};
-    if (chooses) {
-        events_config_keep_all(&config.events);
+    if (chooses)
         config.events.lookback_s = e->config->lookback_s;
-    }
     if (!(e->errors = calloc((size_t)manifest_count(e->manifest) + 1, sizeof *e->errors)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
     rc = open_list(e, &config, err);
@@ -413,8 +410,6 @@ static void evaluate_result(void *task, struct json_writer *w, const char *key) 
     json_put_f64(w, "lookback_s", e->found.events.lookback_s);
     if (e->config->threshold == EVALUATE_THRESHOLD_AUTO)
         put_before(w, &e->found.before);
-    if (e->config->rejecter == EVALUATE_REJECTER_AUTO)
-        score_rejecter_json(evaluation_rejecter(e->evaluation), w, "rejecter");
     if (e->seen.known)
         json_put_i64(w, "seen_patients", e->config->unseen ? 0 : e->seen.training + e->seen.validation);
     else

@@ -18,8 +18,6 @@ static const struct option rows[] = {
     {"evaluate.lookback_s", OPTION_F64, C(lookback_s), "60", 0, 3600, NULL,
      "with threshold auto: an event begins at most this long before the on threshold was reached, where the probability rose to "
      "the off threshold"},
-    {"evaluate.rejecter", OPTION_ENUM, C(rejecter), "none", 0, 0, "none|auto",
-     "auto, with threshold auto: fit a rejecter of events, and use it if it is better on patients that are left out"},
     {"evaluate.patients", OPTION_ENUM, C(unseen), "all", 0, 0, "all|unseen",
      "unseen: leave out the patients that the model was trained, validated or fine-tuned on, which its file names by hashes"},
     {"evaluate.not_seen", OPTION_BOOL, C(not_seen), "false", 0, 0, NULL,
@@ -49,9 +47,6 @@ static int read_config(struct jobfile *job, struct arena *arena, struct err *err
             return err_set(err, ERR_INVALID,
                            "%s: evaluate.baselines: there is no built-in model '%.40s'; expected line_length or band_power",
                            job->file, c->baselines.items[i]);
-    if (c->rejecter == EVALUATE_REJECTER_AUTO && c->threshold != EVALUATE_THRESHOLD_AUTO)
-        return err_set(err, ERR_INVALID, "%s: evaluate.rejecter: auto needs evaluate.threshold: auto, which chooses its events",
-                       job->file);
     if (c->baselines.count > EVALUATE_MAX_BASELINES)
         return err_set(err, ERR_INVALID, "%s: evaluate.baselines has %zu names; expected at most %d", job->file, c->baselines.count,
                        EVALUATE_MAX_BASELINES);

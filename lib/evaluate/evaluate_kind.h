@@ -3,7 +3,6 @@
 #include "work/job_data.h"
 
 enum { EVALUATE_THRESHOLD_MODEL, EVALUATE_THRESHOLD_AUTO };
-enum { EVALUATE_REJECTER_NONE, EVALUATE_REJECTER_AUTO };
 enum { EVALUATE_MAX_BASELINES = 8 };
 struct evaluate_config {
     struct job_data data;
@@ -11,7 +10,6 @@ struct evaluate_config {
     int split;              /* "all|train|dev|eval" */
     int threshold;          /* "model|auto" */
     double target_fa_per_24h, lookback_s;
-    int rejecter;  /* "none|auto" */
     int unseen;    /* "all|unseen" */
     bool not_seen; /* declared by the job file */
     int precision; /* enum task_precision */

@@ -246,8 +246,6 @@ static void put_head(struct json_writer *w, const struct evaluate *e) {
     JSON_MEMBERS(w, e->found, auroc, auroc_error_most, loss);
     evaluate_report_baselines(e, w);
     score_sweep_json(evaluation_sweep(e->evaluation), w, "sweep");
-    if (e->config->rejecter == EVALUATE_REJECTER_AUTO)
-        score_rejecter_json(evaluation_rejecter(e->evaluation), w, "rejecter");
     if (e->config->alarm_hop_s > 0)
         score_alarm_report_json(&e->found.alarms, w, "alarms");
     if (e->config->alarm_hop_s > 0)

@@ -22,7 +22,6 @@ void evaluation_free(struct evaluation *e) {
     free(e->entries);
     evaluation_traces_done(e);
     score_sweep_done(&e->sweep);
-    score_rejecter_done(&e->rejecter);
     alarm_sweep_done(&e->rules);
     temperature_seconds_done(&e->seconds);
     score_alarm_report_done(&e->alarms);
@@ -32,7 +31,6 @@ void evaluation_free(struct evaluation *e) {
 int evaluation_count(const struct evaluation *e) { return e->n_traces; }
 int evaluation_current(const struct evaluation *e) { return e->current; }
 const struct score_sweep *evaluation_sweep(const struct evaluation *e) { return &e->sweep; }
-const struct score_rejecter *evaluation_rejecter(const struct evaluation *e) { return &e->rejecter; }
 const struct alarm_sweep *evaluation_alarm_sweep(const struct evaluation *e) { return &e->rules; }
 
 void evaluation_recording(const struct evaluation *e, int index, struct evaluation_recording *ret) {

@@ -10,7 +10,7 @@
 #include "evaluate/traces.h"
 #include "score/alarm_sweep.h"
 #include "score/score_alarms.h"
-#include "score/score_rejecter.h"
+#include "score/score_sweep.h"
 #include "windows/manifest.h"
 
 struct evaluation_config {
@@ -24,7 +24,6 @@ struct evaluation_config {
     bool sweep;                         /* compute sensitivity_at even if no threshold is chosen */
     double target_fa_per_24h;           /* target of auto_threshold */
     const struct events_config *before; /* scored too, beside the thresholds that are chosen; NULL: none */
-    bool rejecter;                      /* with auto_threshold: look for a rejecter of events, and use it where it is better */
     int workers;                        /* threads that decode recordings missing in the window cache */
     int64_t alarm_hop;                  /* samples; 0 = no alarms */
     const struct alarm_config *alarms;  /* the rule in force, kept by the detector's model; NULL: that of the events */
@@ -51,7 +50,7 @@ struct evaluation_config {
 };
 
 struct evaluation_result {
-    struct events_config events; /* with the thresholds in force, and the rejecter */
+    struct events_config events; /* with the thresholds in force */
     struct score_point point;    /* pooled scores under them */
     struct score_point before;   /* under evaluation_config.before; all zero without it */
     double subject_f1;           /* mean of the event F1 of each patient, those without one left out */
@@ -95,8 +94,6 @@ int evaluation_count(const struct evaluation *e);   /* recordings, without those
 int evaluation_current(const struct evaluation *e); /* recordings whose trace is complete */
 /* Every evaluated pair of thresholds; valid as long as e. */
 const struct score_sweep *evaluation_sweep(const struct evaluation *e);
-/* The result of the search for a rejecter; all zero if there was no search. Valid as long as e. */
-const struct score_rejecter *evaluation_rejecter(const struct evaluation *e);
 /* Every alarm rule that was tried; empty without alarm_sets. Valid as long as e. */
 const struct alarm_sweep *evaluation_alarm_sweep(const struct evaluation *e);
 /* The trace of a recording that is complete; valid until the next call that takes e. */

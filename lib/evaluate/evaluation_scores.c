@@ -1,4 +1,4 @@
-/* From the traces of an evaluation to its result: thresholds, a rejecter of events, alarm rules, then the scores. */
+/* From the traces of an evaluation to its result: thresholds, alarm rules, then the scores. */
 
 #include "base/base.h"
 #include "evaluate/evaluation_state.h"
@@ -20,22 +20,6 @@ static int begin_search(struct evaluation *e, struct err *err) {
     search.load = load_trace;
     search.ctx = e;
     return score_sweep_begin(e->views, e->n_traces, &search, &e->sweep, err);
-}
-
-/* A rejecter of the events of a sensitive pair, once all pairs were tried. */
-static int try_rejecter(struct evaluation *e, struct err *err) {
-    if (e->rejecter_begun)
-        return score_rejecter_step(&e->rejecter, &e->rejecter_done, err);
-    const struct rejecter_search search = {.traces = e->views,
-                                           .n = e->n_traces,
-                                           .base = &e->config.events,
-                                           .load = load_trace,
-                                           .ctx = e,
-                                           .sweep = &e->sweep,
-                                           .target_fa_per_24h = e->config.target_fa_per_24h};
-    e->rejecter_begun = true;
-    e->rejecter_done = !e->config.rejecter || !e->config.auto_threshold;
-    return e->rejecter_done ? 0 : score_rejecter_begin(&search, &e->rejecter, err);
 }
 
 /* The rules that will be tried on the alarm traces, then one recording with all of them. */
@@ -134,8 +118,6 @@ static int conclude(struct evaluation *e, struct evaluation_result *r, struct er
         r->events.on = e->sweep.points[best].on;
         r->events.off = e->sweep.points[best].off;
     }
-    if (e->rejecter.used)
-        events_config_reject(&r->events, &e->rejecter.rejecter);
     score_sweep_sensitivities(&e->sweep);
     memcpy(r->sensitivity_at, e->sweep.sensitivity_at, sizeof r->sensitivity_at);
     int rc = e->config.before ? score_before(e, r, err) : 0;
@@ -151,8 +133,6 @@ int evaluation_search(struct evaluation *e, bool *ret_done, struct evaluation_re
         return begin_search(e, err);
     if (!e->swept)
         return score_sweep_step(&e->sweep, &e->swept, err);
-    if (!e->rejecter_done)
-        return try_rejecter(e, err);
     if (!e->rules_tried)
         return try_rules(e, err);
     int rc = conclude(e, ret, err);

@@ -54,8 +54,6 @@ struct evaluation {
     int shown_index;
     struct score_sweep sweep;
     bool searched, swept; /* the pairs to try were chosen; all of them were tried */
-    struct score_rejecter rejecter;
-    bool rejecter_begun, rejecter_done;
     struct alarm_sweep rules;
     bool rules_chosen, rules_tried;
     struct evaluation_samples samples;
@@ -88,5 +86,5 @@ int evaluation_collect(struct evaluation *e, struct err *err);
 
 /* ---- evaluation_scores.c ---- */
 
-/* The next step of the search for thresholds, a rejecter and alarm rules, and after the last one the scores. */
+/* The next step of the search for thresholds and alarm rules, and after the last one the scores. */
 int evaluation_search(struct evaluation *e, bool *ret_done, struct evaluation_result *ret, struct err *err);

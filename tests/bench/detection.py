@@ -3,7 +3,7 @@
 the model's own rule for 5 false alarms per 24 h, onset errors and delays, beside line length and band power in the same run.
 
     BRR_BUILD_DIR=build /usr/bin/python3 tests/bench/detection.py [--draws 5] [--seed N] [--style simple|rich|both] [--config configs/alarm.yaml]
-        [--arm "NAME [FILE.yaml] [KEY=VALUE ...]" ...] [--small] [--train PxHxS] [--test PxHxS] [--tune PxHxS] [--target-fa N] [--reject]
+        [--arm "NAME [FILE.yaml] [KEY=VALUE ...]" ...] [--small] [--train PxHxS] [--test PxHxS] [--tune PxHxS] [--target-fa N]
         [--alarm-hop S] [--alarm-rates N,N] [--json FILE] [--keep DIR | --judge DIR]
 
 Draw k makes patients to train on (seed N + 3k), others to test on (seed N + 3k + 1) and, with --tune, others to choose on (seed N + 3k + 2);
@@ -99,25 +99,15 @@ def train(daemon, folder, arm, o):
                  "best_step": job["result"]["best_step"]}
 
 
-def tune(daemon, folder, name, model, reject, o):
-    """The model with thresholds and alarm rules of the patients for that, and what the tuning says of its rejecter."""
-    path = f"{folder}/{name}{'-reject' if reject else ''}.safetensors"
-    more = [*(["--target-fa", str(o.target_fa)] if o.target_fa else []), *(["--reject"] if reject else [])]
+def tuned(daemon, folder, name, model, o):
+    """The model that is judged: the training's own choice of thresholds, or those and the alarm rules of the patients for that."""
+    if not o.tune:
+        return model
+    path = f"{folder}/{name}.safetensors"
+    more = ["--target-fa", str(o.target_fa)] if o.target_fa else []
     code, out, err = daemon.ctl("tune", model, f"{folder}/tune", "--alarm-hop", str(o.alarm_hop), *more, "--out", path, "--json", timeout=LONGEST_S)
     assert code == 0, out + err
-    return path, json.loads(out.splitlines()[-1]).get("rejecter")
-
-
-def tuned(daemon, folder, name, model, o):
-    """What there is to judge, as (arm, model, rejecter): the training's own choice, or the tuned model and, where that has a rejecter, the
-    one that was tuned without."""
-    if not o.tune:
-        return [(name, model, None)]
-    path, rejecter = tune(daemon, folder, name, model, o.reject, o)
-    models = [(name, path, rejecter)]
-    if rejecter and rejecter["used"]:
-        models.append((f"{name}, no rejecter", tune(daemon, folder, name, model, False, o)[0], None))
-    return models
+    return path
 
 
 def judge(daemon, folder, model, style, o):
@@ -144,11 +134,11 @@ def run(daemon, folder, arm, o, seed):
             yield {"arm": name, "train_seed": seed, "test_seed": seed + 1, "trained_s": 0, **judge(daemon, folder, f"{o.judge}/{name}-{seed}.safetensors", style, o)}
         return
     job, trained = train(daemon, folder, words, o)
-    for shown, model, rejecter in tuned(daemon, folder, name, f"job:{job['job']}", o):
-        if o.keep:
-            shutil.copy(model if o.tune else job["checkpoint"], f"{o.keep}/{shown.replace(', ', '-').replace(' ', '-')}-{seed}.safetensors")
-        for style in o.styles:
-            yield {"arm": shown, "train_seed": seed, "test_seed": seed + 1, **trained, "rejecter": rejecter, **judge(daemon, folder, model, style, o)}
+    model = tuned(daemon, folder, name, f"job:{job['job']}", o)
+    if o.keep:
+        shutil.copy(model if o.tune else job["checkpoint"], f"{o.keep}/{name}-{seed}.safetensors")
+    for style in o.styles:
+        yield {"arm": name, "train_seed": seed, "test_seed": seed + 1, **trained, **judge(daemon, folder, model, style, o)}
 
 
 def number(value, form="{:.1f}"):
@@ -206,7 +196,6 @@ def main():
     parser.add_argument("--test", type=size, metavar="PxHxS", help="the same of those to test on")
     parser.add_argument("--tune", type=size, metavar="PxHxS", help="the same of those to choose thresholds and alarm rules on; default: the training's choice")
     parser.add_argument("--target-fa", type=float, default=0, metavar="N", help="false alarms per 24 h that the thresholds of --tune may have; default: those of the best F1")
-    parser.add_argument("--reject", action="store_true", help="--tune also looks for a rejecter of events; a model with one is judged without it too")
     parser.add_argument("--alarm-hop", type=float, default=5, help="seconds between alarm decisions where --tune chooses them; 0: no alarms; default %(default)s")
     parser.add_argument("--alarm-rates", type=lambda text: [int(n) for n in text.split(",")], default=[5], metavar="N,N",
                         help="rules to judge alarms by: those for so many false alarms in 24 h; default 5")
@@ -226,7 +215,7 @@ def main():
                 if o.json:
                     with open(o.json, "w", encoding="utf-8") as f:
                         json.dump({"date": datetime.date.today().isoformat(), "machine": platform.processor() or platform.machine(),
-                                   "cores": os.cpu_count(), "config": o.config, "style": o.style, "train": o.train, "test": o.test, "tune": o.tune, "target_fa": o.target_fa, "reject": o.reject,
+                                   "cores": os.cpu_count(), "config": o.config, "style": o.style, "train": o.train, "test": o.test, "tune": o.tune, "target_fa": o.target_fa,
                                    "runs": rows}, f, indent=1)
                         f.write("\n")
     summarise(rows)

@@ -47,8 +47,6 @@ static void write_models(enum seizure_type type, int normalize) {
         m.patients = patients;
         m.events.on = k == 1 ? 0.5 : 0.9;
         m.events.off = 0.4;
-        if (k == MEMBERS - 1) /* not the ensemble's */
-            events_config_reject(&m.events, &(struct event_rejecter){0.2, 0.1, -1, {1, 1, 1}});
         check(seizure_new(dev, &m.model, &(struct seizure_options){.max_batch = 1, .precision = DTYPE_F32}, &net, &err));
         check(seizure_init(net, s, (uint64_t)k + 1, 0.3, &err));
         struct param_set *set = seizure_params(net);
@@ -170,7 +168,6 @@ static void the_file_names_members_patients_and_thresholds(void **state) {
     write_models(SEIZURE_TYPE_UNET, FRONTEND_WINDOW);
     check(modelfile_read(paths[MEMBERS], &m, &err));
     double log_odds = (2 * log(9) + 0) / 3; /* 0.9, 0.5, 0.9 */
-    assert_false(rejecter_is_set(&m.events.rejecter));
     assert_true(fabs(m.events.on - 1 / (1 + exp(-log_odds))) < 1e-9 && fabs(m.events.off - 0.4) < 1e-9);
     check(modelfile_patients(paths[MEMBERS], &patients, &err));
     assert_string_equal(patients, "[{\"salt\":\"0\"},{\"salt\":\"2\"}]");

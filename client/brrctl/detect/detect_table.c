@@ -77,7 +77,7 @@ void detect_table_print(const struct detect_item *items, int n) {
         printf("; %d failed", failed);
     putchar('\n');
     if (done && !events && !isnan(highest))
-        printf("the highest probability is %.3f; an event begins at %.3g, if it lasts long enough and is not rejected: `brrctl "
+        printf("the highest probability is %.3f; an event begins at %.3g, if it lasts long enough: `brrctl "
                "tune` chooses thresholds on labelled recordings, --on sets one\n",
                highest, threshold);
 }

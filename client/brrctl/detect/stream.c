@@ -265,7 +265,7 @@ static void print_summary(const struct view *v, const char *output) {
            d->end.summary.windows == 1 ? "" : "s", (long long)d->end.summary.gaps, d->end.summary.gaps == 1 ? "" : "s", took,
            took > 0 ? d->duration_s / took : 0);
     if (!d->n_events && !isnan(d->highest))
-        printf("highest    probability %.3f at %s; an event begins at %.3g, if it lasts long enough and is not rejected; `brrctl "
+        printf("highest    probability %.3f at %s; an event begins at %.3g, if it lasts long enough; `brrctl "
                "tune` chooses thresholds on labelled recordings, --on sets one\n",
                d->highest, output_clock(d->highest_s, from, sizeof from), d->on);
     if (d->config->playback.alarm_hop_s >= 0 && d->n_alarms)

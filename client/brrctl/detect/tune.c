@@ -20,7 +20,6 @@ struct tune_options {
     struct argument_list seizure;
     const char *unlabeled, *dataset;
     double lookback_s, alarm_hop_s, alarm_latch_s;
-    bool reject;
 };
 #define AT(field) offsetof(struct tune_options, field)
 static const struct argument rows[] = {
@@ -37,8 +36,6 @@ static const struct argument rows[] = {
     NUMBER("--alarm-hop", alarm_hop_s, "S",
            "seconds between alarm decisions, a divisor of the model's hop; 0 = no alarm thresholds; default 5", 0, 120),
     NUMBER("--alarm-latch", alarm_latch_s, "S", "an alarm stays on for at least this long; default 60", 0, 3600),
-    FLAG("--reject", reject,
-         "also fit a rejecter of events that look like false alarms; it is used if it is better on patients that were left out"),
 };
 static const struct argument_table tune_arguments = ARGUMENT_TABLE(rows, struct tune_options);
 
@@ -51,21 +48,11 @@ struct tuned_row {
     double on, off, seizures, found, false_events, f1, per_24h;
 };
 
-/* The search for a rejecter, from the job's result. */
-struct tuned_rejecter {
-    bool used;
-    char why[256];
-    int64_t true_events, false_events, patients;
-    struct tuned_row usual, left_out; /* all NaN where there are none */
-    struct event_rejecter found;      /* all zero unless it is used */
-};
-
 /* The job's result: on and off are the thresholds in force. */
 struct tuned {
     double on, off, lookback_s, hours, seizures, found, false_events, f1;
     int64_t recordings;
     struct alarm_sets alarms;
-    struct tuned_rejecter rejecter;
     struct tuned_row before;   /* the model's own thresholds on these recordings */
     struct outputs_model seen; /* seen and patients alone */
     char model_sha256[DIGEST_HEX_SIZE];
@@ -100,8 +87,6 @@ static int write_job(const struct arguments *o, const char *model, struct str *t
     json_put_str(&w, "threshold", "auto");
     if (!isnan(own(o)->target_fa))
         json_put_f64(&w, "target_fa_per_24h", own(o)->target_fa);
-    if (own(o)->reject)
-        json_put_str(&w, "rejecter", "auto");
     if (!isnan(own(o)->lookback_s))
         json_put_f64(&w, "lookback_s", own(o)->lookback_s);
     if (!isnan(own(o)->alarm_hop_s))
@@ -148,17 +133,6 @@ static struct tuned_row read_row(const struct json *j) {
                               .per_24h = json_f64(json_get(j, "false_alarms_per_24h"), NAN)};
 }
 
-static int read_rejecter(const struct json *j, struct tuned_rejecter *ret, struct err *err) {
-    *ret = (struct tuned_rejecter){.used = json_bool(json_get(j, "used"), false),
-                                   .true_events = json_i64(json_get(j, "true_events"), 0),
-                                   .false_events = json_i64(json_get(j, "false_events"), 0),
-                                   .patients = json_i64(json_get(j, "patients"), 0),
-                                   .usual = read_row(json_get(j, "usual")),
-                                   .left_out = read_row(json_get(j, "left_out"))};
-    str_copy(ret->why, sizeof ret->why, json_str(json_get(j, "why"), ""));
-    return rejecter_from_json(json_get(j, "rejecter"), &ret->found, err);
-}
-
 static int read_result(const char *text, struct tuned *ret, struct err *err) {
     struct json *json = NULL;
     int rc = json_parse(text, strlen(text), "the result of the job", &json, err);
@@ -178,7 +152,6 @@ static int read_result(const char *text, struct tuned *ret, struct err *err) {
     ret->seen = (struct outputs_model){.seen = (int)json_i64(json_get(json, "seen_patients"), -1),
                                        .patients = (int)json_i64(json_get(json, "patients"), 0)};
     rc = alarm_sets_from_json(json_get(json, "alarm_sets"), &ret->alarms, err);
-    rc = rc ? rc : read_rejecter(json_get(json, "rejecter"), &ret->rejecter, err);
     json_free(json);
     if (rc)
         return err_wrap(err, "the result of the job");
@@ -216,10 +189,6 @@ static void write_origin(const struct tuned *t, struct str *text) {
     json_begin_object(&w, NULL);
     json_put_str(&w, "from_sha256", t->model_sha256);
     JSON_MEMBERS(&w, *t, recordings, hours, seizures, found, false_events);
-    if (t->rejecter.used) {
-        put_row(&w, "usual", &t->rejecter.usual);
-        put_row(&w, "left_out", &t->rejecter.left_out);
-    }
     json_end(&w, '}');
 }
 
@@ -235,13 +204,8 @@ static int write_model(const struct arguments *o, const char *model, const struc
     if (code)
         return code;
     write_origin(t, &origin);
-    const struct tuned_rejecter *r = &t->rejecter;
-    const struct retune retune = {.on = r->used ? r->usual.on : t->on,
-                                  .off = r->used ? r->usual.off : t->off,
-                                  .lookback_s = t->lookback_s,
-                                  .rejecter = &r->found,
-                                  .alarms = &t->alarms,
-                                  .origin = str_cstr(&origin)};
+    const struct retune retune = {
+        .on = t->on, .off = t->off, .lookback_s = t->lookback_s, .alarms = &t->alarms, .origin = str_cstr(&origin)};
     if (retune_model(part, own(o)->output, &retune, sha256, &err))
         code = brrctl_fail(&err);
     str_done(&origin);
@@ -263,14 +227,6 @@ static void put_interval(struct json_writer *w, const char *key, struct interval
     json_end(w, ']');
 }
 
-static void put_rejecter(struct json_writer *w, const struct tuned_rejecter *r) {
-    json_begin_object(w, "rejecter");
-    JSON_MEMBERS(w, *r, used, why, true_events, false_events, patients);
-    put_row(w, "usual", &r->usual);
-    put_row(w, "left_out", &r->left_out);
-    json_end(w, '}');
-}
-
 static void print_json(const struct arguments *o, const struct tuned *t, const char *sha256) {
     struct json_writer *w = output_begin();
     json_put_str(w, "model", o->args[0]);
@@ -283,8 +239,6 @@ static void print_json(const struct arguments *o, const struct tuned *t, const c
     put_interval(w, "sensitivity_95", interval_share(t->found, t->seizures));
     json_put_f64(w, "false_alarms_per_24h", t->false_events * 24 / t->hours);
     put_interval(w, "false_alarms_per_24h_95", rate_of(t));
-    if (own(o)->reject)
-        put_rejecter(w, &t->rejecter);
     alarm_sets_to_json(&t->alarms, w, "alarm_sets");
     json_put_str(w, "selected_on", "these recordings");
     put_row(w, "before", &t->before);
@@ -311,11 +265,6 @@ static void print_alarms(const struct alarm_sets *sets) {
                alarm_rates[ALARM_RATES - 1 - sets->n]);
 }
 
-static void print_row(const char *name, const struct tuned_row *row) {
-    printf("            %-37s  %.4g on, %.4g off  found %.0f of %.0f  %.0f false, %.2f in 24 h  event F1 %.3f\n", name, row->on,
-           row->off, row->found, row->seizures, row->false_events, row->per_24h, row->f1);
-}
-
 static void print_before(const struct tuned *t) {
     const struct tuned_row *b = &t->before;
     if (isnan(b->on))
@@ -325,21 +274,6 @@ static void print_before(const struct tuned *t) {
     if (b->f1 > t->f1)
         puts("            They are better on these recordings. The rule takes the middle of all good pairs, which other patients'\n"
              "            probabilities leave least often (docs/scores.md); keep MODEL where these recordings are what counts.");
-}
-
-/* The decision about a rejecter, and the counts behind it. */
-static void print_rejecter(const struct tuned_rejecter *r) {
-    char fitted[128];
-    str_format(fitted, sizeof fitted, "fitted to %lld events in seizures and %lld false ones of %s", (long long)r->true_events,
-               (long long)r->false_events, counted(r->patients, "patient").text);
-    if (r->used)
-        printf("rejecter    %s; used: it is better on patients that it was not fitted to\n", fitted);
-    else
-        printf("no rejecter: %s\n", r->why);
-    if (isnan(r->left_out.f1))
-        return;
-    print_row("usual thresholds, none rejected", &r->usual);
-    print_row("with it, each patient left out once", &r->left_out);
 }
 
 static void print_text(const struct arguments *o, const struct tuned *t, const char *sha256) {
@@ -352,8 +286,6 @@ static void print_text(const struct arguments *o, const struct tuned *t, const c
     printf("false       %s: %.2f in 24 h (95 %% interval %.2f to %.2f)\n", counted((int64_t)t->false_events, "event").text,
            t->false_events * 24 / t->hours, rate.low, rate.high);
     print_before(t);
-    if (own(o)->reject)
-        print_rejecter(&t->rejecter);
     if (!(own(o)->alarm_hop_s <= 0))
         print_alarms(&t->alarms);
     printf("model       %s, SHA-256 %.12s\n", own(o)->output, sha256);
@@ -403,6 +335,5 @@ const struct command command_tune = {
         "most\n"
         "sensitive pair within so many false alarms. MODEL itself stays as it is. One pair only: stream and detect --on --off.\n"
         "The new file also has rules for alarms: stream and detect --alarm-rate 1, 5 or 10 (false alarms in 24 h).\n"
-        "With --reject it drops short or faint events of more sensitive thresholds, if that is better on patients left out.\n"
         "example: brrctl tune job:train-260131-1 /data/labelled --out tuned.safetensors",
 };
