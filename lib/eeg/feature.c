@@ -10,8 +10,6 @@
 enum {
     BLOCKS_PER_S = DSP_RATE_HZ / FEATURE_BLOCK,
     MOST_FLAT = 4, /* channels, as detect/contact.h */
-    MOST_HELD = FEATURE_HOLD_S * BLOCKS_PER_S,
-    LOW_FIRST = FEATURE_LOW_S * BLOCKS_PER_S,
     FIRST = FRONTEND_LINE_LENGTH,
     PIECE = 64
 };
@@ -24,10 +22,9 @@ static const struct measure {
     double steps_per_unit; /* of µV, or of µV² */
     double prior_uv;       /* of M and b */
     double flat_uv;        /* below it M is no signal */
-    double raised;         /* where the probability of its model is 0.5 (detect/seizure_config.c) */
 } measures[] = {
-    [FRONTEND_LINE_LENGTH - FIRST] = {{1, 25}, 1, false, 4096, 4, 0.2, 0.3},
-    [FRONTEND_BAND_POWER - FIRST] = {{2.5, 8}, 2, true, 256, 20, 0.4, 0.5},
+    [FRONTEND_LINE_LENGTH - FIRST] = {{1, 25}, 1, false, 4096, 4, 0.2},
+    [FRONTEND_BAND_POWER - FIRST] = {{2.5, 8}, 2, true, 256, 20, 0.4},
 };
 static const float BESIDE = 0.6F;                                        /* the slopes of the models are 6 and 10 */
 static const double LARGEST_UV = 1 << 17, OFFSET_UV = 0.3, LOUDEST = 25; /* of the prior */
@@ -41,9 +38,8 @@ struct feature {
     int64_t *block, *ring, *sum;       /* (channels) of the present block; (blocks, channels) of the blocks before; their sums */
     int64_t at, filled;                /* the oldest block in the ring; samples in the present block */
     struct background background;      /* ln(b + OFFSET_UV) */
-    bool hold, learns, hears;          /* feature_hold, feature_learn; the newest block was heard */
+    bool learns, hears;                /* feature_learn; the newest block was heard */
     int64_t fresh;                     /* blocks until the means hold nothing but this segment; of one that learns */
-    int64_t held;                      /* blocks that b has stayed; < 0: it follows, for so many low blocks */
     uint16_t value;
     struct feature *beside; /* the second of two, whose mean is given; or NULL */
 };
@@ -80,8 +76,7 @@ int feature_new(int normalize, int channels, struct feature **ret, struct err *e
     int rc = feature_one(normalize < FIRST ? FRONTEND_LINE_LENGTH : normalize, channels, &f, err);
     if (rc)
         return rc;
-    if ((normalize == FRONTEND_BASELINES || normalize == FRONTEND_BANDS) &&
-        (rc = feature_one(FRONTEND_BAND_POWER, channels, &f->beside, err))) {
+    if (normalize == FRONTEND_BASELINES && (rc = feature_one(FRONTEND_BAND_POWER, channels, &f->beside, err))) {
         feature_free(f);
         return rc;
     }
@@ -98,12 +93,6 @@ void feature_free(struct feature *f) {
     free(f);
 }
 
-void feature_hold(struct feature *f) {
-    f->hold = true;
-    if (f->beside)
-        feature_hold(f->beside);
-}
-
 void feature_learn(struct feature *f) {
     f->learns = f->background.learns = true;
     if (f->beside)
@@ -116,8 +105,6 @@ int feature_learning_s(const struct feature *f) {
 }
 
 bool feature_hears(const struct feature *f) { return !f->learns || f->hears; }
-
-bool feature_holds(const struct feature *f) { return f->held > 0 || (f->beside && f->beside->held > 0); }
 
 int64_t feature_ahead(const struct feature *f) { return FEATURE_BLOCK - f->filled; }
 
@@ -145,7 +132,6 @@ static void begin_segment(struct feature *f, const uint16_t *row) {
         f->sum[c] = f->blocks * steps;
     }
     f->at = f->filled = 0;
-    f->held = -LOW_FIRST;
     f->fresh = f->blocks;
     f->hears = false;
     f->value = half_from_f32(0);
@@ -185,17 +171,6 @@ static double median(struct feature *f) {
     return (f->medians[(n - 1) / 2] + f->medians[n / 2]) / 2;
 }
 
-/* b stays where it is, now that the feature is z. */
-static bool stays(struct feature *f, double z) {
-    if (!f->hold)
-        return false;
-    if (z < f->measure->raised)
-        f->held = f->held < 0 ? f->held + 1 : 0;
-    else
-        f->held = f->held < 0 || f->held == MOST_HELD ? -LOW_FIRST : f->held + 1;
-    return f->held > 0;
-}
-
 /* Whether M says something of a person: after median(f), which has sorted the channels' means, the lower half of them as they were
  * summed. */
 static bool hears(const struct feature *f, double m) {
@@ -218,7 +193,7 @@ static void end_block(struct feature *f) {
     f->fresh -= f->fresh > 0;
     const double m = median(f), now = log(m + OFFSET_UV);
     f->hears = hears(f, m);
-    if (!stays(f, now - f->background.level) && feature_hears(f))
+    if (feature_hears(f))
         background_hear(&f->background, now);
     f->value = half_from_f32((float)(now - f->background.level));
 }
@@ -274,8 +249,6 @@ void feature_save(const struct feature *f, struct str *out) {
         pack_i64(out, f->hears);
     }
     pack_i64(out, f->value);
-    if (f->hold)
-        pack_i64(out, f->held);
     if (f->beside)
         feature_save(f->beside, out);
 }
@@ -301,7 +274,6 @@ void feature_load(struct feature *f, struct unpack *in) {
     f->fresh = f->learns ? unpack_i64(in, 0, f->blocks) : 0;
     f->hears = f->learns && unpack_bool(in);
     f->value = (uint16_t)unpack_i64(in, 0, UINT16_MAX);
-    f->held = f->hold ? unpack_i64(in, -LOW_FIRST, MOST_HELD) : 0;
     memset(f->sum, 0, n * sizeof *f->sum);
     unpack_require(in, within(f->block, n) && within(f->ring, (size_t)f->blocks * n));
     for (size_t i = 0; !in->failed && i < (size_t)f->blocks * n; i++)

@@ -13,18 +13,12 @@
 enum { FEATURE_BLOCK = 16 };
 
 struct feature;
-/* normalize: FRONTEND_LINE_LENGTH or a later one (eeg/frontend.h); FRONTEND_BASELINE: line_length; FRONTEND_BASELINES and BANDS:
+/* normalize: FRONTEND_LINE_LENGTH or a later one (eeg/frontend.h); FRONTEND_BASELINE: line_length; FRONTEND_BASELINES:
  * the mean of line_length and 0.6 times band_power, which is to say of the log-odds of both models, each of which has a slope of
  * its own. */
 int feature_new(int normalize, int channels, struct feature **ret, struct err *err);
 void feature_free(struct feature *f); /* takes NULL */
 OWNABLE(struct feature, feature_free)
-/* From now on b stays while the model of the feature alone says 0.5 or more, at most FEATURE_HOLD_S at a time, so that a seizure
- * does not become its own baseline. It does so once the feature has been below that for FEATURE_LOW_S in the segment, so that b
- * finds the level of a recording first. Of two features each holds its own. */
-enum { FEATURE_HOLD_S = 600, FEATURE_LOW_S = 5 };
-void feature_hold(struct feature *f);
-bool feature_holds(const struct feature *f); /* b stays at present; never without feature_hold */
 /* From now on b learns this person in the first minute that is heard and keeps what it knows over a gap (eeg/background). Flat
  * signal is not heard: M below 0.2 µV (line_length) or 0.4 µV (band_power), or four channels, of few half of them, below a quarter
  * of that; nor is what no scalp EEG reaches, 25 times the prior; nor the first mean of a segment. */

@@ -21,7 +21,7 @@ struct frontend {
     struct dsp_cascade cascade;
     struct history *history; /* NULL: none of its columns are wanted */
     struct feature *feature; /* NULL: its column is not wanted */
-    bool hold_baseline, learn_background;
+    bool learn_background;
     int64_t ended; /* output index behind the newest row; −1: there was none */
     frontend_sink_fn *sink;
     void *ctx;
@@ -60,18 +60,16 @@ enum { REFERENCE_COUNT = sizeof reference_names / sizeof *reference_names };
 
 bool frontend_is_feature(int normalize) { return normalize >= FRONTEND_LINE_LENGTH; }
 
-bool frontend_has_baseline(int normalize) {
-    return normalize == FRONTEND_BASELINE || normalize == FRONTEND_BASELINES || normalize == FRONTEND_BANDS;
-}
+bool frontend_has_baseline(int normalize) { return normalize == FRONTEND_BASELINE || normalize == FRONTEND_BASELINES; }
 
 int frontend_rows(int normalize) {
     if (frontend_is_feature(normalize))
         return 0;
-    return normalize == FRONTEND_BANDS ? 5 : normalize == FRONTEND_WINDOW || normalize == FRONTEND_CAUSAL ? 1 : 2;
+    return normalize == FRONTEND_WINDOW || normalize == FRONTEND_CAUSAL ? 1 : 2;
 }
 
 int frontend_inputs(int normalize, int channels) {
-    bool in_all = frontend_is_feature(normalize) || frontend_has_baseline(normalize) || normalize == FRONTEND_CONTEXT;
+    bool in_all = frontend_is_feature(normalize) || frontend_has_baseline(normalize);
     return frontend_rows(normalize) * channels + in_all;
 }
 
@@ -92,8 +90,7 @@ static int check_reference(const struct frontend_config *c, struct err *err) {
     if (c->reference == FRONTEND_REFERENCE_RECORDED)
         return 0;
     if (c->normalize == FRONTEND_WINDOW || frontend_is_feature(c->normalize))
-        return err_set(err, ERR_INVALID,
-                       "reference average needs normalize causal, envelope, baseline, baselines, bands or context; it is %s",
+        return err_set(err, ERR_INVALID, "reference average needs normalize causal, envelope, baseline or baselines; it is %s",
                        frontend_normalize_name(c->normalize));
     const char *const *names = NULL;
     int n = 0, rc = montage_channels(c->montage, &names, &n, err);
@@ -106,14 +103,6 @@ static int check_reference(const struct frontend_config *c, struct err *err) {
     return rc;
 }
 
-static int check_hold(const struct frontend_config *c, struct err *err) {
-    if (!c->hold_baseline || frontend_has_baseline(c->normalize) || frontend_is_feature(c->normalize))
-        return 0;
-    return err_set(err, ERR_INVALID,
-                   "hold_baseline needs normalize baseline, baselines or bands, or a model without a network; it is %s",
-                   frontend_normalize_name(c->normalize));
-}
-
 static int check_config(const struct frontend_config *c, struct err *err) {
     if (!c->montage)
         return err_set(err, ERR_INVALID, "no montage given; expected referential-19, bipolar-18 or custom:LABEL,…");
@@ -121,8 +110,7 @@ static int check_config(const struct frontend_config *c, struct err *err) {
         return err_set(err, ERR_INVALID, "fill_gap_s is %g; expected 0 to 60 seconds", c->fill_gap_s);
     if (c->notch_hz != 0 && c->notch_hz != 50 && c->notch_hz != 60 && c->notch_hz != FRONTEND_BOTH_NOTCHES)
         return err_set(err, ERR_INVALID, "notch_hz is %g; expected 0, 50, 60 or both", c->notch_hz);
-    int rc = check_hold(c, err);
-    return rc ? rc : check_reference(c, err);
+    return check_reference(c, err);
 }
 
 static int design(const struct frontend_config *config, struct dsp_section sections[DSP_MAX_SECTIONS], int *ret_n,
@@ -183,21 +171,14 @@ static int make_columns(struct frontend *f, const struct frontend_config *config
     int normalize = config->normalize, rc = 0;
     if (normalize == FRONTEND_WINDOW)
         return 0;
-    f->hold_baseline = config->hold_baseline;
     f->learn_background = config->learn_background;
     if (frontend_is_feature(normalize) || frontend_has_baseline(normalize))
         rc = feature_new(normalize, f->channels, &f->feature, err);
-    if (f->feature && f->hold_baseline)
-        feature_hold(f->feature);
     if (f->feature && config->learn_background)
         feature_learn(f->feature);
     if (rc || frontend_is_feature(normalize))
         return rc;
-    enum history_columns columns = normalize == FRONTEND_CAUSAL    ? HISTORY_SIGNAL
-                                   : normalize == FRONTEND_CONTEXT ? HISTORY_CONTEXT
-                                   : normalize == FRONTEND_BANDS   ? HISTORY_BANDS
-                                                                   : HISTORY_ENVELOPE;
-    return history_new(f->channels, f->lanes, columns, &f->history, err);
+    return history_new(f->channels, f->lanes, normalize != FRONTEND_CAUSAL, &f->history, err);
 }
 
 int frontend_new(const struct frontend_config *config, const struct frontend_source *source, frontend_sink_fn *sink, void *ctx,
@@ -298,7 +279,7 @@ static void run_columns(struct frontend *f, int64_t from, int64_t n) {
     uint16_t *columns = f->halves + from * f->columns + f->channels;
     bool held = f->marks[from];
     if (f->history && f->feature)
-        history_keep(f->history, feature_holds(f->feature) || !feature_hears(f->feature));
+        history_keep(f->history, !feature_hears(f->feature));
     if (f->history)
         history_run(f->history, f->measured + from * f->lanes, n, held, (struct history_output){columns, f->columns});
     if (f->feature)
@@ -331,9 +312,7 @@ static int emit(struct frontend *f, int64_t n, int64_t first, struct err *err) {
             to++;
         uint16_t *rows = f->halves + from * f->columns;
         for (int64_t at = from, most; at < to; at += most) { /* the history holds from one change of the feature to the next */
-            most = f->history && f->feature && (f->hold_baseline || f->learn_background) && !f->marks[from]
-                       ? feature_ahead(f->feature)
-                       : to - at;
+            most = f->history && f->feature && f->learn_background && !f->marks[from] ? feature_ahead(f->feature) : to - at;
             most = most < to - at ? most : to - at;
             run_columns(f, at, most);
         }

@@ -15,21 +15,18 @@ enum {
     FRONTEND_RATE_HZ = 256,
     FRONTEND_MAX_CHANNELS = 64,
     FRONTEND_MAX_LABELS = 1024,
-    FRONTEND_MAX_COLUMNS = 6 * FRONTEND_MAX_CHANNELS + 1
+    FRONTEND_MAX_COLUMNS = 3 * FRONTEND_MAX_CHANNELS + 1
 };
 
 /* What a network takes: the filtered channels, z-scored for each window; the signal columns of eeg/history; those and its
  * envelope columns; or those and behind them a feature (eeg/feature), that of the model line_length or the mean of its and
- * band_power's, or the context column of eeg/history; bands has envelopes in four bands, and the mean of both features. The last
- * ones are what models without a network take: one column of eeg/feature. */
+ * band_power's. The last ones are what models without a network take: one column of eeg/feature. */
 #define FRONTEND_NORMALIZE_ROWS(X)                                                                                                 \
     X(WINDOW, "window")                                                                                                            \
     X(CAUSAL, "causal")                                                                                                            \
     X(ENVELOPE, "envelope")                                                                                                        \
     X(BASELINE, "baseline")                                                                                                        \
-    X(CONTEXT, "context")                                                                                                          \
     X(BASELINES, "baselines")                                                                                                      \
-    X(BANDS, "bands")                                                                                                              \
     X(LINE_LENGTH, "line_length")                                                                                                  \
     X(BAND_POWER, "band_power")
 enum frontend_normalize {
@@ -37,8 +34,7 @@ enum frontend_normalize {
     FRONTEND_NORMALIZE_ROWS(FRONTEND_NORMALIZE_ENUM)
 #undef FRONTEND_NORMALIZE_ENUM
 };
-#define FRONTEND_NORMALIZE_NAMES                                                                                                   \
-    "window|causal|envelope|baseline|context|baselines|bands" /* of networks: the choices of data.normalize */
+#define FRONTEND_NORMALIZE_NAMES "window|causal|envelope|baseline|baselines" /* of networks: the choices of data.normalize */
 
 /* What the columns behind the channels measure against: the recording's own reference, or the mean over all electrodes of the
  * montage at each sample, which is the same whatever reference the recording has. The channels themselves stay as recorded, so that
@@ -55,7 +51,6 @@ struct frontend_config {
     int reference;         /* enum frontend_reference; AVERAGE needs a montage of electrodes and columns of eeg/history */
     const char *rename;    /* rules of channels_rename for the labels of files; NULL: none */
     const char *unit;      /* of signals that state none, or one that is no voltage: "uV", "mV", "V"; NULL: as edf.h */
-    bool hold_baseline;    /* baselines stay while the feature is high (feature_hold); needs a feature among the columns */
     bool learn_background; /* a person's own background counts after seconds and over gaps (eeg/background); false: as before it */
 };
 /* A row has the `channels` of the montage in µV and behind them, unless windows are z-scored, the columns that the network takes.

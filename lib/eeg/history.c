@@ -4,23 +4,12 @@
 #include "eeg/half.h"
 #include "eeg/half_rows.h"
 
-enum {
-    RECENT = DSP_RATE_HZ,
-    STEPS_PER_UV = 4096,
-    BANDS = 4
-}; /* steps of |y[t] − y[t−1]| are whole numbers: their running sum is exact */
+enum { RECENT = DSP_RATE_HZ, STEPS_PER_UV = 4096 }; /* steps of |y[t] − y[t−1]| are whole numbers: their running sum is exact */
 static const double PRIOR_UV = 20, FLOOR_UV = 2, MOST = 10, LARGEST_STEP_UV = 1 << 18;
+static const double LOWEST_HZ = 1, HIGHEST_HZ = 25, STEP_PRIOR_UV = 3, STEP_OFFSET_UV = 0.3; /* of the envelope */
 
-/* The measure of an envelope. */
-struct range {
-    double band_hz[2], prior_uv, offset_uv;
-};
-static const struct range whole = {{1, 25}, 3, 0.3};
-static const struct range bands[BANDS] = {{{1, 4}, 1, 0.1}, {{4, 8}, 1, 0.1}, {{8, 13}, 1, 0.1}, {{13, 25}, 1, 0.1}};
-
-/* The last second's steps of every channel in one range. */
+/* The last second's steps of every channel. */
 struct envelope {
-    const struct range *range;
     struct dsp_cascade band;
     double *banded, *before; /* (DSP_BLOCK, lanes); (channels) the newest banded row */
     double *length;          /* (channels) decayed sums of the steps */
@@ -30,46 +19,41 @@ struct envelope {
 
 struct history {
     int channels, lanes;
-    int n_envelopes;
-    bool context, keep;
+    bool has_envelope, keep;
     double decay, weight; /* per sample; of all decayed sums */
     double *power;        /* (channels) decayed sums of x² */
-    struct envelope envelopes[BANDS];
+    struct envelope envelope;
 };
 
-static int allocate(struct history *h, struct err *err) {
+static int allocate_envelope(struct history *h, struct err *err) {
+    struct envelope *e = &h->envelope;
+    struct dsp_section sections[3];
     size_t n = (size_t)h->channels;
-    int rc = 0;
-    h->power = calloc(n, sizeof *h->power);
-    bool whole_memory = h->power != NULL;
-    for (struct envelope *e = h->envelopes; e < h->envelopes + h->n_envelopes && whole_memory && !rc; e++) {
-        struct dsp_section sections[3];
-        e->length = calloc(n, sizeof *e->length);
-        e->before = calloc(n, sizeof *e->before);
-        e->recent = calloc(RECENT * n, sizeof *e->recent);
-        e->recent_sum = calloc(n, sizeof *e->recent_sum);
-        e->banded = dsp_rows(DSP_BLOCK, h->lanes);
-        whole_memory = e->length && e->before && e->recent && e->recent_sum && e->banded;
-        if (whole_memory && !(rc = dsp_bandpass(e->range->band_hz[0], e->range->band_hz[1], DSP_RATE_HZ, sections, err)))
-            rc = dsp_cascade_init(&e->band, sections, 3, h->lanes, err);
-    }
-    return whole_memory ? rc : err_set(err, ERR_EXHAUSTED, "out of memory for the history of %d channels", h->channels);
+    e->length = calloc(n, sizeof *e->length);
+    e->before = calloc(n, sizeof *e->before);
+    e->recent = calloc(RECENT * n, sizeof *e->recent);
+    e->recent_sum = calloc(n, sizeof *e->recent_sum);
+    e->banded = dsp_rows(DSP_BLOCK, h->lanes);
+    if (!e->length || !e->before || !e->recent || !e->recent_sum || !e->banded)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the history of %d channels", h->channels);
+    int rc = dsp_bandpass(LOWEST_HZ, HIGHEST_HZ, DSP_RATE_HZ, sections, err);
+    return rc ? rc : dsp_cascade_init(&e->band, sections, 3, h->lanes, err);
 }
 
-int history_new(int channels, int lanes, enum history_columns columns, struct history **ret, struct err *err) {
+int history_new(int channels, int lanes, bool envelope, struct history **ret, struct err *err) {
     struct history *h = calloc(1, sizeof *h);
-    if (!h)
+    double *power = calloc((size_t)channels, sizeof *power);
+    if (!h || !power) {
+        free(power);
+        free(h);
         return err_set(err, ERR_EXHAUSTED, "out of memory for the history of %d channels", channels);
+    }
     *h = (struct history){.channels = channels,
                           .lanes = lanes,
-                          .n_envelopes = columns == HISTORY_SIGNAL  ? 0
-                                         : columns == HISTORY_BANDS ? BANDS
-                                                                    : 1,
-                          .context = columns == HISTORY_CONTEXT};
-    for (int i = 0; i < h->n_envelopes; i++)
-        h->envelopes[i].range = columns == HISTORY_BANDS ? &bands[i] : &whole;
-    h->decay = exp(-1.0 / ((double)HISTORY_S * DSP_RATE_HZ));
-    int rc = allocate(h, err);
+                          .has_envelope = envelope,
+                          .decay = exp(-1.0 / ((double)HISTORY_S * DSP_RATE_HZ)),
+                          .power = power};
+    int rc = envelope ? allocate_envelope(h, err) : 0;
     if (rc)
         history_free(h);
     else
@@ -80,25 +64,22 @@ int history_new(int channels, int lanes, enum history_columns columns, struct hi
 void history_free(struct history *h) {
     if (!h)
         return;
-    for (struct envelope *e = h->envelopes; e < h->envelopes + h->n_envelopes; e++) {
-        dsp_cascade_done(&e->band);
-        FREE_MEMBERS(*e, length, before, recent, recent_sum, banded);
-    }
+    dsp_cascade_done(&h->envelope.band);
+    FREE_MEMBERS(h->envelope, length, before, recent, recent_sum, banded);
     free(h->power);
     free(h);
 }
 
 /* `share` of the sum before is kept. */
 static void start_envelope(const struct history *h, struct envelope *e, const double *row, double share) {
-    double prior = e->range->prior_uv;
     e->at = 0;
     for (int c = 0; c < h->channels; c++) {
-        e->length[c] = share * e->length[c] + h->weight * prior;
-        e->recent_sum[c] = (int64_t)RECENT * (int64_t)(prior * STEPS_PER_UV);
+        e->length[c] = share * e->length[c] + h->weight * STEP_PRIOR_UV;
+        e->recent_sum[c] = (int64_t)RECENT * (int64_t)(STEP_PRIOR_UV * STEPS_PER_UV);
         e->before[c] = 0; /* what the band-pass gives for a constant */
     }
     for (int i = 0; i < RECENT * h->channels; i++)
-        e->recent[i] = (int32_t)(prior * STEPS_PER_UV);
+        e->recent[i] = (int32_t)(STEP_PRIOR_UV * STEPS_PER_UV);
     dsp_cascade_settle(&e->band, row);
 }
 
@@ -107,8 +88,8 @@ void history_start(struct history *h, const double *row, double known_s) {
     h->weight = (double)HISTORY_PRIOR_S * DSP_RATE_HZ;
     for (int c = 0; c < h->channels; c++)
         h->power[c] = share * h->power[c] + h->weight * PRIOR_UV * PRIOR_UV;
-    for (int i = 0; i < h->n_envelopes; i++)
-        start_envelope(h, &h->envelopes[i], row, share);
+    if (h->has_envelope)
+        start_envelope(h, &h->envelope, row, share);
     h->weight += known;
 }
 
@@ -134,18 +115,10 @@ static void signal_row(const struct history *h, const double *x, uint16_t *to) {
     half_asinh(scaled, h->channels, to);
 }
 
-static void context_value(const struct history *h, uint16_t *to) {
-    double sum = 0;
-    for (int c = 0; c < h->channels; c++)
-        sum += log(scale_of(h, c) / PRIOR_UV);
-    *to = half_from_f32((float)(sum / h->channels));
-}
-
 static void envelope_row(const struct history *h, const struct envelope *e, uint16_t *to) {
-    double offset = e->range->offset_uv;
     for (int c = 0; c < h->channels; c++) {
         double m = (double)e->recent_sum[c] / ((double)RECENT * STEPS_PER_UV), b = e->length[c] / h->weight;
-        to[c] = half_from_f32((float)log((m + offset) / (b + offset)));
+        to[c] = half_from_f32((float)log((m + STEP_OFFSET_UV) / (b + STEP_OFFSET_UV)));
     }
 }
 
@@ -159,7 +132,7 @@ static void count_step(const struct history *h, struct envelope *e, const double
         e->before[c] = y[c];
         e->recent_sum[c] += steps - oldest[c];
         oldest[c] = steps;
-        add(h, &e->length[c], step, MOST, e->range->offset_uv);
+        add(h, &e->length[c], step, MOST, STEP_OFFSET_UV);
     }
     e->at = (e->at + 1) % RECENT;
 }
@@ -168,14 +141,15 @@ static void count_step(const struct history *h, struct envelope *e, const double
 static void count_row(struct history *h, const double *x, int64_t i) {
     for (int c = 0; c < h->channels; c++)
         add(h, &h->power[c], x[c] * x[c], MOST * MOST, FLOOR_UV * FLOOR_UV);
-    for (struct envelope *e = h->envelopes; e < h->envelopes + h->n_envelopes; e++)
-        count_step(h, e, e->banded + i * h->lanes);
+    if (h->has_envelope)
+        count_step(h, &h->envelope, h->envelope.banded + i * h->lanes);
     if (!h->keep)
         h->weight = h->decay * h->weight + 1;
 }
 
 void history_run(struct history *h, const double *rows, int64_t n, bool held, struct history_output out) {
-    for (struct envelope *e = h->envelopes; e < h->envelopes + h->n_envelopes; e++) {
+    struct envelope *e = &h->envelope;
+    if (h->has_envelope) {
         memcpy(e->banded, rows, sizeof *rows * (size_t)(n * h->lanes));
         dsp_cascade_run(&e->band, e->banded, n);
     }
@@ -185,10 +159,8 @@ void history_run(struct history *h, const double *rows, int64_t n, bool held, st
         if (!held)
             count_row(h, x, i);
         signal_row(h, x, to);
-        for (int k = 0; k < h->n_envelopes; k++)
-            envelope_row(h, &h->envelopes[k], to += h->channels);
-        if (h->context)
-            context_value(h, to + h->channels);
+        if (h->has_envelope)
+            envelope_row(h, e, to + h->channels);
     }
 }
 
@@ -200,7 +172,8 @@ void history_save(const struct history *h, struct str *out) {
     size_t n = (size_t)h->channels;
     pack_f64(out, h->weight);
     pack_bytes(out, h->power, n * sizeof *h->power);
-    for (const struct envelope *e = h->envelopes; e < h->envelopes + h->n_envelopes; e++) {
+    const struct envelope *e = &h->envelope;
+    if (h->has_envelope) {
         pack_bytes(out, e->length, n * sizeof *e->length);
         pack_bytes(out, e->before, n * sizeof *e->before);
         pack_bytes(out, e->band.state, band_bytes(&e->band));
@@ -214,7 +187,8 @@ void history_load(struct history *h, struct unpack *in) {
     h->weight = unpack_f64(in);
     unpack_require(in, h->weight >= 0); /* 0: before the first segment */
     unpack_bytes(in, h->power, n * sizeof *h->power);
-    for (struct envelope *e = h->envelopes; e < h->envelopes + h->n_envelopes; e++) {
+    struct envelope *e = &h->envelope;
+    if (h->has_envelope) {
         unpack_bytes(in, e->length, n * sizeof *e->length);
         unpack_bytes(in, e->before, n * sizeof *e->before);
         unpack_bytes(in, e->band.state, band_bytes(&e->band));

@@ -3,8 +3,6 @@
  *   signal    asinh(x / s); s² is the decaying mean of x² over HISTORY_S, begun with HISTORY_PRIOR_S of 20 µV; s ≥ 2 µV
  *   envelope  ln((m + 0.3) / (b + 0.3)), µV per sample; m is the mean of |y[t] − y[t−1]| over the last second, b its decaying mean
  *             over HISTORY_S, begun with HISTORY_PRIOR_S of 3 µV; y is x after a band-pass of 1–25 Hz
- *   bands     four envelopes in place of the one, of 1–4, 4–8, 8–13 and 13–25 Hz, each with 1 µV for the 3 µV and 0.1 for the 0.3
- *   context   the mean over channels of ln(s / 20 µV): how large the last minutes were, one column for all channels
  * In both decaying means a sample counts as at most ten times the mean, so that a short artefact does not hide the next minutes.
  * The output is a fixed sequence of operations on its own channel: its bits do not depend on how the rows were divided into calls.
  * One thread at a time per object. */
@@ -16,17 +14,16 @@
 enum { HISTORY_S = 600, HISTORY_PRIOR_S = 10 };
 
 struct history;
-/* The columns of a row: signals; signals and envelopes; those and the context; or signals and envelopes in four bands. */
-enum history_columns { HISTORY_SIGNAL, HISTORY_ENVELOPE, HISTORY_CONTEXT, HISTORY_BANDS };
-/* rows of `lanes` doubles hold `channels` values (dsp.h). */
-int history_new(int channels, int lanes, enum history_columns columns, struct history **ret, struct err *err);
+/* The columns of a row: signals, and with `envelope` the envelopes behind them. Rows of `lanes` doubles hold `channels` values
+ * (dsp.h). */
+int history_new(int channels, int lanes, bool envelope, struct history **ret, struct err *err);
 void history_free(struct history *h); /* takes NULL */
 /* The next row is the first one of a segment, and `row` is that row. What the decaying means knew of the person counts for known_s
  * beside what they begin with (background_worth_s); 0: it is forgotten. */
 void history_start(struct history *h, const double *row, double known_s);
-/* n ≤ DSP_BLOCK filtered rows → binary16: the signal columns of row i at to + i·stride, its envelope columns right behind them (all
- * channels of a band, then those of the next), and then its context column. Rows that are held over a gap say nothing about the
- * amplitude: means and envelopes stay as they are. `keep`: the decaying means alone stay, as in a seizure (feature_holds). */
+/* n ≤ DSP_BLOCK filtered rows → binary16: the signal columns of row i at to + i·stride, its envelope columns right behind them.
+ * Rows that are held over a gap say nothing about the amplitude: means and envelopes stay as they are. `keep`: the decaying means
+ * alone stay, where nothing is heard (feature_hears). */
 struct history_output {
     uint16_t *to;
     int stride;

@@ -156,10 +156,6 @@ static int check_origin(struct train *t, const struct task_model *model, struct 
         return err_set(err, ERR_INVALID,
                        "model.init_from %.200s was trained with data.learn_background: %s and the job says %s; expected the same",
                        t->job->init_from, theirs->learn_background ? "true" : "false", ours->learn_background ? "true" : "false");
-    if (theirs->hold_baseline != ours->hold_baseline)
-        return err_set(err, ERR_INVALID,
-                       "model.init_from %.200s was trained with data.hold_baseline: %s and the job says %s; expected the same",
-                       t->job->init_from, theirs->hold_baseline ? "true" : "false", ours->hold_baseline ? "true" : "false");
     str_copy(t->file.notice, sizeof t->file.notice, file.notice);
     return 0;
 }

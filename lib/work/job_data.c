@@ -57,15 +57,10 @@ static const struct option window_rows[] = {
      "gaps up to this length are filled and masked; longer gaps split the recording"},
     {"data.normalize", OPTION_ENUM, D(normalize), "window", 0, 0, FRONTEND_NORMALIZE_NAMES,
      "window: z-score of each window; causal: the signal against its last minutes; envelope: and its line length; baseline: and "
-     "the feature of line_length, as which the network begins; baselines: and of band_power; bands: in four bands; context: "
-     "envelope, and the size of the signal (docs/models.md)"},
+     "the feature of line_length, as which the network begins; baselines: and of band_power (docs/models.md)"},
     {"data.reference", OPTION_ENUM, D(reference), "recorded", 0, 0, FRONTEND_REFERENCE_NAMES,
      "average: the network's input is measured against the mean of all electrodes, so that it is the same whatever reference a "
      "recording has"},
-    {"data.hold_baseline", OPTION_BOOL, D(hold_baseline), "false", 0, 0, NULL,
-     "with normalize baseline, baselines or bands, or a model without a network: the running baselines stay while the feature "
-     "alone "
-     "says a seizure, at most 10 minutes"},
     {"data.learn_background", OPTION_BOOL, D(learn_background), "true", 0, 0, NULL,
      "with every normalize but window: the running baselines are the person's own after seconds and are kept over gaps; false: as "
      "in "
@@ -266,6 +261,6 @@ void job_data_frontend(const struct job_data *data, struct frontend_config *ret)
         .notch_hz = notches[data->notch],
         .bandpass_hz = {data->bandpass_hz.items[0], data->bandpass_hz.items[1]},
         .learn_background = data->learn_background && data->normalize != FRONTEND_WINDOW,
-        SAME_MEMBERS(*data, fill_gap_s, normalize, reference, hold_baseline),
+        SAME_MEMBERS(*data, fill_gap_s, normalize, reference),
     };
 }

@@ -52,7 +52,7 @@ static void free_heard(struct heard *h) {
 }
 
 static const struct frontend_config config = {
-    "referential-19", 50, {0.5, 120}, 2, FRONTEND_WINDOW, FRONTEND_REFERENCE_RECORDED, NULL, NULL, false, false};
+    "referential-19", 50, {0.5, 120}, 2, FRONTEND_WINDOW, FRONTEND_REFERENCE_RECORDED, NULL, NULL, false};
 
 static struct frontend *open_frontend(double rate, struct heard *h) {
     struct frontend *f = NULL;
@@ -217,13 +217,12 @@ static void an_error_of_the_sink_comes_back(void **state) {
 static void impossible_settings_are_refused(void **state) {
     (void)state;
     struct frontend *f = NULL;
-    struct frontend_config bad[] = {config, config, config, config, config, config};
+    struct frontend_config bad[] = {config, config, config, config, config};
     bad[0].montage = "custom:";
     bad[1].notch_hz = 55;
     bad[2].bandpass_hz[1] = 128;
     bad[3].fill_gap_s = -1;
     bad[4].montage = NULL;
-    bad[5].hold_baseline = true; /* of z-scored windows */
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(
             frontend_new(&bad[i], &(struct frontend_source){fixture_referential, CHANNELS, 256}, hear, NULL, &f, NULL, NULL),
@@ -377,8 +376,7 @@ static int put_half(void *ctx, const uint16_t *rows_f16, int64_t n, int64_t firs
 }
 
 static int filter_stdin(double rate, double notch) {
-    struct frontend_config c = {"custom:Cz", notch, {0.5, 120}, 2,    FRONTEND_WINDOW, FRONTEND_REFERENCE_RECORDED,
-                                NULL,        NULL,  false,      false};
+    struct frontend_config c = {"custom:Cz", notch, {0.5, 120}, 2, FRONTEND_WINDOW, FRONTEND_REFERENCE_RECORDED, NULL, NULL, false};
     const char *labels[] = {"Cz"};
     struct frontend *f = NULL;
     float x[333];

@@ -9,7 +9,7 @@
 #include "unit/cmocka_all.h"
 #include "unit/eeg_fixture.h"
 
-enum { C = 3, LANES = 8, N = 40 * DSP_RATE_HZ, COLUMNS = 2 * C, MOST = 5 * C };
+enum { C = 3, LANES = 8, N = 40 * DSP_RATE_HZ, COLUMNS = 2 * C, MOST = 2 * C };
 
 static double rows[N * LANES];
 static uint16_t got[N * MOST];
@@ -24,13 +24,11 @@ static void make_rows(void) {
             rows[t * LANES + c] = c == 1 && t / (10 * DSP_RATE_HZ) == 2 ? 0 : uv[c] * rng_normal(&rng);
 }
 
-static struct history *make_with(enum history_columns columns) {
+static struct history *make(bool envelope) {
     struct history *h = NULL;
-    assert_int_equal(history_new(C, LANES, columns, &h, NULL), 0);
+    assert_int_equal(history_new(C, LANES, envelope, &h, NULL), 0);
     return h;
 }
-
-static struct history *make(bool envelope) { return make_with(envelope ? HISTORY_ENVELOPE : HISTORY_SIGNAL); }
 
 static void run(struct history *h, int from, int to, int chunk, int stride) {
     for (int n; from < to; from += n) {
@@ -111,21 +109,6 @@ static void the_envelope_is_the_last_second_in_proportion_to_the_last_minutes(vo
     history_free(h);
 }
 
-static void each_band_has_an_envelope_of_its_own(void **state) {
-    (void)state;
-    static const double edges[] = {1, 4, 8, 13, 25};
-    struct history *h = make_with(HISTORY_BANDS);
-    make_rows();
-    history_start(h, rows, 0);
-    run(h, 0, N, DSP_BLOCK, MOST);
-    for (int k = 0; k < 4; k++) {
-        const double *y = banded(edges[k], edges[k + 1]);
-        for (int c = 0; c < C; c++)
-            compare_envelope(c, y, 1, 0.1, MOST, (1 + k) * C + c);
-    }
-    history_free(h);
-}
-
 static void an_artefact_does_not_hide_the_next_minutes(void **state) {
     (void)state;
     struct history *h = make(true);
@@ -185,9 +168,8 @@ static void held_rows_leave_the_history_as_it_was(void **state) {
 static void chunks_and_snapshots_change_no_bit(void **state) {
     (void)state;
     static uint16_t whole[N * MOST];
-    static const enum history_columns kinds[] = {HISTORY_SIGNAL, HISTORY_ENVELOPE, HISTORY_BANDS};
-    for (int k = 0; k < 3; k++) {
-        struct history *h = make_with(kinds[k]);
+    for (int k = 0; k < 2; k++) {
+        struct history *h = make(k);
         make_rows();
         history_start(h, rows, 0);
         run(h, 0, N, DSP_BLOCK, MOST);
@@ -199,7 +181,7 @@ static void chunks_and_snapshots_change_no_bit(void **state) {
         history_save(h, &bytes);
         history_free(h);
         struct unpack in = unpack_of(bytes.data, bytes.len);
-        h = make_with(kinds[k]);
+        h = make(k);
         history_load(h, &in);
         assert_true(unpack_done(&in));
         run(h, 3001, N, 100, MOST);
@@ -219,7 +201,7 @@ struct heard {
     int columns;
     int64_t rows, segments[8];
     int n_segments;
-    uint16_t values[ROWS * (6 * C + 1)];
+    uint16_t values[ROWS * (3 * C + 1)];
 };
 
 static int hear(void *ctx, const uint16_t *from, int64_t n, int64_t first, bool segment_start, bool held, struct err *err) {
@@ -236,8 +218,8 @@ static int hear(void *ctx, const uint16_t *from, int64_t n, int64_t first, bool 
 static void stream(int normalize, int chunk, struct heard *h) {
     static const char *const labels[C] = {"Fp1", "F3", "C3"};
     static const int steps[] = {20 * 200, -200, 10 * 200, -20 * 200, 12 * 200};
-    struct frontend_config config = {"custom:Fp1,F3,C3",          50,   {0.5, 70}, 2,     normalize,
-                                     FRONTEND_REFERENCE_RECORDED, NULL, NULL,      false, false};
+    struct frontend_config config = {"custom:Fp1,F3,C3",          50,   {0.5, 70}, 2,    normalize,
+                                     FRONTEND_REFERENCE_RECORDED, NULL, NULL,      false};
     struct frontend *f = NULL;
     struct frontend_report report;
     static float data[C][4000];
@@ -266,7 +248,7 @@ static void rows_begin_with_the_microvolt_of_before_and_restart_with_a_segment(v
     static struct heard plain, all, chunked;
     stream(FRONTEND_WINDOW, 4000, &plain);
     assert_int_equal(plain.columns, C);
-    for (int normalize = FRONTEND_CAUSAL; normalize <= FRONTEND_BANDS; normalize++) {
+    for (int normalize = FRONTEND_CAUSAL; normalize <= FRONTEND_BASELINES; normalize++) {
         stream(normalize, 4000, &all);
         stream(normalize, 33, &chunked);
         assert_int_equal(all.columns, frontend_columns(normalize, C));
@@ -279,31 +261,6 @@ static void rows_begin_with_the_microvolt_of_before_and_restart_with_a_segment(v
     /* The second segment begins with the same samples as the first one. */
     assert_memory_equal(all.values, all.values + all.segments[1] * all.columns,
                         (size_t)(9 * 256 * all.columns) * sizeof *all.values);
-}
-
-static void the_context_is_the_scale_of_the_last_minutes_over_all_channels(void **state) {
-    (void)state;
-    enum { WIDE = COLUMNS + 1 };
-    static uint16_t wide[N * WIDE], before[N * COLUMNS];
-    struct history *h = make(true), *context = NULL;
-    make_rows();
-    history_start(h, rows, 0);
-    run(h, 0, N, 77, COLUMNS);
-    memcpy(before, got, sizeof before);
-    assert_int_equal(history_new(C, LANES, HISTORY_CONTEXT, &context, NULL), 0);
-    history_start(context, rows, 0);
-    for (int t = 0; t < N; t += DSP_BLOCK)
-        history_run(context, rows + t * LANES, DSP_BLOCK, false, (struct history_output){wide + t * WIDE, WIDE});
-    for (int t = 0; t < N; t++) /* the other columns are those of before */
-        assert_memory_equal(wide + t * WIDE, before + t * COLUMNS, COLUMNS * sizeof *wide);
-    for (int t = 0; t < N; t += 1999) {
-        double want = 0;
-        for (int c = 0; c < C; c++)
-            want += log(scale(t, c) / 20) / C;
-        assert_true(fabs((double)half_to_f32(wide[t * WIDE + COLUMNS]) - want) <= 1e-3 * fabs(want) + 1e-6);
-    }
-    history_free(h);
-    history_free(context);
 }
 
 /* Also of values beside those that lie between two binary16 numbers, where the rounding is hardest. */
@@ -336,8 +293,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_signal_is_in_proportion_to_its_decaying_mean_square),
         cmocka_unit_test(the_envelope_is_the_last_second_in_proportion_to_the_last_minutes),
-        cmocka_unit_test(each_band_has_an_envelope_of_its_own),
-        cmocka_unit_test(the_context_is_the_scale_of_the_last_minutes_over_all_channels),
         cmocka_unit_test(an_artefact_does_not_hide_the_next_minutes),
         cmocka_unit_test(silence_of_any_length_ends),
         cmocka_unit_test(many_asinh_have_the_bits_of_libm),

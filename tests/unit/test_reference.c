@@ -66,8 +66,8 @@ static void record(enum recorded how) {
     }
 }
 
-static struct frontend_config config = {"referential-19",           50,   {0.5, 70}, 2,     FRONTEND_BASELINE,
-                                        FRONTEND_REFERENCE_AVERAGE, NULL, NULL,      false, false};
+static struct frontend_config config = {"referential-19",           50,   {0.5, 70}, 2,    FRONTEND_BASELINE,
+                                        FRONTEND_REFERENCE_AVERAGE, NULL, NULL,      false};
 
 static struct frontend *open_frontend(bool bipolar, struct heard *h) {
     struct frontend *f = NULL;
