@@ -10,7 +10,7 @@ ARG DEBIAN_FRONTEND=noninteractive
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates sudo && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
-RUN rm -rf build && ./dev package && mkdir /packages && cp build/packages/brrd_*.deb build/packages/libbrr1_*.deb /packages
+RUN rm -rf build && ./dev package && mkdir /packages && cp build/packages/brrd_*.deb build/packages/brrctl_*.deb build/packages/libbrr1_*.deb /packages
 
 FROM build AS test
 RUN ./dev test
@@ -19,7 +19,7 @@ FROM scratch AS built
 COPY --from=build /packages/ /packages/
 
 FROM scratch AS given
-COPY build/packages/brrd_*.deb build/packages/libbrr1_*.deb /packages/
+COPY build/packages/brrd_*.deb build/packages/brrctl_*.deb build/packages/libbrr1_*.deb /packages/
 
 # The default stands here too: Podman 4.3 takes only those of FROM, and arguments given to it, for stages that it must build.
 FROM ${PACKAGES:-built} AS packages

@@ -1,10 +1,11 @@
-# Debian packages by CPack: brrd (daemon, brrctl, tools), libbrr1 (client library), libbrr-dev (header, example programs), brrd-mpi where
-# mpicc was found, and brrd-cuda where the CUDA backend was built. `./dev package` makes them in build/packages; docs/operations.md says how they are used.
+# Debian packages by CPack: brrd (daemon, tools), brrctl (command line client, unit of a bed's recorder), libbrr1 (client library),
+# libbrr-dev (header, example programs), brrd-mpi where mpicc was found, and brrd-cuda where the CUDA backend was built.
+# `./dev package` makes them in build/packages; docs/operations.md says how they are used.
 set(debian ${CMAKE_SOURCE_DIR}/deploy/debian)
 set(packaged ${CMAKE_BINARY_DIR}/packaged) # what is made for the packages alone
 
 # The version and the time of the last commit, so that one commit gives the same bytes.
-set(BRR_PACKAGE_RELEASE 1 CACHE STRING "the revision of the Debian packages")
+set(BRR_PACKAGE_RELEASE 2 CACHE STRING "the revision of the Debian packages")
 execute_process(COMMAND git -C ${CMAKE_SOURCE_DIR} log -1 --format=%aD OUTPUT_VARIABLE BRR_PACKAGE_DATE OUTPUT_STRIP_TRAILING_WHITESPACE
                 ERROR_QUIET)
 if(NOT BRR_PACKAGE_DATE)
@@ -25,19 +26,20 @@ add_custom_command(OUTPUT ${packaged}/completion/_brrctl
                    COMMAND $<TARGET_FILE:brrctl> completion zsh > ${packaged}/completion/_brrctl
                    DEPENDS brrctl VERBATIM)
 add_custom_target(package_files DEPENDS ${packaged}/man/man1/brrctl.1.gz ${packaged}/completion/_brrctl) # needs help2man
-install(DIRECTORY ${packaged}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT brrd OPTIONAL)
-install(FILES ${packaged}/completion/brrctl DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT brrd OPTIONAL)
-install(FILES ${packaged}/completion/brrctl.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT brrd OPTIONAL)
-install(FILES ${packaged}/completion/_brrctl DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT brrd OPTIONAL)
+install(DIRECTORY ${packaged}/man/man8 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT brrd OPTIONAL)
+install(DIRECTORY ${packaged}/man/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT brrctl OPTIONAL)
+install(FILES ${packaged}/completion/brrctl DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT brrctl OPTIONAL)
+install(FILES ${packaged}/completion/brrctl.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT brrctl OPTIONAL)
+install(FILES ${packaged}/completion/_brrctl DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT brrctl OPTIONAL)
 
-set(components brrd libbrr libbrr-dev)
+set(components brrd brrctl libbrr libbrr-dev)
 if(TARGET brr_mpi)
   list(APPEND components brrd-mpi)
 endif()
 if(TARGET brr_cuda)
   list(APPEND components brrd-cuda)
 endif()
-foreach(package brrd libbrr1 libbrr-dev brrd-mpi brrd-cuda)
+foreach(package brrd brrctl libbrr1 libbrr-dev brrd-mpi brrd-cuda)
   string(REPLACE libbrr1 libbrr component ${package})
   install(FILES ${debian}/copyright ${packaged}/changelog.Debian.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} COMPONENT ${component})
 endforeach()
@@ -64,17 +66,26 @@ set(exact "libbrr1 (= ${BRR_PACKAGE_VERSION})")
 
 set(CPACK_DEBIAN_BRRD_PACKAGE_NAME brrd)
 set(CPACK_DEBIAN_BRRD_PACKAGE_SECTION science)
-set(CPACK_DEBIAN_BRRD_PACKAGE_DEPENDS "${exact}, ca-certificates, systemd | systemd-standalone-sysusers")
-set(CPACK_DEBIAN_BRRD_PACKAGE_RECOMMENDS "librsvg2-2, fonts-dejavu-core") # pictures as PNG and PDF
+set(CPACK_DEBIAN_BRRD_PACKAGE_DEPENDS "${exact}, brrctl (= ${BRR_PACKAGE_VERSION}), ca-certificates, systemd | systemd-standalone-sysusers")
 set(CPACK_DEBIAN_BRRD_PACKAGE_SUGGESTS prometheus)
-set(CPACK_DEBIAN_BRRD_PACKAGE_CONTROL_EXTRA ${debian}/postinst ${debian}/prerm ${debian}/postrm ${debian}/conffiles)
+set(CPACK_DEBIAN_BRRD_PACKAGE_CONTROL_EXTRA ${debian}/postinst ${debian}/prerm ${debian}/postrm)
 set(CPACK_COMPONENT_BRRD_DESCRIPTION "EEG daemon: seizure detection, training and streaming
 brrd trains seizure detectors on EEG recordings and runs them on live EEG.
 It owns the GPU of a machine, or its processor if there is no GPU, and
 offers jobs, streams, checkpoints and metrics by a protobuf RPC interface.
-brrctl is its command line client.
 
 It is not a medical device.")
+
+set(CPACK_DEBIAN_BRRCTL_PACKAGE_NAME brrctl)
+set(CPACK_DEBIAN_BRRCTL_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_BRRCTL_PACKAGE_DEPENDS "${exact}, ca-certificates")
+set(CPACK_DEBIAN_BRRCTL_PACKAGE_RECOMMENDS "librsvg2-2, fonts-dejavu-core") # pictures as PNG and PDF
+set(CPACK_DEBIAN_BRRCTL_PACKAGE_BREAKS "brrd (<< ${BRR_PACKAGE_VERSION})") # which had its files
+set(CPACK_DEBIAN_BRRCTL_PACKAGE_REPLACES "brrd (<< ${BRR_PACKAGE_VERSION})")
+set(CPACK_COMPONENT_BRRCTL_DESCRIPTION "command line client of the EEG daemon brrd
+brrctl streams EEG to brrd, submits its jobs, answers its alarms and shows
+what it does. The unit brrd-bed@.service streams the recorder of a bed.
+A machine beside a bed needs this package and no daemon.")
 
 set(CPACK_DEBIAN_LIBBRR_PACKAGE_NAME libbrr1)
 set(CPACK_DEBIAN_LIBBRR_PACKAGE_SECTION libs)

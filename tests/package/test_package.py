@@ -58,21 +58,69 @@ class Service:
             return f.read()[-6000:]
 
 
+def with_revision(control, revision):
+    return re.sub(r"(\d+\.\d+\.\d+)-\d+\b(?=\)|$)", rf"\1-{revision}", control, flags=re.M)
+
+
 def build(directory):
-    """The packages, and the same ones with the next revision."""
+    """The packages, and the same ones with a later revision."""
     made = debian.packages()
-    for revision in ("1", "2"):
-        os.makedirs(f"{directory}/{revision}")
+    for age in ("present", "later"):
+        os.makedirs(f"{directory}/{age}")
     for name in NAMES:
         (package,) = glob.glob(f"{made}/{name}_*.deb")
-        shutil.copy(package, f"{directory}/1/{name}.deb")
+        shutil.copy(package, f"{directory}/present/{name}.deb")
         tree = f"{directory}/tree-{name}"
         run("dpkg-deb", "-R", package, tree)
         with open(f"{tree}/DEBIAN/control", encoding="utf-8") as f:
             control = f.read()
         with open(f"{tree}/DEBIAN/control", "w", encoding="utf-8") as f:
-            f.write(re.sub(r"(\d+\.\d+\.\d+)-1\b(?=\)|$)", r"\1-2", control, flags=re.M))
-        run("dpkg-deb", "-b", tree, f"{directory}/2/{name}.deb")
+            f.write(with_revision(control, 9))
+        run("dpkg-deb", "-b", tree, f"{directory}/later/{name}.deb")
+
+
+def build_earlier(directory):
+    """The first packages, with today's programs: brrctl in brrd, and daemon.yaml a conffile."""
+    os.makedirs(f"{directory}/earlier")
+    for name in NAMES:
+        tree, old = f"{directory}/tree-{name}", f"{directory}/old-{name}"
+        if name == "brrctl":
+            continue
+        shutil.copytree(tree, old, symlinks=True)
+        with open(f"{old}/DEBIAN/control", encoding="utf-8") as f:
+            control = with_revision(f.read(), 0)
+        if name == "brrd":
+            control = re.sub(r"brrctl \(= [^)]*\), ", "", control)
+            shutil.copytree(f"{directory}/tree-brrctl/usr", f"{old}/usr", symlinks=True, dirs_exist_ok=True)
+            shutil.rmtree(f"{old}/usr/share/doc/brrctl")
+            os.unlink(f"{old}/usr/share/brrd/daemon.yaml")
+            os.unlink(f"{old}/usr/lib/systemd/system/brrd-bed@.service")
+            os.makedirs(f"{old}/etc/brrd")
+            shutil.copy(f"{os.environ['BRR_SOURCE_DIR']}/systemd/daemon.yaml", f"{old}/etc/brrd/daemon.yaml")
+            with open(f"{old}/etc/brrd/daemon.yaml", "a", encoding="utf-8") as f:
+                f.write("# of an earlier version\n")
+            with open(f"{old}/DEBIAN/conffiles", "w", encoding="ascii") as f:
+                f.write("/etc/brrd/daemon.yaml\n")
+        with open(f"{old}/DEBIAN/control", "w", encoding="utf-8") as f:
+            f.write(control)
+        run("dpkg-deb", "-b", old, f"{directory}/earlier/{name}.deb")
+
+
+def check_earlier(root, packages):
+    """From packages with daemon.yaml as a conffile: an upgrade asks nothing and leaves the file as it is, edited or not, and a purge deletes it."""
+    path = f"{root.dir}/etc/brrd/daemon.yaml"
+    for edit in ("", "# edited by its operator\n"):
+        install(root, packages, "earlier")
+        with open(path, "a", encoding="utf-8") as f:
+            f.write(edit)
+        with open(path, encoding="utf-8") as f:
+            before = f.read()
+        install(root, packages, "present")
+        with open(path, encoding="utf-8") as f:
+            assert f.read() == before and before.endswith("# of an earlier version\n" + edit), before
+        assert root("dpkg-query", "-S", "/usr/bin/brrctl").startswith("brrctl:")
+        root.apt("purge", *NAMES)
+        assert not os.path.exists(path) and not os.path.exists(f"{root.dir}/usr/bin/brrctl")
 
 
 def check_lint():
@@ -84,11 +132,13 @@ def check_lint():
     assert exposure <= 2.0, verdict
 
 
-def install(root, packages, revision):
-    for name in NAMES:
-        shutil.copy(f"{packages}/{revision}/{name}.deb", f"{root.dir}/tmp/{name}.deb")
-    root.apt("install", *(f"/tmp/{name}.deb" for name in NAMES))
-    assert root("dpkg-query", "-W", "-f", "${Version}", "brrd").endswith(f"-{revision}")
+def install(root, packages, age):
+    names = [name for name in NAMES if os.path.exists(f"{packages}/{age}/{name}.deb")]
+    for name in names:
+        shutil.copy(f"{packages}/{age}/{name}.deb", f"{root.dir}/tmp/{name}.deb")
+    root.apt("install", *(f"/tmp/{name}.deb" for name in names))
+    revision = root("dpkg-query", "-W", "-f", "${Version}", "brrd").rpartition("-")[2]
+    assert revision == {"earlier": "0", "later": "9"}.get(age, revision)
 
 
 def check_installed(root):
@@ -202,7 +252,7 @@ def check_upgrade(root, service, packages, recording):
     while not json.loads(root("brrctl", "sessions", "--json", user="nurse") or "{}").get("received_through", 0):
         assert live.poll() is None and time.time() < deadline, live.stderr.read()
         time.sleep(0.1)
-    install(root, packages, 2)
+    install(root, packages, "later")
     assert live.poll() is None, "the stream ended before the upgrade"
     service.stop()
     service.start()
@@ -218,7 +268,7 @@ def check_rollback(root, service, packages):
     root("brrctl", "backup", "/tmp/before")
     service.stop()
     for name in NAMES:
-        shutil.copy(f"{packages}/1/{name}.deb", f"{root.dir}/tmp/{name}.deb")
+        shutil.copy(f"{packages}/present/{name}.deb", f"{root.dir}/tmp/{name}.deb")
     root.apt("--allow-downgrades", "install", *(f"/tmp/{name}.deb" for name in NAMES))
     service.start()
     assert json.loads(root("brrctl", "jobs", "--json", user="nurse").splitlines()[0])["state"] == "succeeded"
@@ -271,11 +321,13 @@ def main():
         return 77
     with temporary() as tmp:
         build(f"{tmp}/packages")
+        build_earlier(f"{tmp}/packages")
         check_lint()
         root = Root(f"{tmp}/root")
         service = None
         try:
-            install(root, f"{tmp}/packages", 1)
+            check_earlier(root, f"{tmp}/packages")
+            install(root, f"{tmp}/packages", "present")
             service = Service(root)
             service.start()
             check_installed(root)
