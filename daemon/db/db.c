@@ -6,7 +6,11 @@
 #include "base/volume.h"
 
 /* SCHEMA counts changes of the tables that earlier versions could not read; added columns are none. */
-enum { MAX_SQL = 8192, SCHEMA = 1 };
+enum {
+    MAX_SQL = 8192,
+    SCHEMA = 1,
+    WAL_SHARE = 10000 /* bytes of the log for each page before a checkpoint: it is less than half full then */
+};
 
 struct db {
     sqlite3 *sqlite;
@@ -201,6 +205,40 @@ int db_end(struct db *db, int rc, struct err *err) {
     if (rc || (rc = execute(db, "COMMIT", "keep what was written", err)))
         sqlite3_exec(db->sqlite, "ROLLBACK", NULL, NULL, NULL); /* SQLite may have done so itself */
     return rc;
+}
+
+/* ---- room on the volume ---- */
+
+static int64_t pragma(struct db *db, const char *name) {
+    char sql[64];
+    sqlite3_stmt *s = NULL;
+    str_format(sql, sizeof sql, "PRAGMA %s", name);
+    const bool row = sqlite3_prepare_v2(db->sqlite, sql, -1, &s, NULL) == SQLITE_OK && sqlite3_step(s) == SQLITE_ROW;
+    const int64_t value = row ? sqlite3_column_int64(s, 0) : 0;
+    sqlite3_finalize(s);
+    return value;
+}
+
+int64_t db_room(const struct db *db) {
+    struct stat file;
+    return stat(db->path, &file) ? 0 : file.st_size;
+}
+
+void db_reserve(struct db *db, int bytes) {
+    int keep = 1;
+    char limits[96], wal[sizeof db->path + 8];
+    sqlite3_int64 size = pragma(db, "page_count") * pragma(db, "page_size") + bytes;
+    str_format(limits, sizeof limits, "PRAGMA journal_size_limit=%d; PRAGMA wal_autocheckpoint=%d", bytes, bytes / WAL_SHARE);
+    str_format(wal, sizeof wal, "%s-wal", db->path);
+    if (fsio_free_bytes(db->path) < DB_RESERVE_OF * (int64_t)bytes)
+        return;
+    sqlite3_file_control(db->sqlite, NULL, SQLITE_FCNTL_PERSIST_WAL, &keep);
+    sqlite3_exec(db->sqlite, limits, NULL, NULL, NULL);
+    OWNED_FD int fd = open(wal, O_RDWR | O_CLOEXEC); /* SQLite locks no bytes of it, which a close would unlock */
+    if (fd >= 0)
+        (void)posix_fallocate(fd, 0, bytes);
+    sqlite3_file_control(db->sqlite, NULL, SQLITE_FCNTL_CHUNK_SIZE, &bytes);
+    sqlite3_file_control(db->sqlite, NULL, SQLITE_FCNTL_SIZE_HINT, &size);
 }
 
 /* ---- statements ---- */

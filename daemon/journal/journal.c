@@ -9,6 +9,7 @@
 
 enum {
     BATCH = 256,
+    RESERVE_BYTES = 4 << 20,
     RETRY_MS = 1000,
     PRUNE_MS = 60 * 1000,
     PRUNE_ROWS = 512,
@@ -101,16 +102,25 @@ static int open_db(struct journal *j, struct err *err) {
         return rc;
     }
     atomic_store(&j->newest, newest);
+    db_reserve(j->db, RESERVE_BYTES);
     return 0;
 }
 
 /* ---- the oldest go ---- */
 
+/* What entries may take: on a full volume, what the file has, and less, so that the next ones find room in it. */
+static int64_t most_bytes(const struct journal *j) {
+    const int64_t most = j->config.max_bytes < 0 ? INT64_MAX : j->config.max_bytes, room = db_room(j->db);
+    const bool full = room >= RESERVE_BYTES && fsio_free_bytes(j->path) < RESERVE_BYTES;
+    return full && room - RESERVE_BYTES / 4 < most ? room - RESERVE_BYTES / 4 : most;
+}
+
 static int prune_size(struct journal *j, int64_t *ret_n, struct err *err) {
+    const int64_t most = most_bytes(j);
     int64_t bytes = 0, n = 1;
     int rc = 0;
     *ret_n = 0;
-    for (int i = 0; n && i < PRUNE_ROUNDS && !(rc = journaldb_bytes(j->db, &bytes, err)) && bytes > j->config.max_bytes; i++) {
+    for (int i = 0; n && i < PRUNE_ROUNDS && !(rc = journaldb_bytes(j->db, &bytes, err)) && bytes > most; i++) {
         if (!j->shares && !(j->shares = shares_new(j->db, err)))
             return err->code;
         enter(j);
@@ -154,10 +164,9 @@ static void prune(struct journal *j) {
         (void)prune_age(j, &n, &err); /* what fails is tried again */
         dropped(j, "age", n);
     }
-    if (j->config.max_bytes >= 0) {
-        (void)prune_size(j, &n, &err);
-        dropped(j, "size", n);
-    }
+    (void)prune_size(j, &n, &err);
+    dropped(j, "size", n);
+    db_reserve(j->db, RESERVE_BYTES);
 }
 
 /* ---- writing ---- */

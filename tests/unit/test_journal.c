@@ -2,6 +2,9 @@
  * fits into memory, and a reader sees what it asks for. */
 #include "daemon/journal/journal.h"
 
+#include <sched.h>
+#include <sys/mount.h>
+
 #include "base/base.h"
 #include "daemon/journal/journaldb.h"
 #include "unit/temp_dir.h"
@@ -577,6 +580,71 @@ static void what_was_not_written_at_the_stop_is_counted(void **state) {
     assert_true(value("brrd_journal_entries_dropped_total", "volume") == 1);
 }
 
+/* A volume of 48 MiB at `dir`, in a mount namespace of this program without other threads; false: not here. */
+static bool mount_small(const char *dir, const char *kind) {
+    char command[1200];
+    const uid_t uid = geteuid();
+    const bool is_ext4 = !strcmp(kind, "ext4");
+    static bool alone;
+    if (mkdir(dir, 0700) || (!alone && unshare(CLONE_NEWNS | (uid && !is_ext4 ? CLONE_NEWUSER : 0))))
+        return false;
+    alone = true;
+    if (!is_ext4)
+        return !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) && !mount("none", dir, "tmpfs", 0, "size=48m");
+    str_format(command, sizeof command, "truncate -s 48M %s.img && mkfs.ext4 -q -F %s.img && mount -o loop %s.img %s", dir, dir,
+               dir, dir);
+    return !uid && !system(command); // NOLINT(cert-env33-c): a test
+}
+
+static void fill(const char *path) {
+    OWNED_FD int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    const int64_t free_bytes = fsio_free_bytes(path);
+    for (int64_t n = free_bytes, at = 0; n >= 4096;)
+        if (posix_fallocate(fd, at, n))
+            n /= 2;
+        else
+            at += n;
+}
+
+static void check_full_volume(void **state, const char *kind) {
+    char path[600], filler[600];
+    const char *dir = in_dir(state, kind);
+    if (!mount_small(dir, kind)) {
+        print_message("not tried: %s, which cannot be mounted here\n", kind);
+        return;
+    }
+    str_format(path, sizeof path, "%s/j.sqlite", dir);
+    str_format(filler, sizeof filler, "%s/filler", dir);
+    struct journal *j = start(path, -1, -1);
+    for (struct stat file = {0}; file.st_size < 4 << 20; (void)stat(path, &file))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    fill(filler);
+    int64_t number = 0;
+    for (int i = 0; i < 12; i++) {
+        struct journal_entry e = entry(JOURNAL_ALARM_ON, "icu-1", i);
+        number = journal_add(j, &e);
+    }
+    wait_for(j, number);
+    for (int i = 0; i < 16000; i++) { /* twice what the file has room for */
+        struct journal_entry e = entry(JOURNAL_GAP, "icu-2", i);
+        str_format(e.session, sizeof e.session, "%d", i);
+        memset(e.detail, 'x', sizeof e.detail - 1);
+        number = journal_add(j, &e);
+        if (i % 1000 == 999)
+            wait_for(j, number);
+    }
+    assert_true(value("brrd_journal_write_errors_total", "") == 0);
+    assert_true(value("brrd_journal_entries_dropped_total", "size") > 0);
+    assert_int_equal(read_some(path, &(struct journal_filter){.kinds = 1u << JOURNAL_ALARM_ON}, forward).n, 12);
+    journal_stop(j);
+    assert_int_equal(umount(dir), 0);
+}
+
+static void on_a_full_volume_the_oldest_make_room_in_time(void **state) {
+    check_full_volume(state, "tmpfs");
+    check_full_volume(state, "ext4");
+}
+
 static int done(void **state) {
     (void)state;
     metrics_free(metrics);
@@ -600,6 +668,7 @@ int main(void) {
         in_temp_dir(a_receiver_does_not_wait_for_a_dropped_entry),
         in_temp_dir(who_has_most_makes_room),
         in_temp_dir(the_entries_of_a_caller_are_read_by_index),
+        in_temp_dir(on_a_full_volume_the_oldest_make_room_in_time),
         in_temp_dir(what_was_not_written_at_the_stop_is_counted),
     };
     return cmocka_run_group_tests(tests, NULL, done);
