@@ -165,6 +165,7 @@ static void put_alarm(const struct alarm *a, struct journal_entry *e) {
     e->start_s = a->kind == ALARM_SEIZURE ? a->start_s : NAN;
     e->value = a->value;
     e->live = a->live;
+    e->on_ms = a->on_ms;
 }
 
 void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {

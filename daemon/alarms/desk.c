@@ -78,7 +78,7 @@ void desk_free(struct desk *d) {
     free(d);
 }
 
-void desk_note(void *desk, const struct journal_entry *e) {
+void desk_note(void *desk, struct journal_entry *e) {
     struct desk *d = desk;
     const struct alarms_now now = desk_now();
     if (d->own)
@@ -86,6 +86,8 @@ void desk_note(void *desk, const struct journal_entry *e) {
     alarm_entry_take(d->alarms, e, &now);
     if (e->kind == JOURNAL_ALARM_ON || e->kind == JOURNAL_ALARM_OFF)
         alarms_reported(d->alarms, e->alarm, clock_ms());
+    const struct alarm *a = *e->alarm ? alarms_find(d->alarms, e->alarm) : NULL;
+    e->on_ms = a ? a->on_ms : e->on_ms;
 }
 
 void desk_name(void *desk, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]) {
@@ -113,7 +115,7 @@ bool desk_is_of_another(void *desk, const char *alarm, const char *session) {
 
 bool desk_in_roster(void *desk, const char *bed) { return alarms_in_roster(((const struct desk *)desk)->alarms, bed); }
 
-static void add_entry(struct desk *d, const struct journal_entry *e) {
+static void add_entry(struct desk *d, struct journal_entry *e) {
     if (d->config.journal)
         journal_add(d->config.journal, e);
     else
@@ -172,7 +174,7 @@ int desk_describe(void *desk, const char *alarm, struct journal_entry ret[2]) {
     return n;
 }
 
-void desk_take_over(void *desk, const struct journal_entry *e) {
+void desk_take_over(void *desk, struct journal_entry *e) {
     struct desk *d = desk;
     const struct alarm *a = alarms_find(d->alarms, e->alarm);
     if (a && (e->kind != JOURNAL_ESCALATED || a->step < e->step))

@@ -32,8 +32,8 @@ void desk_free(struct desk *d); /* nobody asks any more; NULL is fine */
  * cannot be read is logged. */
 void desk_restore(struct desk *d);
 bool desk_is_reading(const struct desk *d); /* alarms from before the start are still being read: none is ended meanwhile */
-/* An entry that was made: journal_observe. */
-void desk_note(void *desk, const struct journal_entry *e);
+/* An entry that was made: journal_observe. It receives when its alarm began. */
+void desk_note(void *desk, struct journal_entry *e);
 /* What sessions ask the register (live/session.h): the id of the alarm that begins with this entry; the id of the alarm that is on
  * in the session and the sample of its newest change, -1: none is on; whether the alarm is another session's now. */
 void desk_name(void *desk, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]);
@@ -47,7 +47,7 @@ bool desk_settle(void *desk, int (*place)(void *sessions, const char *session), 
 /* What people did about this alarm, as entries of the journal; returns how many of the two there are. */
 int desk_describe(void *desk, const char *alarm, struct journal_entry ret[2]);
 /* Such an entry of a stream that goes on here: what is known already changes nothing. */
-void desk_take_over(void *desk, const struct journal_entry *e);
+void desk_take_over(void *desk, struct journal_entry *e);
 void desk_tick(struct desk *d); /* every second */
 struct alarms *desk_alarms(const struct desk *d);
 struct alarms_now desk_now(void);

@@ -5,7 +5,7 @@
 #include "daemon/alarms/alarm_entry.h"
 #include "daemon/journal/outlet.h"
 
-enum { MOST_OVER = 4096 };
+enum { MOST_OVER = 4096, MOMENT = 48 };
 
 static bool is_on(const struct journal_entry *e) { return e->kind == JOURNAL_ALARM_ON; }
 static bool is_off(const struct journal_entry *e) { return e->kind == JOURNAL_ALARM_OFF; }
@@ -156,48 +156,54 @@ void telling_return(struct telling *t, struct telling_item **list) {
 
 /* ---- words ---- */
 
-/* "10:01:22", local time. */
-static const char *clock_text(int64_t unix_ms, char buf[16]) {
+/* Local time, as strftime's format says. */
+static const char *time_text(int64_t unix_ms, const char *format, char buf[MOMENT]) {
     struct tm tm;
     time_t t = (time_t)(unix_ms / 1000);
-    if (!localtime_r(&t, &tm) || !strftime(buf, 16, "%H:%M:%S", &tm))
+    if (!localtime_r(&t, &tm) || !strftime(buf, MOMENT, format, &tm))
         buf[0] = '\0';
     return buf;
 }
+
+/* "2026-11-29 10:01:22 CET" */
+static const char *moment_text(int64_t unix_ms, char buf[MOMENT]) { return time_text(unix_ms, "%F %T %Z", buf); }
+
+/* "2026-11-29 10:01:22 - 10:03:40 CET", with the second date where it is another one; from 0: unknown. */
+static const char *span_text(int64_t from_ms, int64_t to_ms, char buf[2 * MOMENT]) {
+    char from[MOMENT], to[MOMENT], day[2][MOMENT];
+    const bool same = !strcmp(time_text(from_ms, "%F", day[0]), time_text(to_ms, "%F", day[1]));
+    str_format(buf, 2 * MOMENT, "%s%s%s", from_ms > 0 ? time_text(from_ms, "%F %T", from) : "until", from_ms > 0 ? " - " : " ",
+               from_ms > 0 && same ? time_text(to_ms, "%T %Z", to) : moment_text(to_ms, to));
+    return buf;
+}
+
+/* When the alarm of this entry began; 0: unknown. */
+static int64_t onset_of(const struct journal_entry *e) { return e->on_ms || !is_on(e) ? e->on_ms : e->received_ms; }
 
 /* "bed-7 (token:icu)" */
 static void name_bed(const struct journal_entry *e, char *ret, size_t size) {
     str_format(ret, size, "%s%s%.200s%s", *e->client ? e->client : "a stream without a name", " (", e->principal, ")");
 }
 
-/* When the alarm of this end began, by the samples in between; 0: unknown. */
-static int64_t began_ms(const struct journal_entry *off) {
-    const char *sample = strrchr(off->alarm, '-');
-    return sample && isfinite(off->start_s)
-               ? off->received_ms - llround((off->start_s - (double)strtoll(sample + 1, NULL, 10) / 256) * 1000)
-               : 0;
-}
-
 static void off_text(const struct telling *t, const char *bed, char ret[TELLING_TEXT]) {
     const struct journal_entry *e = t->entry;
     const bool untold = t->on || t->instead;
     const char *answered = t->answered ? "acknowledged" : "not answered";
-    char from[16] = "", to[16];
-    const int64_t began = t->on ? t->on->received_ms : began_ms(e);
-    if (began > 0)
-        clock_text(began, from);
-    clock_text(e->received_ms, to);
+    char span[2 * MOMENT], from[MOMENT], to[MOMENT];
+    const int64_t began = onset_of(t->on ? t->on : e);
+    span_text(began, e->received_ms, span);
+    moment_text(e->received_ms, to);
     if (!untold && !has_ended(e) && began > 0) {
-        str_format(ret, TELLING_TEXT, "%s: monitoring stopped at %s while the alarm was on, since about %s (%s)", bed, to, from,
-                   e->detail);
+        str_format(ret, TELLING_TEXT, "%s: monitoring stopped at %s while the alarm was on, since about %s (%s)", bed, to,
+                   moment_text(began, from), e->detail);
         return;
     }
     if (t->on && t->alarms > 1)
-        str_format(ret, TELLING_TEXT, "%s: %d alarms were on %s-%s, %s", bed, t->alarms, from, to, answered);
+        str_format(ret, TELLING_TEXT, "%s: %d alarms were on %s, %s", bed, t->alarms, span, answered);
     else if (untold)
-        str_format(ret, TELLING_TEXT, "%s: the alarm was on %s-%s, %s", bed, from, to, answered);
+        str_format(ret, TELLING_TEXT, "%s: the alarm was on %s, %s", bed, span, answered);
     else if (has_ended(e))
-        str_format(ret, TELLING_TEXT, "%s: the alarm is over, on %s-%s", bed, from, to);
+        str_format(ret, TELLING_TEXT, "%s: the alarm is over, on %s", bed, span);
     if (!has_ended(e)) {
         const size_t n = untold ? strlen(ret) : 0;
         str_format(ret + n, TELLING_TEXT - n, "%s%smonitoring stopped at %s while the alarm was on (%s)", untold ? "; " : bed,
@@ -226,39 +232,50 @@ static void technical_text(const struct telling *t, char ret[TELLING_TEXT]) {
     const char *words = alarm_entry_cause(t->entry, &cause) ? alarm_kind_words(cause.kind) : "technical alarm";
     const bool gone = t->entry->kind == JOURNAL_TECHNICAL_OFF && !strcmp(cause.why, ALARMS_GONE);
     const char *over = t->entry->kind == JOURNAL_TECHNICAL_ON ? "" : gone ? ", not over" : ", over";
+    const char *why = !*words || cause.kind == ALARM_UNANSWERED ? "" : cause.why; /* which is an id */
+    char since[MOMENT];
     name_beds(t, beds);
     if (t->alarms > 1)
         str_format(ret, TELLING_TEXT, "%d beds: %s%s%s%s%s", t->alarms, words, over, *beds ? " (" : "", beds, *beds ? ")" : "");
     else
-        str_format(ret, TELLING_TEXT, "%s%s%s%s%s%.200s", beds, *beds ? ": " : "", words, over, *cause.why ? ", " : "", cause.why);
+        str_format(ret, TELLING_TEXT, "%s%s%s%s%s%.200s", beds, *beds ? ": " : "", words, over, *why ? ", " : "", why);
+    if (t->entry->on_ms)
+        str_format(ret + strlen(ret), TELLING_TEXT - strlen(ret), ", since %s", moment_text(t->entry->on_ms, since));
 }
 
 static void escalation_text(const struct telling *t, const char *bed, char ret[TELLING_TEXT]) {
     const struct journal_entry *e = t->entry;
-    char beds[TELLING_TEXT / 2];
+    char beds[TELLING_TEXT / 2], since[MOMENT];
+    int64_t on_ms = onset_of(e);
+    for (const struct telling_item *i = t->items; i; i = i->next)
+        on_ms = i->line->entry.on_ms < on_ms ? i->line->entry.on_ms : on_ms;
+    moment_text(on_ms, since);
     name_beds(t, beds);
     if (t->alarms > 1)
-        str_format(ret, TELLING_TEXT, "ALARM: nobody has answered %d alarms (step %d): %s", t->alarms, (int)e->step, beds);
+        str_format(ret, TELLING_TEXT, "ALARM: nobody has answered %d alarms, call %d: %s, the oldest since %s", t->alarms,
+                   (int)e->step, beds, since);
     else
-        str_format(ret, TELLING_TEXT, "ALARM %s: nobody has answered it (step %d%s%.200s)", bed, (int)e->step,
-                   *e->detail ? ", " : "", e->detail);
+        str_format(ret, TELLING_TEXT, "ALARM %s: nobody has answered it, call %d, since %s", bed, (int)e->step, since);
 }
 
 void telling_text(const struct telling *t, char ret[TELLING_TEXT]) {
     const struct journal_entry *e = t->entry;
-    char bed[JOURNAL_CLIENT + 220], since[16];
+    char bed[JOURNAL_CLIENT + 220], since[MOMENT];
+    const bool test = !strcmp(e->detail, ALARM_ENTRY_TEST);
     name_bed(e, bed, sizeof bed);
+    moment_text(onset_of(e), since);
     ret[0] = '\0';
     if (e->kind == JOURNAL_HEARTBEAT)
         str_copy(ret, TELLING_TEXT, e->detail);
     else if (is_technical(e))
         technical_text(t, ret);
     else if (is_on(e) && !t->is_on)
-        str_format(ret, TELLING_TEXT, "%s: an alarm began at %s; the daemon stopped, and when it ended is unknown", bed,
-                   clock_text(e->received_ms, since));
+        str_format(ret, TELLING_TEXT, "%s: an alarm began at %s; the daemon stopped, and when it ended is unknown", bed, since);
+    else if (is_on(e) && test)
+        str_format(ret, TELLING_TEXT, "TEST ALARM %s: %s, since %s", bed, e->detail, since);
     else if (is_on(e))
         str_format(ret, TELLING_TEXT, "ALARM%s %s: seizure probability %.2f since %s%s", e->live ? "" : " of a replay", bed,
-                   e->value, clock_text(e->received_ms, since), t->answered ? ", acknowledged" : "");
+                   e->value, since, t->answered ? ", acknowledged" : "");
     else if (is_off(e))
         off_text(t, bed, ret);
     else if (e->kind == JOURNAL_ESCALATED)

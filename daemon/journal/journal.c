@@ -55,7 +55,7 @@ struct journal {
     struct map *streams; /* by session */
     int64_t drops_logged_ms;
     bool hang_logged;
-    void (*seen)(void *ctx, const struct journal_entry *e); /* journal_observe */
+    void (*seen)(void *ctx, struct journal_entry *e); /* journal_observe */
     void *seen_ctx;
     /* the thread's */
     struct db *db;
@@ -422,7 +422,7 @@ bool journal_stop(struct journal *j) {
     return true;
 }
 
-void journal_observe(struct journal *j, void (*seen)(void *ctx, const struct journal_entry *e), void *ctx) {
+void journal_observe(struct journal *j, void (*seen)(void *ctx, struct journal_entry *e), void *ctx) {
     j->seen = seen;
     j->seen_ctx = ctx;
 }
@@ -460,8 +460,9 @@ static int64_t post(struct journal *j, struct journal_line *l) {
     return 0;
 }
 
-static int64_t add(struct journal *j, const struct journal_entry *e, bool again) {
+static int64_t add(struct journal *j, const struct journal_entry *given, bool again) {
     const struct outlet *outlet = j->config.outlet;
+    struct journal_entry entry = *given, *e = &entry;
     if (j->seen)
         j->seen(j->seen_ctx, e);
     struct journal_line *l = journal_line_new(e);

@@ -31,8 +31,8 @@ bool journal_stop(struct journal *j);
 /* Hands a copy to the thread and offers it to receivers; never waits. Returns a number for journal_has, 0 when the entry was
  * dropped. */
 int64_t journal_add(struct journal *j, const struct journal_entry *e);
-/* Each entry that journal_add takes from now on is shown to `seen` first, on the loop thread. */
-void journal_observe(struct journal *j, void (*seen)(void *ctx, const struct journal_entry *e), void *ctx);
+/* Each entry that journal_add takes from now on is shown to `seen` first, on the loop thread, which may add to it. */
+void journal_observe(struct journal *j, void (*seen)(void *ctx, struct journal_entry *e), void *ctx);
 /* The same for an entry that the journal may have already: receivers wait until it is known to be new. */
 int64_t journal_add_again(struct journal *j, const struct journal_entry *e);
 /* A receiver is done with a delivery: it leaves the outbox, and of an alarm an entry says so. outcome: "delivered", or why not. */

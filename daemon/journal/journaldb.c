@@ -7,7 +7,8 @@ static const struct db_column columns[] = {
     {"id", "INTEGER"},   {"kind", "TEXT"},    {"number", "INTEGER"}, {"received_ms", "INTEGER"}, {"sample_ms", "INTEGER"},
     {"start_s", "REAL"}, {"end_s", "REAL"},   {"value", "REAL"},     {"session", "TEXT"},        {"principal", "TEXT"},
     {"client", "TEXT"},  {"address", "TEXT"}, {"model", "TEXT"},     {"sha256", "TEXT"},         {"detail", "TEXT"},
-    {"live", "INTEGER"}, {"alarm", "TEXT"},   {"person", "TEXT"},    {"step", "INTEGER"},        {"until_ms", "INTEGER"}};
+    {"live", "INTEGER"}, {"alarm", "TEXT"},   {"person", "TEXT"},    {"step", "INTEGER"},        {"until_ms", "INTEGER"},
+    {"on_ms", "INTEGER"}};
 
 /* A statement without parameters and rows. */
 static int run(struct db *db, const char *sql, const char *what, struct err *err) {
@@ -53,7 +54,8 @@ int journaldb_insert(struct db *db, const struct journal_entry *e, int64_t *ret_
     db_query(
         db,
         "INSERT OR IGNORE INTO journal(kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, client, "
-        "address, model, sha256, detail, live, alarm, person, step, until_ms) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        "address, model, sha256, detail, live, alarm, person, step, until_ms, on_ms) "
+        "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         "write an entry", &q, err);
     db_put_text(&q, journal_kind_name(e->kind));
     if (e->number < 0)
@@ -73,6 +75,7 @@ int journaldb_insert(struct db *db, const struct journal_entry *e, int64_t *ret_
     db_put_text(&q, e->person);
     db_put_int(&q, e->step);
     db_put_int(&q, e->until_ms);
+    db_put_int(&q, e->on_ms);
     int rc = db_run(&q, err);
     if (rc)
         return rc;
@@ -142,6 +145,7 @@ bool journaldb_row(const struct db_query *q, int first, struct journal_entry *e)
     str_copy(e->person, sizeof e->person, db_text(q, first + 17));
     e->step = db_int(q, first + 18);
     e->until_ms = db_int(q, first + 19);
+    e->on_ms = db_int(q, first + 20);
     return true;
 }
 

@@ -47,7 +47,7 @@ int journaldb_list(struct db *db, const struct journal_filter *filter, const str
 #define JOURNALDB_ROW                                                                                                              \
     "journal.id, kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, client, address, model, "        \
     "sha256, "                                                                                                                     \
-    "detail, live, alarm, person, step, until_ms"
+    "detail, live, alarm, person, step, until_ms, on_ms"
 /* 1 if an entry is of a kind of journal_kind_is_alarm and not a technical alarm, else 0: such entries are deleted last. The index
  * journal_owner is made of this text. */
 #define JOURNALDB_IS_ALARM "(kind IN ('alarm_on','alarm_off','ended','moved','told','answered','escalated','standby'))"

@@ -85,7 +85,7 @@ struct session_register {
     bool (*settle)(void *ctx, int (*place)(void *sessions, const char *session), void *sessions);
     /* What people did about the alarm, which travels with its stream to another daemon. */
     int (*describe)(void *ctx, const char *alarm, struct journal_entry ret[SESSION_ANSWERS]); /* returns how many */
-    void (*take)(void *ctx, const struct journal_entry *e);                                   /* known ones change nothing */
+    void (*take)(void *ctx, struct journal_entry *e);                                         /* known ones change nothing */
     void *ctx;
 };
 

@@ -29,7 +29,7 @@ static void put_what(struct html *h, const struct page_view *v, const struct sta
     const int64_t s = ((a->off_ms ? a->off_ms : v->status->taken_ms) - a->on_ms) / 1000;
     html_put(h, "<h3>%s</h3><p><span class=\"what\">%s", *a->bed ? a->bed : "brrd",
              a->kind == ALARM_SEIZURE ? state_words(a) : alarm_kind_words(a->kind));
-    if (*a->why && (a->kind != ALARM_SEIZURE || a->cut))
+    if (*a->why && a->kind != ALARM_UNANSWERED && (a->kind != ALARM_SEIZURE || a->cut))
         html_put(h, ": %s", a->why);
     html_put(h, a->off_ms ? "</span> at " : "</span> since ");
     shell_put_time(h, a->on_ms);

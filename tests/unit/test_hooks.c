@@ -569,10 +569,11 @@ static void escalations_are_grouped_and_settled_by_an_answer_or_an_end(void **st
         str_format(bed, sizeof bed, "bed-%d", i);
         e[i] = entry(JOURNAL_ESCALATED, bed, 512);
         e[i].step = 1;
+        e[i].on_ms = INT64_C(1800000000000) + i;
         assert_true(owe_entry(&o, &e[i], NOW_MS + i));
         if (!i) {
             assert_string_equal(next_told(&o, NOW_MS, text), "bed-0"); /* at once */
-            assert_non_null(strstr(text, "bed-0 (token:icu): nobody has answered it (step 1)"));
+            assert_non_null(strstr(text, "bed-0 (token:icu): nobody has answered it, call 1, since 2027-01-15 08:00:00 UTC"));
         }
     }
     assert_string_equal(next_told(&o, NOW_MS + OWED_GROUP_MS - 1, text), "");
@@ -583,7 +584,8 @@ static void escalations_are_grouped_and_settled_by_an_answer_or_an_end(void **st
     owed_settle_escalations(&o, &e[2], "not told: the alarm is over");
     assert_false(owed_escalates(&o, &e[2]));
     next_told(&o, NOW_MS + OWED_GROUP_MS, text);
-    assert_string_equal(text, "ALARM: nobody has answered 3 alarms (step 1): bed-3, bed-4, bed-5");
+    assert_string_equal(
+        text, "ALARM: nobody has answered 3 alarms, call 1: bed-3, bed-4, bed-5, the oldest since 2027-01-15 08:00:00 UTC");
     assert_int_equal(n_settled, 2);
     owed_done(&o);
 }

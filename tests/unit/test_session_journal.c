@@ -86,7 +86,7 @@ static int describe_answers(void *ctx, const char *alarm, struct journal_entry r
     str_copy(ret[0].detail, sizeof ret[0].detail, "acknowledge");
     return 1;
 }
-static void take_answer(void *ctx, const struct journal_entry *e) { (void)ctx, taken = *e; }
+static void take_answer(void *ctx, struct journal_entry *e) { (void)ctx, taken = *e; }
 
 static void name(void *ctx, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]) {
     const struct alarms_now now = model_now();
