@@ -153,8 +153,9 @@ struct owed_bed *owed_add(struct owed *o, struct journal_line *line, int64_t now
     const struct journal_entry *e = &line->entry;
     struct telling_item *i = calloc(1, sizeof *i);
     struct owed_bed *b = i ? bed_of(o, e, now_ms) : NULL;
-    if (!b || rejoins(o, b, e)) {
-        o->settled(o->ctx, e, b ? "not told: the alarm went on" : "dropped: too much waits");
+    const bool answered = line->answered && e->kind == JOURNAL_ESCALATED;
+    if (!b || answered || rejoins(o, b, e)) {
+        o->settled(o->ctx, e, !b ? "dropped: too much waits" : answered ? "answered" : "not told: the alarm went on");
         free(i);
         if (b)
             owed_forget_if_done(o, b, now_ms);
@@ -164,7 +165,8 @@ struct owed_bed *owed_add(struct owed *o, struct journal_line *line, int64_t now
         settle_item(o, b, b->items, "superseded: too much waits");
     if (!b->items)
         b->place.since_ms = now_ms;
-    *i = (struct telling_item){.line = journal_line_hold(line), .stale = now_ms - line->made_ms >= o->stale_ms};
+    *i = (struct telling_item){
+        .line = journal_line_hold(line), .answered = line->answered, .stale = now_ms - line->made_ms >= o->stale_ms};
     LIST_ADD_LAST(b->items, i, next);
     b->n++;
     o->waiting++;
@@ -219,12 +221,17 @@ void owed_settle_escalations(struct owed *o, const struct journal_entry *e, cons
     }
 }
 
+static void mark_answered(struct telling_item *list, const struct journal_entry *e) {
+    for (struct telling_item *i = list; i; i = i->next)
+        i->answered |= is_of(i, e);
+}
+
 void owed_answered(struct owed *o, const struct journal_entry *e) {
     char key[OWED_KEY];
     str_format(key, OWED_KEY, "%s\x1f%s", e->principal, *e->client ? e->client : e->session);
     struct owed_bed *b = map_get(o->beds, key);
-    for (struct telling_item *i = b ? b->items : NULL; i; i = i->next)
-        i->answered |= is_of(i, e);
+    mark_answered(b ? b->items : NULL, e);
+    mark_answered(b ? b->flying : NULL, e);
     owed_settle_escalations(o, e, "answered");
 }
 

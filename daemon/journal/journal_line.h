@@ -22,6 +22,7 @@ struct journal_line {
     int64_t made_ms;              /* monotonic clock */
     bool again;                   /* receivers wait for its state: the journal may have the entry already, or offers more of them */
     char delivery[LINE_DELIVERY]; /* told: the delivery that is done; "" = none */
+    bool answered;                /* somebody had acknowledged its alarm when it was offered */
     bool silent;                  /* there is no entry: only the delivery is done */
     uint32_t wanted;              /* bit i: receiver i wants the entry */
     struct journal_stream *stream; /* NULL: it counts for no stream */

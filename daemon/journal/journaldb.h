@@ -44,6 +44,7 @@ int journaldb_list(struct db *db, const struct journal_filter *filter, const str
                    void *ctx, struct err *err);
 /* The columns of an entry in a query, for journaldb_row: false if its kind is one of a later version. first: the column of the id.
  */
+enum { JOURNALDB_COLUMNS = 21 };
 #define JOURNALDB_ROW                                                                                                              \
     "journal.id, kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, client, address, model, "        \
     "sha256, "                                                                                                                     \

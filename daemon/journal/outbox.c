@@ -89,6 +89,7 @@ static void offer_row(const struct db_query *q, const struct outlet *outlet, int
     const int64_t age = db_int(q, 0);
     l->made_ms -= age > 0 ? age : 0;
     l->again = true; /* receivers wait for its state */
+    l->answered = db_int(q, 1 + JOURNALDB_COLUMNS) != 0;
     outlet->offer(outlet->ctx, i, l);
     all->lines[all->n++] = l;
 }
@@ -108,7 +109,9 @@ int outbox_offer(struct db *db, const struct outlet *outlet, int i, struct err *
     int rc = 0;
     db_query(db,
              "SELECT ?1 - outbox.boot_ms, " JOURNALDB_ROW
-             " FROM outbox JOIN journal ON journal.id = outbox.entry WHERE outbox.id IN (SELECT id FROM outbox WHERE hook "
+             ", EXISTS(SELECT 1 FROM journal a WHERE a.id > journal.id AND a.kind = 'answered' AND a.alarm = journal.alarm AND "
+             "a.detail LIKE 'acknowledge%') FROM outbox JOIN journal ON journal.id = outbox.entry WHERE outbox.id IN (SELECT id "
+             "FROM outbox WHERE hook "
              "= ?2 ORDER BY id DESC LIMIT ?3) ORDER BY outbox.id",
              "read deliveries", &q, err);
     struct offered *all = calloc(1, sizeof *all);

@@ -608,6 +608,34 @@ static void an_answer_ends_the_attempts_of_an_escalation(void **state) {
     owed_done(&o);
 }
 
+static void an_alarm_that_is_tried_again_says_that_it_was_answered(void **state) {
+    struct owed o = owed_new();
+    struct journal_entry e = entry(JOURNAL_ALARM_ON, "bed-7", 512);
+    struct telling t;
+    char text[TELLING_TEXT];
+    int64_t when;
+    (void)state;
+    assert_true(owe_entry(&o, &e, NOW_MS));
+    struct owed_bed *b = owed_next(&o, NOW_MS, HOOKS_AT_ONCE, &when);
+    assert_true(owed_begin(&o, b, NOW_MS, &t));
+    owed_answered(&o, &e); /* while the attempt is on its way */
+    owed_end(&o, b, &t, true);
+    assert_string_equal(next_told(&o, NOW_MS, text), "bed-7");
+    assert_non_null(strstr(text, ", acknowledged"));
+    struct journal_line *l = journal_line_new(&e); /* before a restart */
+    l->answered = true;
+    l->made_ms = NOW_MS;
+    atomic_store(&l->state, LINE_WRITTEN);
+    assert_non_null(owed_add(&o, l, NOW_MS));
+    next_told(&o, NOW_MS, text);
+    assert_non_null(strstr(text, ", acknowledged"));
+    l->entry.kind = JOURNAL_ESCALATED;
+    assert_null(owed_add(&o, l, NOW_MS));
+    assert_int_equal(n_settled, 1);
+    journal_line_drop(l);
+    owed_done(&o);
+}
+
 /* A pager of the second step, which hears no ends: the alarm is over before it was told that nobody answers. */
 static void what_replaces_a_message_goes_to_who_was_owed_it(void **state) {
     struct hooks *all = start(state, 0);
@@ -721,6 +749,7 @@ int main(void) {
         cmocka_unit_test(an_alarm_that_goes_on_in_another_session_is_not_over),
         cmocka_unit_test(escalations_are_grouped_and_settled_by_an_answer_or_an_end),
         cmocka_unit_test(an_answer_ends_the_attempts_of_an_escalation),
+        cmocka_unit_test(an_alarm_that_is_tried_again_says_that_it_was_answered),
         in_temp_dir(what_replaces_a_message_goes_to_who_was_owed_it),
         cmocka_unit_test(a_technical_alarm_that_is_on_is_never_too_old),
         in_temp_dir(replays_and_old_alarms_are_not_told),

@@ -387,9 +387,13 @@ static void a_receiver_is_offered_each_entry_until_it_is_done(void **state) {
     assert_true(state_of(&r, 0) == LINE_WRITTEN && state_of(&r, 1) == LINE_KNOWN);
     assert_true(state_of(&r, 2) == LINE_WRITTEN && state_of(&r, 3) == LINE_KNOWN);
     journal_told(j, "pager", &r.lines[0]->entry, "delivered");
+    struct journal_entry answer = entry(JOURNAL_ANSWERED, "icu-1", -1);
+    str_copy(answer.alarm, sizeof answer.alarm, r.lines[2]->entry.alarm);
+    str_copy(answer.detail, sizeof answer.detail, "acknowledge via page");
+    journal_add(j, &answer);
     assert_true(journal_stop(j));
     struct page p = read_some(path, &all, forward);
-    assert_int_equal(p.n, 4);
+    assert_int_equal(p.n, 5);
     assert_int_equal(p.e[3].kind, JOURNAL_TOLD);
     assert_string_equal(p.e[3].person, "pager");
     assert_string_equal(p.e[3].detail, "alarm_on: delivered");
@@ -401,6 +405,7 @@ static void a_receiver_is_offered_each_entry_until_it_is_done(void **state) {
     wait_until(&later.n, 1);
     outlet_id("pager", &later.lines[0]->entry, again);
     assert_string_equal(again, id);
+    assert_true(later.lines[0]->answered); /* before the restart */
     journal_told(j, "pager", &later.lines[0]->entry, "delivered");
     assert_true(journal_stop(j));
     assert_int_equal(later.n, 1);
