@@ -119,8 +119,35 @@ def check_labels(d, tmp):
     for before, after in zip(table, table[1:]):
         assert abs(float(before[0]) + float(before[1]) - float(after[0])) < 0.011, table  # no time is without a row
     assert {row[8] for row in table if row[2] != "unknown"} == {"Ana"}, table
-    sz = [(float(row[0]), float(row[0]) + float(row[1])) for row in table if row[2] == "sz"]
-    assert len(sz) == 1 and abs(sz[0][0] - span[0]) < 0.02 and abs(sz[0][1] - span[1]) < 0.02, (sz, span)
+    assert len(sz := seizures(table)) == 1 and close(sz[0], span), (sz, span)
+
+
+def seizures(table):
+    return [(float(row[0]), float(row[0]) + float(row[1])) for row in table if row[2] == "sz"]
+
+
+def close(a, b):
+    return all(abs(x - y) < 0.02 for x, y in zip(a, b))
+
+
+def check_rejoined(d, tmp):
+    """An alarm that goes on after a client's restart is marked once: each stream's file has its part, by the samples of that stream."""
+    make_corpus(f"{tmp}/two", seed=31, patients=1, hours=0.1, seizures=2)
+    path = glob.glob(f"{tmp}/two/**/*_eeg.edf", recursive=True)[0]
+    for _ in range(2):
+        assert d.ctl("stream", path, "--client", "bed 10", *RULE, "--realtime", "200", "--as-live", "--output", f"{tmp}/x.tsv")[0] == 0
+    on = [row for row in journal(d, "--bed", "bed 10") if row["kind"] == "alarm_on"]
+    first, second = dict.fromkeys(row["session"] for row in on)
+    joined = next(row["alarm"] for row in on if row["session"] == second)
+    assert joined in [row["alarm"] for row in on if row["session"] == first], on
+    assert d.ctl("alarms", "mark", joined, "true")[0] == 0
+    code, _, err = d.ctl("alarms", "export", "--as", "labels", "--bed", "bed 10", "--output", f"{tmp}/rejoined")
+    assert code == 0, err
+    for session in (first, second):
+        spans = [(row["start_s"], row["end_s"]) for row in journal(d, "--bed", "bed 10", "--session", session) if row["kind"] == "event"]
+        with open(f"{tmp}/rejoined/bed-10_{session[:8]}_events.tsv", encoding="utf-8") as f:
+            found = seizures([line.split("\t") for line in f.read().splitlines()[1:]])
+        assert len(found) == 1 and any(close(found[0][:1], span) for span in spans) and any(close(found[0][1:], span[1:]) for span in spans), (found, spans)
 
 
 def rights():
@@ -145,6 +172,7 @@ def rights():
         for root, _, names in os.walk(f"{tmp}/results"):
             for name in names:
                 assert not os.stat(f"{root}/{name}").st_mode & (0o077 if name.endswith((".sqlite", "-wal")) else 0o027), f"{root}/{name}"
+        check_rejoined(d, tmp)
         log = d.read_log()
         assert "what=opened session=" in log and "what=answered" in log and "Doe" not in log and 'bed="bed-7"' not in log, log
         assert d.stop() == 0

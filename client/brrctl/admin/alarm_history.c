@@ -20,19 +20,41 @@ static struct history_alarm *find_alarm(const struct history *h, const char *id)
     return NULL;
 }
 
+static struct history_span *find_span(const struct history *h, const struct history_alarm *a, const char *session) {
+    for (int i = h->n_spans - 1; i >= 0; i--)
+        if (h->spans[i].alarm == a - h->alarms && !strcmp(h->spans[i].session, session))
+            return &h->spans[i];
+    return NULL;
+}
+
+/* An alarm that is known goes on, in the same stream or in another one of the bed. */
 static void add_alarm(struct history *h, const Brr__V1__JournalEntry *e) {
     struct history_alarm *a = find_alarm(h, e->alarm_id);
-    if (a) { /* it went on */
-        a->off_ms = 0;
-        a->end_s = NAN;
+    if (!a) {
+        h->alarms = grow(h->alarms, h->n_alarms, sizeof *h->alarms);
+        a = &h->alarms[h->n_alarms++];
+        *a = (struct history_alarm){.on_ms = e->received_ms};
+        str_copy(a->id, sizeof a->id, e->alarm_id);
+        str_copy(a->bed, sizeof a->bed, e->client_name);
+    }
+    struct history_span *span = find_span(h, a, e->session_id);
+    a->off_ms = 0;
+    if (span) {
+        span->end_s = NAN;
         return;
     }
-    h->alarms = grow(h->alarms, h->n_alarms, sizeof *h->alarms);
-    a = &h->alarms[h->n_alarms++];
-    *a = (struct history_alarm){.start_s = e->start_s, .end_s = NAN, .on_ms = e->received_ms};
-    str_copy(a->id, sizeof a->id, e->alarm_id);
-    str_copy(a->session, sizeof a->session, e->session_id);
-    str_copy(a->bed, sizeof a->bed, e->client_name);
+    h->spans = grow(h->spans, h->n_spans, sizeof *h->spans);
+    span = &h->spans[h->n_spans++];
+    *span = (struct history_span){.alarm = (int)(a - h->alarms), .start_s = e->start_s, .end_s = NAN};
+    str_copy(span->session, sizeof span->session, e->session_id);
+}
+
+static void end_alarm(const struct history *h, struct history_alarm *a, const Brr__V1__JournalEntry *e) {
+    struct history_span *span = find_span(h, a, e->session_id);
+    if (span)
+        span->end_s = e->start_s;
+    a->off_ms = e->received_ms;
+    a->cut = *e->detail && strcmp(e->detail, "ended") != 0;
 }
 
 static void add_event(struct history *h, const Brr__V1__JournalEntry *e) {
@@ -97,9 +119,7 @@ static void take(struct history *h, const Brr__V1__JournalEntry *e) {
     } else if (!a) {
         add_stream(h, e);
     } else if (!strcmp(e->kind, "alarm_off")) {
-        a->off_ms = e->received_ms;
-        a->end_s = e->start_s;
-        a->cut = *e->detail && strcmp(e->detail, "ended") != 0;
+        end_alarm(h, a, e);
     } else if (!strcmp(e->kind, "answered")) {
         take_answer(a, e);
     } else if (!strcmp(e->kind, "escalated")) {
@@ -132,12 +152,13 @@ int history_read(const struct arguments *o, int64_t since_ms, const char *bed, s
 }
 
 void history_done(struct history *h) {
-    FREE_MEMBERS(*h, alarms, events, streams);
+    FREE_MEMBERS(*h, alarms, spans, events, streams);
     *h = (struct history){0};
 }
 
-bool history_span(const struct history *h, const struct history_alarm *a, double *ret_start_s, double *ret_end_s) {
-    const double to_s = isfinite(a->end_s) ? a->end_s : a->start_s;
+bool history_seizure(const struct history *h, const struct history_span *a, const struct history_stream *s, double *ret_start_s,
+                     double *ret_end_s) {
+    const double to_s = isfinite(a->end_s) ? a->end_s : fmax(a->start_s, s->end_s);
     double start_s = NAN, end_s = NAN;
     for (int i = 0; i < h->n_events; i++) {
         const struct history_event *e = &h->events[i];

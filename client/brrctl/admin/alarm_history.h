@@ -5,13 +5,18 @@
 enum history_mark { HISTORY_UNMARKED, HISTORY_TRUE, HISTORY_FALSE, HISTORY_UNCLEAR };
 
 struct history_alarm {
-    char id[64], session[40], bed[128];
-    double start_s, end_s;              /* from sample 0 of the stream; end NaN: it did not end */
+    char id[64], bed[128];
     int64_t on_ms, off_ms, answered_ms; /* Unix time; 0: not */
     bool cut;                           /* the monitoring stopped while it was on */
     enum history_mark mark;
     char marked_by[64]; /* "": no name was given */
     int steps;          /* of the escalation */
+};
+/* An alarm in one stream, by the samples of that stream: an alarm that goes on after a client's restart has two. */
+struct history_span {
+    int alarm; /* its index */
+    char session[40];
+    double start_s, end_s; /* end NaN: it did not go off in this stream */
 };
 /* An event that became final. */
 struct history_event {
@@ -27,13 +32,16 @@ struct history_stream {
 };
 struct history {
     struct history_alarm *alarms;
+    struct history_span *spans;
     struct history_event *events;
     struct history_stream *streams;
-    int n_alarms, n_events, n_streams;
+    int n_alarms, n_spans, n_events, n_streams;
 };
 /* Reads what was received since then, of beds whose name matches `bed` (a pattern; "" = all). Returns an exit code, after printing
  * the error; history_done frees. */
 int history_read(const struct arguments *o, int64_t since_ms, const char *bed, struct history *ret);
 void history_done(struct history *h);
-/* The span of the alarm's seizure: that of the events that overlap it, else the alarm's own; false: it has none. */
-bool history_span(const struct history *h, const struct history_alarm *a, double *ret_start_s, double *ret_end_s);
+/* The seizure of the span, in this stream of its session: the events that overlap the alarm, else the alarm itself, until
+ * the stream's last time where it did not go off; false: it has no length. */
+bool history_seizure(const struct history *h, const struct history_span *a, const struct history_stream *s, double *ret_start_s,
+                     double *ret_end_s);

@@ -122,11 +122,11 @@ static int take_marks(const struct history *h, const struct history_stream *s, d
                       struct err *err) {
     int rc = 0;
     for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < h->n_alarms && !rc; i++) {
-            const struct history_alarm *a = &h->alarms[i];
+        for (int i = 0; i < h->n_spans && !rc; i++) {
+            const struct history_alarm *a = &h->alarms[h->spans[i].alarm];
             struct answer answer = {.confidence = NAN};
-            if (strcmp(a->session, s->session) != 0 || a->mark != (pass ? HISTORY_TRUE : HISTORY_FALSE) ||
-                !history_span(h, a, &answer.onset_s, &answer.end_s))
+            if (strcmp(h->spans[i].session, s->session) != 0 || a->mark != (pass ? HISTORY_TRUE : HISTORY_FALSE) ||
+                !history_seizure(h, &h->spans[i], s, &answer.onset_s, &answer.end_s))
                 continue;
             const struct answer *before = answers_find(ret, answer.onset_s, answer.end_s);
             if (pass && before && events_is_seizure(before->type))
