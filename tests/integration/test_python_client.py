@@ -96,6 +96,8 @@ def check_connection(d, model, found, recording):
                 raise AssertionError(f"not refused: {words}")
             except brr.Error as e:
                 assert words in str(e) and e.code == code, (e.code, e)
+        bed = remote.stream(rate, labels, on=0.06, off=0.03, live=True, name="bed 7")  # its hooks hear it unless it says otherwise
+        assert bed.push(uv).alarms + bed.finish().alarms and '"bed 7"' in d.ctl("journal", "--kind", "alarm_on", "--json")[1], "a live source is told"
         late = remote.stream(rate, labels)
     for closed in (lambda: late.push(uv), late.finish, lambda: late.gap(1), lambda: remote.stream(rate, labels), lambda: daemon.call("/brr.v1.Jobs/List")):
         try:

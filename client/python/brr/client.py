@@ -3,7 +3,7 @@
     import brr
     with brr.connect() as daemon:                       # the socket that brrctl finds; or brr.connect("eeg.lab.example:7443", tls_ca=..., token_file=...)
         found = daemon.detector("ward").detect(uv, 256, ["Fp1", "F3", ...])
-        bed = daemon.detector("ward").stream(256, channels, alarm_hop_s=1, live=True)   # outlives cuts and restarts of the daemon
+        bed = daemon.detector("ward").stream(256, channels, live=True, name="bed-7")   # outlives cuts and restarts of the daemon
         jobs = daemon.call("/brr.v1.Jobs/List", jobs_pb2.ListJobsRequest(), jobs_pb2.ListJobsResponse)
 """
 import contextlib
@@ -162,10 +162,10 @@ class RemoteDetector:
     def __init__(self, client, model):
         self.client, self.model = client, model
 
-    def stream(self, rate, channels, on=0, off=0, alarm_hop_s=0, live=False):
-        """A source: rate in Hz, names of its channels, thresholds of events (0: the model's), seconds between decisions of alarms (0: none); live:
-        served before recordings, and what hooks hear."""
-        return RemoteStream(self, rate, channels, on, off, alarm_hop_s, live)
+    def stream(self, rate, channels, on=0, off=0, alarm_hop_s=None, live=False, name="brr for Python"):
+        """A source: rate in Hz, names of its channels, thresholds of events (0: the model's), seconds between decisions of alarms (0: none; None: the
+        daemon's where live, else none); live: served before recordings, and what hooks hear; name: of the bed."""
+        return RemoteStream(self, rate, channels, on, off, alarm_hop_s, live, name)
 
     def detect(self, uv, rate=None, channels=None, on=0, off=0):
         """All results of a recording (brr.read), or of an array in microvolts (channels, samples) with its rate and the names of its channels, from
@@ -186,11 +186,12 @@ class RemoteStream:
     """One source under a model; of one thread. push, gap and finish as those of brr.Detector's streams. The daemon computes meanwhile, so that push
     returns what has arrived and not all that its samples decide; finish waits for the rest."""
 
-    def __init__(self, detector, rate, channels, on, off, alarm_hop_s, live):
+    def __init__(self, detector, rate, channels, on, off, alarm_hop_s, live, name):
         self.client, self.n, self._handle, self._first = detector.client, len(channels), _pointer(), 0
         names = (_text * self.n)(*(str(c).encode() for c in channels))
-        config = _Stream(model=_optional(detector.model), channels=names, n_channels=self.n, rate_hz=rate, client_name=b"brr for Python",
-                         realtime=int(live), want_probabilities=1, alarm_hop_s=alarm_hop_s or -1, threshold_on=on, threshold_off=off)
+        hop_s = (0 if live else -1) if alarm_hop_s is None else alarm_hop_s or -1  # the daemon's default, none, or as asked for
+        config = _Stream(model=_optional(detector.model), channels=names, n_channels=self.n, rate_hz=rate, client_name=name.encode(),
+                         realtime=int(live), want_probabilities=1, alarm_hop_s=hop_s, threshold_on=on, threshold_off=off)
         _call("stream_open", self.client._open(), ctypes.byref(config), ctypes.byref(self._handle))
         self.client._streams.add(self._handle)
 
