@@ -210,12 +210,17 @@ static bool goes_on(const struct alarms *all, const struct alarm *a, const struc
            !strcmp(a->principal, start->principal) && (!a->off_ms || now->boot_ms - a->off_boot_ms < all->plan.rejoin_ms);
 }
 
+/* Also: it is still on. */
+static bool ends_after(const struct alarm *a, const struct alarm *b) {
+    return b->off_ms && (!a->off_ms || a->off_boot_ms > b->off_boot_ms);
+}
+
 void alarms_name(const struct alarms *all, const struct alarms_start *start, const struct alarms_now *now,
                  char ret[JOURNAL_ALARM]) {
     const struct alarm *newest = NULL;
     void *at;
     for (size_t cursor = 0; next(all->patients, &cursor, &at);)
-        newest = goes_on(all, at, start, now) ? at : newest;
+        newest = goes_on(all, at, start, now) && (!newest || ends_after(at, newest)) ? at : newest;
     if (newest)
         str_copy(ret, JOURNAL_ALARM, newest->id);
     else

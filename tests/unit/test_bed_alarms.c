@@ -371,6 +371,14 @@ static void an_alarm_is_the_same_within_the_rejoin_of_its_bed(void **state) {
     report_off(w, next, "s4", 6);
     report_on(w, start_of("s5", "brrctl", 5, w), next);
     assert_string_equal(next, "s5-1280");
+    for (int i = 0; i < 8; i++) { /* of several alarms that are over the one that ended last */
+        report_on(w, start_of("s6", "bed-6", 100 * i, w), id);
+        w->now.boot_ms += 10;
+        w->now.wall_ms += 10;
+        report_off(w, id, "s6", 100 * i + 1);
+    }
+    report_on(w, start_of("s7", "bed-6", 5, w), next);
+    assert_string_equal(next, id);
 }
 
 /* Of journal and snapshot the newer one counts, whichever comes first. */
