@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The closing lines of `./dev test` (tools/test_report.py): the skipped tests with their classes and reasons, how a failed one is repeated,
-and which skips are failures."""
+which skips are failures, and what happens when packages of the machine change during a run."""
 import glob
 import os
 import re
@@ -13,6 +13,28 @@ from xml.sax.saxutils import escape
 SOURCE = os.environ.get("BRR_SOURCE_DIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 PASSED, FAILED, SKIPPED = "run", "fail", "notrun"
 UNITTEST = "test_values (__main__.Peers.test_values) ... skipped 'package: MNE (python3-mne) is not installed'\n"
+
+
+# Of the machine that a run sees: one package, and tests that fail at first, or always, or while the package is replaced.
+PACKAGE = "Package: a\nStatus: install ok installed\nVersion: 1\nArchitecture: all\nMaintainer: x\nDescription: y\n\n"
+FAILS_AT_FIRST = 'test -e again || { touch again; echo first; exit 1; }'
+REPLACES = 'sed -i s/^Version:.*/Version:2/ dpkg/status'
+
+
+def run_of(**tests):
+    """Exit status, and what `./dev test` says and reports of a run of these shell commands, in a folder of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkdir(f"{folder}/dpkg")
+        with open(f"{folder}/dpkg/status", "w", encoding="utf-8") as f:
+            f.write(PACKAGE)
+        with open(f"{folder}/CTestTestfile.cmake", "w", encoding="utf-8") as f:
+            f.writelines(f"add_test({name} sh -c [[cd {folder}; {command}]])\n" for name, command in tests.items())
+        with open(f"{SOURCE}/dev", encoding="utf-8") as f:
+            functions = f.read().partition("\nverb=")[0].partition("\nroot=")[2]
+        script = f"set -euo pipefail; cd {SOURCE}; root={functions}\nrun_tests"
+        env = {**os.environ, "BRR_BUILD_DIR": folder, "DPKG_ADMINDIR": f"{folder}/dpkg"}
+        done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, text=True)
+    return done.returncode, [line for line in (done.stderr + done.stdout).splitlines() if re.match(r"dev: |failed: |\d+ passed", line)]
 
 
 def report(cases, **env):
@@ -64,6 +86,14 @@ class Report(unittest.TestCase):
             run = [subprocess.run([sys.executable, f"{SOURCE}/tools/test_report.py", *words], cwd=folder, capture_output=True, text=True)
                    for words in (("--failed", "tests.xml"), ("tests.xml", "again.xml"))]
         self.assertEqual([(r.returncode, r.stdout) for r in run], [(0, "^(a)$"), (0, "3 passed, 0 failed, 0 skipped\n")])
+
+    def test_where_packages_change_during_a_run_it_says_so_and_failed_tests_run_again(self):
+        said = ["dev: packages of this machine changed during the run: a", "dev: the tests that failed meanwhile run again"]
+        self.assertEqual(run_of(steady="true", upgrade=REPLACES), (0, [said[0], "2 passed, 0 failed, 0 skipped"]))
+        self.assertEqual(run_of(steady="true", victim=FAILS_AT_FIRST, upgrade=REPLACES), (0, [*said, "3 passed, 0 failed, 0 skipped"]))
+        again = "failed: victim: again: ./dev test -R '^victim$'"
+        self.assertEqual(run_of(victim="false", upgrade=REPLACES), (1, [*said, again, "1 passed, 1 failed, 0 skipped"]))
+        self.assertEqual(run_of(victim=FAILS_AT_FIRST), (1, [again, "0 passed, 1 failed, 0 skipped"]))
 
     def test_a_skip_for_a_package_is_a_failure(self):
         cases = [("ranks", SKIPPED, "skipped: package: no mpirun (openmpi-bin)\n"), ("peers", PASSED, UNITTEST)]
