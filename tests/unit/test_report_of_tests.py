@@ -15,6 +15,8 @@ PASSED, FAILED, SKIPPED = "run", "fail", "notrun"
 UNITTEST = "test_values (__main__.Peers.test_values) ... skipped 'package: MNE (python3-mne) is not installed'\n"
 
 
+ASKED = ("CI", "BRR_TEST_SEED", "BRR_EEG_DIR", "BRR_FORMATS_DIR", "BRR_SONATA_DIR", "BRR_FEAGI_DIR", "BRR_SPECTRA_CSV")  # what a report looks at
+CLEAN = {k: v for k, v in os.environ.items() if k not in ASKED}
 # Of the machine that a run sees: one package, and tests that fail at first, or always, or while the package is replaced.
 PACKAGE = "Package: a\nStatus: install ok installed\nVersion: 1\nArchitecture: all\nMaintainer: x\nDescription: y\n\n"
 FAILS_AT_FIRST = 'test -e again || { touch again; echo first; exit 1; }'
@@ -32,7 +34,7 @@ def run_of(**tests):
         with open(f"{SOURCE}/dev", encoding="utf-8") as f:
             functions = f.read().partition("\nverb=")[0].partition("\nroot=")[2]
         script = f"set -euo pipefail; cd {SOURCE}; root={functions}\nrun_tests"
-        env = {**os.environ, "BRR_BUILD_DIR": folder, "DPKG_ADMINDIR": f"{folder}/dpkg"}
+        env = {**CLEAN, "BRR_BUILD_DIR": folder, "DPKG_ADMINDIR": f"{folder}/dpkg"}
         done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, text=True)
     return done.returncode, [line for line in (done.stderr + done.stdout).splitlines() if re.match(r"dev: |failed: |\d+ passed", line)]
 
@@ -40,11 +42,10 @@ def run_of(**tests):
 def report(cases, **env):
     """Exit status and lines for (name, status, output) of each test."""
     body = "".join(f'<testcase name="{n}" status="{s}"><system-out>{escape(o)}</system-out></testcase>' for n, s, o in cases)
-    clean = {k: v for k, v in os.environ.items() if k not in ("CI", "BRR_TEST_SEED", "BRR_EEG_DIR", "BRR_FORMATS_DIR", "BRR_SONATA_DIR", "BRR_FEAGI_DIR", "BRR_SPECTRA_CSV")}
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/tests.xml", "w", encoding="utf-8") as f:
             f.write(f'<?xml version="1.0" encoding="UTF-8"?><testsuite>{body}</testsuite>')
-        done = subprocess.run([sys.executable, f"{SOURCE}/tools/test_report.py", "tests.xml"], cwd=folder, env={**clean, **env}, capture_output=True, text=True)
+        done = subprocess.run([sys.executable, f"{SOURCE}/tools/test_report.py", "tests.xml"], cwd=folder, env={**CLEAN, **env}, capture_output=True, text=True)
         with open(f"{folder}/skipped.txt", encoding="utf-8") as f:
             report.skips = f.read().splitlines()
     return done.returncode, done.stdout.splitlines()
