@@ -25,6 +25,15 @@ asm(".text\n.type fiber_switch, @function\nfiber_switch:\n"
     "mov %rsp, (%rdi)\nmov %rsi, %rsp\n"
     "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n");
 
+/* What a thread shows the others of its warp. */
+union exchanged {
+    float number;
+    const void *pointer;
+    struct {
+        uint32_t a[4], b[2];
+    };
+};
+
 static struct {
     void *scheduler, *fiber[MOST_THREADS]; /* stack pointers of those that do not run */
     sigjmp_buf launch;
@@ -32,13 +41,8 @@ static struct {
     bool made[MOST_THREADS], in_kernel[MOST_THREADS];
     enum fiber_state state[MOST_THREADS];
     bool waits[MOST_THREADS / 32]; /* warps that wait for the others at a barrier, or have ended */
-    union {
-        float number;
-        const void *pointer;
-        struct {
-            uint32_t a[4], b[2];
-        };
-    } exchange[MOST_THREADS];
+    union exchanged exchange[2][MOST_THREADS];
+    bool turn[MOST_THREADS]; /* which of the two rows a thread writes next */
     unsigned current, order[MOST_THREADS];
     const std::function<void()> *body;
 } block;
@@ -73,24 +77,32 @@ static void to_fiber(unsigned t) {
 void emulator_enter(void) { emulator_place.in_kernel = block.in_kernel[block.current] = true; }
 void emulator_leave(void) { emulator_place.in_kernel = block.in_kernel[block.current] = false; }
 
+/* Where this thread puts what its warp sees once all have met. */
+static union exchanged *shown(void) { return &block.exchange[block.turn[block.current]][block.current]; }
+
+/* Waits for the warp; returns what each thread of the block has shown. One meeting is enough: who goes on to the next shuffle
+ * writes the other row, and this one only after that shuffle, when all have read it. */
+static const union exchanged *meet(void) {
+    bool turn = block.turn[block.current];
+    block.turn[block.current] = !turn;
+    to_scheduler(AT_SHUFFLE);
+    return block.exchange[turn];
+}
+
 void __syncthreads(void) { to_scheduler(AT_BARRIER); }
 
 float __shfl_xor_sync(unsigned, float v, int lane_mask) {
     unsigned at = block.current;
-    block.exchange[at].number = v;
-    to_scheduler(AT_SHUFFLE);
-    float other = block.exchange[at ^ (unsigned)lane_mask].number;
-    to_scheduler(AT_SHUFFLE);
-    return other;
+    shown()->number = v;
+    return meet()[at ^ (unsigned)lane_mask].number;
 }
 
 unsigned __ballot_sync(unsigned, int predicate) {
     unsigned at = block.current, warp = at / 32 * 32, ballot = 0;
-    block.exchange[at].number = predicate ? 1.0f : 0.0f;
-    to_scheduler(AT_SHUFFLE);
+    shown()->number = predicate ? 1.0f : 0.0f;
+    const union exchanged *all = meet();
     for (unsigned i = 0; i < 32 && warp + i < emulator_place.block_dim.x; i++)
-        ballot |= (unsigned)(block.exchange[warp + i].number != 0.0f) << i;
-    to_scheduler(AT_SHUFFLE);
+        ballot |= (unsigned)(all[warp + i].number != 0.0f) << i;
     return ballot;
 }
 
@@ -98,11 +110,10 @@ void emulator_share(const void *mine, const void *(&ret)[32]) {
     unsigned at = block.current, warp = at / 32 * 32;
     if ((uintptr_t)mine % 16)
         emulator_die("a row of a tile lies at %p; expected a multiple of 16 bytes", mine);
-    block.exchange[at].pointer = mine;
-    to_scheduler(AT_SHUFFLE);
+    shown()->pointer = mine;
+    const union exchanged *all = meet();
     for (unsigned i = 0; i < 32; i++)
-        ret[i] = block.exchange[warp + i].pointer;
-    to_scheduler(AT_SHUFFLE);
+        ret[i] = all[warp + i].pointer;
 }
 
 /* Element `upper` of a register. */
@@ -111,19 +122,17 @@ static float element(uint32_t both, unsigned upper) { return __uint_as_float(upp
 /* The lanes that hold row r of A and column c of B: 4·r and 4·c, and the three after them (kernels/cuda/mma.cuh). */
 void emulator_mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
     unsigned at = block.current, warp = at / 32 * 32, g = at % 32 / 4, t = at % 4;
-    memcpy(block.exchange[at].a, a, sizeof a);
-    memcpy(block.exchange[at].b, b, sizeof b);
-    to_scheduler(AT_SHUFFLE);
+    memcpy(shown()->a, a, sizeof a);
+    memcpy(shown()->b, b, sizeof b);
+    const union exchanged *all = meet();
     for (unsigned i = 0; i < 4; i++) {
         unsigned lower = i / 2, column = 2 * t + i % 2;
         for (unsigned k = 0; k < 16; k++) {
             unsigned lane = k % 8 / 2, half = k / 8;
-            uint32_t left = block.exchange[warp + 4 * g + lane].a[2 * half + lower];
-            uint32_t right = block.exchange[warp + 4 * column + lane].b[half];
+            uint32_t left = all[warp + 4 * g + lane].a[2 * half + lower], right = all[warp + 4 * column + lane].b[half];
             d[i] += element(left, k % 2) * element(right, k % 2);
         }
     }
-    to_scheduler(AT_SHUFFLE);
 }
 
 /* Threads from..to stand at the same place. */
@@ -138,9 +147,9 @@ static void must_be_together(unsigned from, unsigned to, unsigned threads) {
 /* All threads go on to where their warps meet next: at a shuffle, or, where all warps must meet, at a barrier or the end. Warps
  * that have come to a barrier wait there while others shuffle. */
 static enum fiber_state run_to_meeting(unsigned threads) {
-    unsigned from = (unsigned)emulator_chance(threads);
-    for (unsigned i = 0; i < threads; i++) {
-        unsigned t = block.order[(from + i) % threads];
+    unsigned at = (unsigned)emulator_chance(threads);
+    for (unsigned i = 0; i < threads; i++, at = at + 1 < threads ? at + 1 : 0) {
+        unsigned t = block.order[at];
         if (block.waits[t / 32])
             continue;
         block.current = t;
@@ -163,6 +172,7 @@ static enum fiber_state run_to_meeting(unsigned threads) {
 
 static void run_one(unsigned threads) {
     checker_block();
+    memset(block.turn, 0, threads);
     for (enum fiber_state met = RUNS; met != DONE;)
         if ((met = run_to_meeting(threads)) == AT_BARRIER)
             checker_barrier();

@@ -133,9 +133,11 @@ static inline bool is_ours(const struct access *a, uint8_t bytes) {
 }
 
 static inline void note(struct access *a, uint8_t bytes) {
-    uint16_t me = (uint16_t)emulator_place.thread.x;
+    uint16_t me = (uint16_t)emulator_place.thread.x, first = (uint16_t)a->threads;
     uint64_t bits = bits_of(bytes);
-    if (is_ours(a, bytes))
+    if (!~bits && a->threads == for_all(first)) /* a whole word, all of whose bytes the same thread touched last */
+        a->threads = for_all(first == NOBODY || first == me ? me : (uint16_t)SEVERAL);
+    else if (is_ours(a, bytes))
         a->threads = (a->threads & ~bits) | (for_all(me) & bits);
     else
         for (int i = 0; i < WORD; i++) {
