@@ -104,7 +104,7 @@ static bool load_alarm(struct unpack *in, struct live_report *r) {
     return !in->failed;
 }
 
-bool ring_load(struct ring *ring, bool alarms, struct unpack *in) {
+bool ring_load(struct ring *ring, struct unpack *in) {
     const int64_t far = INT64_C(1) << 60;
     int64_t n = unpack_i64(in, 0, INT32_MAX);
     for (bool whole = true; whole && n > 0; n--) {
@@ -127,8 +127,8 @@ bool ring_load(struct ring *ring, bool alarms, struct unpack *in) {
         whole = load_items(in, r.samples, sizeof *r.p, (void **)&r.p) &&
                 load_items(in, r.n_events, sizeof *r.events, (void **)&r.events) && (r.events || !r.n_events) &&
                 load_items(in, r.quality.n, sizeof *r.quality.channels, (void **)&r.quality.channels) &&
-                (r.quality.channels || !r.quality.n) && load_suppression(in, &r) && (!alarms || load_alarm(in, &r)) &&
-                !in->failed && ring_add(ring, &r);
+                (r.quality.channels || !r.quality.n) && load_suppression(in, &r) && load_alarm(in, &r) && !in->failed &&
+                ring_add(ring, &r);
         free(r.p);
         free(r.events);
         free(r.quality.channels);

@@ -20,5 +20,5 @@ int64_t ring_first_result(const struct ring *ring, int64_t none);
 const struct live_report *ring_next(const struct live_report *r); /* NULL after the newest */
 void ring_clear(struct ring *ring);
 void ring_save(const struct ring *ring, struct str *out);
-/* Into an empty ring; false: the bytes are corrupt, or memory is out. alarms: the snapshot has reasons and ids of alarms. */
-bool ring_load(struct ring *ring, bool alarms, struct unpack *in);
+/* Into an empty ring; false: the bytes are corrupt, or memory is out. */
+bool ring_load(struct ring *ring, struct unpack *in);

@@ -7,10 +7,8 @@
 #include "daemon/live/session_parts.h"
 #include "daemon/live/snapshot.h"
 
-/* VERSION: of a snapshot's layout, its first number. PACKAGED: the one that packages of before wrote, read for a stream that is
- * open during an upgrade: Open has no replay and no partial, reports and the view have nothing of alarms, and the timeline ends
- * before its last number. */
-enum { PACKAGED = 7, VERSION = 9, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20, FAR_BYTES = 8 << 20 };
+/* VERSION: of a snapshot's layout, its first number. */
+enum { VERSION = 9, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20, FAR_BYTES = 8 << 20 };
 
 /* Strings that session_request borrows while a session is made from a snapshot. */
 struct opening {
@@ -20,7 +18,7 @@ struct opening {
     char sha256[DIGEST_HEX_SIZE], checkpoint[LIVE_PATH], model[LIVE_NAME], texts[FRONTEND_MAX_LABELS][SESSION_LABEL_SIZE];
     const char *labels[FRONTEND_MAX_LABELS];
     int64_t epoch;
-    bool older, ended; /* older: PACKAGED */
+    bool ended;
     struct journal_entry answers[SESSION_ANSWERS];
     int n_answers;
 };
@@ -132,8 +130,7 @@ static void unpack_view_of(struct unpack *in, struct session *s, struct opening 
     s->start_ms = unpack_i64(in, 0, INT64_MAX);
     unpack_text(in, s->address, sizeof s->address);
     unpack_text(in, s->flaws, sizeof s->flaws);
-    if (!o->older)
-        unpack_alarm(in, s, o);
+    unpack_alarm(in, s, o);
 }
 
 static void pack_session(const struct session *s, const struct live_report *saved, struct str *out) {
@@ -156,9 +153,7 @@ static void pack_session(const struct session *s, const struct live_report *save
 }
 
 static void unpack_opening(struct unpack *in, struct opening *o) {
-    const int64_t version = unpack_i64(in, PACKAGED, VERSION);
-    o->older = version == PACKAGED;
-    unpack_require(in, o->older || version == VERSION);
+    unpack_same(in, VERSION);
     unpack_text(in, o->id, sizeof o->id);
     o->epoch = unpack_i64(in, 0, INT64_MAX);
     unpack_text(in, o->digest, sizeof o->digest);
@@ -181,8 +176,8 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
     o->open.off = unpack_f64(in);
     o->open.alarm_rate = unpack_f64(in);
     unpack_text(in, o->open.device_name, sizeof o->open.device_name);
-    o->open.replay = !o->older && unpack_bool(in);
-    o->open.partial = o->older ? 0 : (int)unpack_i64(in, 0, FRONTEND_MAX_CHANNELS);
+    o->open.replay = unpack_bool(in);
+    o->open.partial = (int)unpack_i64(in, 0, FRONTEND_MAX_CHANNELS);
     unpack_text(in, o->sha256, sizeof o->sha256);
     unpack_require(in, !*o->sha256 || digest_is_hex(o->sha256));
     unpack_require(in, o->open.rate_hz >= 1 && o->open.rate_hz <= 1e6 && o->open.on >= 0 && o->open.on < 1 && o->open.off >= 0 &&
@@ -191,7 +186,7 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
     o->request = (struct session_request){.open = &o->open, .client = o->client, .principal = o->principal, .resumable = true};
 }
 
-static bool unpack_numbers(struct unpack *in, bool older, struct session *s) {
+static bool unpack_numbers(struct unpack *in, struct session *s) {
     const int64_t far = INT64_C(1) << 60;
     int64_t *const numbers[] = {&s->consumed,     &s->consumed_gaps,   &s->duplicates,
                                 &s->events_total, &s->seizure_samples, &s->next_result};
@@ -203,7 +198,7 @@ static bool unpack_numbers(struct unpack *in, bool older, struct session *s) {
         unpack_bytes(in, s->events, (size_t)s->n_events * sizeof *s->events);
     s->next = s->saved = s->durable = s->consumed;
     s->gaps = s->consumed_gaps;
-    return s->events && ring_load(&s->kept, !older, in);
+    return s->events && ring_load(&s->kept, in);
 }
 
 /* ---- making one ---- */
@@ -433,12 +428,11 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     str_copy(s->token.digest, sizeof s->token.digest, o->digest);
     s->token.text[0] = 0;
     s->epoch = o->epoch;
-    bool whole = unpack_numbers(&in, o->older, s);
+    bool whole = unpack_numbers(&in, s);
     const void *stream = unpack_view(&in, STATE_MAX, &stream_len);
     unpack_view_of(&in, s, o);
     bool corrupt = in.failed || (whole && !unpack_done(&in)) || !stream_len;
-    const size_t lacks = o->older ? sizeof(int64_t) : 0; /* the number that is 0 then */
-    char *copy = whole && !corrupt ? calloc(1, stream_len + lacks) : NULL;
+    char *copy = whole && !corrupt ? malloc(stream_len) : NULL;
     if (!copy) {
         session_free(s);
         return corrupt ? err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt")
@@ -449,7 +443,7 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     s->on_disk = true;
     session_reach(s, SESSION_RESTORING);
     session_park(s);
-    rc = session_begin(s, copy, stream_len + lacks, err);
+    rc = session_begin(s, copy, stream_len, err);
     if (rc)
         return rc;
     session_note_kept(s);

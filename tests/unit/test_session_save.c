@@ -342,34 +342,6 @@ static void a_snapshot_of_another_version_is_refused(void **state) {
     assert_non_null(sessions_find(k->b.all, token, "uid:1"));
 }
 
-/* Packages of before wrote version 7: Open ends before `replay`, the view before the alarm, the timeline before its last number. */
-static void a_snapshot_of_a_package_of_before_is_read(void **state) {
-    enum { OPEN_BYTES = 2 * 8, ALARM_BYTES = 13 * 8 /* no id, and twelve numbers */ };
-    struct kept_bench *k = *state;
-    struct live_stream *stream;
-    char token[RESUME_TOKEN_SIZE];
-    const double numbers[] = {own_open.on, own_open.off, own_open.alarm_rate};
-    open_lasting(&k->b, &stream, token);
-    save(k, stream, "first");
-    durable(k, 0);
-    sessions_free(k->b.all);
-    k->b.all = keeping_sessions(k);
-    char *bytes = (char *)k->kept.state, *at = memmem(bytes, k->kept.len, numbers, sizeof numbers);
-    assert_non_null(at);
-    at += sizeof numbers + sizeof(int64_t); /* and the name of the device, which is empty */
-    memmove(at, at + OPEN_BYTES, (size_t)(bytes + k->kept.len - at) - OPEN_BYTES);
-    *bytes = 7;
-    k->kept.len -= OPEN_BYTES;
-    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), ERR_DATA_LOSS);
-    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len - ALARM_BYTES, false, NULL), 0);
-    assert_int_equal(last(&k->b)->data_bytes, strlen("first") + sizeof(int64_t));
-    assert_memory_equal(last(&k->b)->data, "first\0\0\0\0\0\0\0\0", strlen("first") + sizeof(int64_t));
-    struct session *s = sessions_find(k->b.all, token, "uid:1");
-    struct live_open open = own_open;
-    open.partial = 0;
-    assert_int_equal(session_check(s, &open, NULL), 0);
-}
-
 static void a_restored_stream_keeps_its_rate_of_false_alarms(void **state) {
     struct kept_bench *k = *state;
     struct live_stream *stream;
@@ -608,7 +580,6 @@ int main(void) {
         STORE_TEST(only_what_a_snapshot_holds_is_durable),
         STORE_TEST(a_session_goes_on_from_its_snapshot),
         STORE_TEST(a_snapshot_of_another_version_is_refused),
-        STORE_TEST(a_snapshot_of_a_package_of_before_is_read),
         STORE_TEST(a_restored_stream_keeps_its_rate_of_false_alarms),
         STORE_TEST(a_session_that_ended_before_a_restart_is_there_for_its_client_alone),
         STORE_TEST(a_session_that_is_closed_while_its_client_is_away_leaves_no_snapshot),
