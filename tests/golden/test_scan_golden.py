@@ -14,8 +14,8 @@ import tempfile
 import numpy as np
 
 SOURCE = os.environ.get("BRR_SOURCE_DIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-sys.path[:0] = [os.path.join(SOURCE, "tools"), os.path.join(SOURCE, "tests"), os.path.join(SOURCE, "client", "python")]
-import gen_golden  # noqa: E402
+sys.path[:0] = [os.path.join(SOURCE, "tests"), os.path.join(SOURCE, "client", "python")]
+import scan_reference  # noqa: E402
 from brr import scan  # noqa: E402
 from seed import test_seed  # noqa: E402
 
@@ -57,7 +57,7 @@ def run(op, tensors, attributes, dtype, device):
     """The outputs of a case by its names."""
     names = {"w": "weight"} if op in ("layernorm", "rmsnorm_gated") else {}
     name_of = lambda key: names.get(key) or NAMES.get(key, key)
-    inputs = {k: array(v, k in gen_golden.ACTIVATIONS[op], dtype, device) for k, v in tensors.items() if not k.startswith(("ref_", "g_"))}
+    inputs = {k: array(v, k in scan_reference.ACTIVATIONS[op], dtype, device) for k, v in tensors.items() if not k.startswith(("ref_", "g_"))}
     g = {k: array(v, k == "g_out", dtype, device) for k, v in tensors.items() if k.startswith("g_")}
     given = {name_of(k): v for k, v in inputs.items()}
     numbers = {k: float(v) for k, v in attributes.items()}
@@ -85,7 +85,7 @@ def run(op, tensors, attributes, dtype, device):
 
 
 def check_case(directory, name, dtype, device):
-    tensors, metadata = gen_golden.read_safetensors(os.path.join(directory, name + ".safetensors"))
+    tensors, metadata = scan_reference.read_safetensors(os.path.join(directory, name + ".safetensors"))
     op = metadata["op"]
     attributes = json.loads(metadata["attributes"])
     variants = [({}, "")] + [({}, isa) for isa in ("avx2", "scalar") if device == "cpu"]
@@ -137,14 +137,14 @@ def main():
     a.add_argument("--device", default="cpu")
     o = a.parse_args()
     print("seed", o.seed)
-    gen_golden.selftest(o.seed)
-    names = [n for n in gen_golden.CASES if o.all or n not in gen_golden.LARGE]
+    scan_reference.selftest(o.seed)
+    names = [n for n in scan_reference.CASES if o.all or n not in scan_reference.LARGE]
     failures = check_bounds()
     for dtype in ("f32", "bf16"):
         # layernorm has no bf16 form yet, and the extreme cases lose their meaning when Δ's input is rounded
-        chosen = [n for n in names if dtype == "f32" or gen_golden.CASES[n][0] != "layernorm"]
+        chosen = [n for n in names if dtype == "f32" or scan_reference.CASES[n][0] != "layernorm"]
         with tempfile.TemporaryDirectory() as directory:
-            gen_golden.generate(directory, o.seed, chosen, bf16=dtype == "bf16")
+            scan_reference.generate(directory, o.seed, chosen, bf16=dtype == "bf16")
             for name in chosen:
                 failures += check_case(directory, name, dtype, o.device)
     for failure in failures:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Golden cases for the op table, computed in float64 with numpy from the formulas in kernels/op.h.
 
-  gen_golden.py --selftest [--seed S]          every gradient against central differences and the complex step
-  gen_golden.py --out DIR --seed S [--cases a,b] [--bf16]   one safetensors file per case
-  gen_golden.py --list
+  scan_reference.py --selftest [--seed S]          every gradient against central differences and the complex step
+  scan_reference.py --out DIR --seed S [--cases a,b] [--bf16]   one safetensors file per case
+  scan_reference.py --list
 
 A case file holds F32 inputs under their own names (scan1: u delta A B C D dbias z h0; ssd: x delta A B C D dbias h0; conv:
 x w b s0), the incoming gradients g_out and g_hT or g_state, and the F64 answers ref_<output> and ref_grad_<input>. Its metadata
