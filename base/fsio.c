@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/grow.h"
 #include "base/str.h"
 
 enum { WALK_MAX_DEPTH = 64, WALK_MAX_FILES = 4 * 1000 * 1000, MAX_TEMPORARIES = 10000 };
@@ -391,14 +392,8 @@ struct walk {
 static int walk_add(struct walk *walk, const struct fsio_found *found, struct err *err) {
     if (walk->count >= WALK_MAX_FILES)
         return err_set(err, ERR_EXHAUSTED, "more than %d files below one directory", WALK_MAX_FILES);
-    if (walk->count == walk->cap) {
-        size_t cap = walk->cap ? 2 * walk->cap : 256;
-        struct fsio_found *items = realloc(walk->items, cap * sizeof *items);
-        if (!items)
-            return err_set(err, ERR_EXHAUSTED, "out of memory listing files");
-        walk->items = items;
-        walk->cap = cap;
-    }
+    if (!GROW(walk->items, walk->count, walk->cap))
+        return err_set(err, ERR_EXHAUSTED, "out of memory listing files");
     char *copy = strdup(found->path);
     if (!copy)
         return err_set(err, ERR_EXHAUSTED, "out of memory listing files");

@@ -1,6 +1,7 @@
 #include "daemon/burst/network.h"
 
 #include "base/base.h"
+#include "base/grow.h"
 
 enum { MOST_SLICE = 1 << 16 };
 #define SLICE_S   0.005 /* aimed at */
@@ -189,14 +190,8 @@ struct tick_sink {
 
 /* Room for one more tick with so many ids. */
 static int reserve(struct network_order *o, int64_t fired) {
-    if (o->n_frames == o->frame_room) {
-        int64_t room = o->frame_room ? 2 * o->frame_room : 64;
-        struct network_frame *frames = realloc(o->frames, (size_t)room * sizeof *frames);
-        if (!frames)
-            return ERR_EXHAUSTED;
-        o->frames = frames;
-        o->frame_room = room;
-    }
+    if (!GROW(o->frames, o->n_frames, o->frame_room))
+        return ERR_EXHAUSTED;
     if (o->n_ids + fired > o->id_room) {
         int64_t room = 2 * o->id_room > o->n_ids + fired ? 2 * o->id_room : o->n_ids + fired;
         uint32_t *ids = realloc(o->ids, (size_t)room * sizeof *ids);

@@ -1,6 +1,7 @@
 /* brr.v1.Checkpoints: the model files of jobs and uploads, but for calls that carry or read them whole (svc_checkpoint_files.c). */
 
 #include "base/base.h"
+#include "base/grow.h"
 #include "daemon/jobs/pins.h"
 #include "daemon/models/upload_owner.h"
 #include "daemon/services/checkpoint_find.h"
@@ -50,14 +51,8 @@ static int note_record(void *ctx, const struct jobdb_checkpoint *c) {
     const char *path = fsio_exists(c->c.path) ? c->c.path : *c->kept && fsio_exists(c->kept) ? c->kept : NULL;
     if (!path)
         return 0;
-    if (l->n_records == l->room) {
-        size_t room = l->room ? 2 * l->room : 64;
-        struct listed *more = realloc(l->records, room * sizeof *more);
-        if (!more)
-            return fail_listing(l);
-        l->records = more;
-        l->room = room;
-    }
+    if (!GROW(l->records, l->n_records, l->room))
+        return fail_listing(l);
     struct listed *r = &l->records[l->n_records++];
     *r =
         (struct listed){SAME_MEMBERS(c->c, step, epoch, bytes, metric), SAME_MEMBERS(*c, created_ms, pinned), .path = strdup(path)};

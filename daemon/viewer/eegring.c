@@ -4,6 +4,7 @@
  * new start is stored before its samples, and what lies before the start is no longer valid. */
 #include "daemon/viewer/eegring.h"
 
+#include "base/grow.h"
 #include "base/pack.h"
 #include "eeg/frontend.h"
 
@@ -182,14 +183,8 @@ static void pin_follow(struct eegring *r, struct strip *pin) {
 bool eegring_hold_rows(struct eegring *r, uint64_t rows, int64_t first, int64_t end) {
     if (first >= end)
         return true;
-    if (r->n_held == r->held_room) {
-        const int room = 2 * r->held_room + 16;
-        struct held_samples *more = realloc(r->held, (size_t)room * sizeof *more);
-        if (!more)
-            return false;
-        r->held = more;
-        r->held_room = room;
-    }
+    if (!GROW(r->held, r->n_held, r->held_room))
+        return false;
     r->held[r->n_held++] = (struct held_samples){rows, first, end};
     return true;
 }

@@ -1,5 +1,6 @@
 #include "burst/burst_encoder.h"
 
+#include "base/grow.h"
 #include "burst/burst.h"
 #include "eeg/half.h"
 #include "windows/recording.h"
@@ -17,14 +18,8 @@ struct encoder {
 };
 
 static int add(struct encoder *e, const struct burst_injection *injection, struct err *err) {
-    if (e->n == e->room) {
-        int64_t room = e->room ? 2 * e->room : 4096;
-        struct burst_injection *more = realloc(e->list, (size_t)room * sizeof *more);
-        if (!more)
-            return err_set(err, ERR_EXHAUSTED, "%s: out of memory for %lld injections", e->path, (long long)room);
-        e->list = more;
-        e->room = room;
-    }
+    if (!GROW(e->list, e->n, e->room))
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory for %lld injections", e->path, (long long)e->room);
     if (e->n == BURST_MOST_PENDING)
         return err_set(err, ERR_EXHAUSTED, "%s: more than %d injections; give a larger input.delta_uv or fewer ticks", e->path,
                        BURST_MOST_PENDING);

@@ -1,5 +1,6 @@
 #include "burst/spikefile.h"
 
+#include "base/grow.h"
 #include "burst/connectome.h"
 #include "eeg/npy.h"
 #include "eeg/table.h"
@@ -40,13 +41,8 @@ static int read_rows(struct table *t, const int columns[3], struct burst_injecti
         int rc = table_next(t, &more, err);
         if (rc || !more)
             return rc;
-        if (*n == room) {
-            room = room ? 2 * room : 256;
-            struct burst_injection *bigger = realloc(*list, (size_t)room * sizeof *bigger);
-            if (!bigger)
-                return err_set(err, ERR_EXHAUSTED, "%s: out of memory for %" PRId64 " injections", t->path, room);
-            *list = bigger;
-        }
+        if (!GROW(*list, *n, room))
+            return err_set(err, ERR_EXHAUSTED, "%s: out of memory for %" PRId64 " injections", t->path, room);
         if ((rc = read_row(t, columns, &(*list)[*n], err)))
             return rc;
         ++*n;

@@ -1,5 +1,6 @@
 #include "detect/contact.h"
 
+#include "base/grow.h"
 #include "eeg/half_rows.h"
 
 enum { RATE_HZ = 256, CLIPPED_SAMPLES = RATE_HZ / 100 };
@@ -49,14 +50,8 @@ static bool is_bad(const struct contact *c, int i) {
 
 static int end_second(struct contact *c, struct err *err) {
     int bad = 0;
-    if (c->n == c->capacity) {
-        int64_t capacity = 2 * c->capacity + 64;
-        uint8_t *more = realloc(c->bad, (size_t)capacity);
-        if (!more)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for the signal quality of %lld s", (long long)capacity);
-        c->bad = more;
-        c->capacity = capacity;
-    }
+    if (!GROW(c->bad, c->n, c->capacity))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the signal quality of %lld s", (long long)c->capacity);
     for (int i = 0; i < c->channels; i++)
         bad += is_bad(c, i);
     c->bad[c->n++] = (uint8_t)(bad < UINT8_MAX ? bad : UINT8_MAX);

@@ -1,5 +1,6 @@
 #include "detect/events.h"
 
+#include "base/grow.h"
 #include "base/order.h"
 
 enum {
@@ -421,17 +422,10 @@ struct collected {
 
 static void collect(void *ctx, const struct event *event) {
     struct collected *c = ctx;
-    if (c->count == c->capacity) {
-        int64_t capacity = c->capacity ? 2 * c->capacity : 64;
-        struct event *items = realloc(c->items, (size_t)capacity * sizeof *items);
-        if (!items) {
-            c->failed = true;
-            return;
-        }
-        c->items = items;
-        c->capacity = capacity;
-    }
-    c->items[c->count++] = *event;
+    if (GROW(c->items, c->count, c->capacity))
+        c->items[c->count++] = *event;
+    else
+        c->failed = true;
 }
 
 /* The events, or what went wrong in finding them. */

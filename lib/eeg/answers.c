@@ -1,5 +1,6 @@
 #include "eeg/answers.h"
 
+#include "base/grow.h"
 #include "eeg/table.h"
 #include "store/digest.h"
 #include "store/outputs.h"
@@ -28,14 +29,8 @@ void answers_done(struct answers *a) {
 static int add_answer(struct answers *a, const struct answer *answer, struct err *err) {
     if (a->n == LABELS_MAX_ROWS)
         return err_set(err, ERR_EXHAUSTED, "more than %d answers about one recording", LABELS_MAX_ROWS);
-    if (a->n == a->capacity) {
-        const size_t capacity = a->capacity ? 2 * a->capacity : 16;
-        struct answer *more = realloc(a->items, capacity * sizeof *more);
-        if (!more)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for %zu answers", a->n);
-        a->items = more;
-        a->capacity = capacity;
-    }
+    if (!GROW(a->items, a->n, a->capacity))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %zu answers", a->n);
     a->items[a->n++] = *answer;
     return 0;
 }

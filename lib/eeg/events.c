@@ -1,5 +1,6 @@
 #include "eeg/events.h"
 
+#include "base/grow.h"
 #include "eeg/events_formats.h"
 #include "eeg/label_rule.h"
 #include "formats/civil.h"
@@ -32,14 +33,8 @@ static int append(struct event_row **rows, size_t *n, size_t *capacity, const st
                   struct err *err) {
     if (*n == LABELS_MAX_ROWS)
         return err_set(err, ERR_EXHAUSTED, "%s: more than %d events", path, LABELS_MAX_ROWS);
-    if (*n == *capacity) {
-        size_t grown = *capacity ? *capacity * 2 : 16;
-        struct event_row *moved = realloc(*rows, grown * sizeof *moved);
-        if (!moved)
-            return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
-        *rows = moved;
-        *capacity = grown;
-    }
+    if (!GROW(*rows, *n, *capacity))
+        return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
     (*rows)[(*n)++] = *row;
     return 0;
 }

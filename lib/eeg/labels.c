@@ -1,6 +1,7 @@
 #include "eeg/labels.h"
 
 #include "base/counted.h"
+#include "base/grow.h"
 #include "base/order.h"
 #include "eeg/labels_path.h"
 #include "formats/eegfile.h"
@@ -26,14 +27,8 @@ static const char UNKNOWN[] = "unknown"; /* code of the runs of LABEL_UNSURE */
 
 static int add_run(struct request *q, double onset, double end, double confidence, const char *code, struct err *err) {
     struct labels *out = q->out;
-    if (out->n_runs == q->capacity) {
-        size_t grown = q->capacity ? q->capacity * 2 : 16;
-        struct label_run *moved = grown > LABELS_MAX_ROWS ? NULL : realloc(out->runs, grown * sizeof *moved);
-        if (!moved)
-            return err_set(err, ERR_EXHAUSTED, "%s: too many seizure labels", q->recording_path);
-        out->runs = moved;
-        q->capacity = grown;
-    }
+    if (out->n_runs == LABELS_MAX_ROWS || !GROW(out->runs, out->n_runs, q->capacity))
+        return err_set(err, ERR_EXHAUSTED, "%s: too many seizure labels", q->recording_path);
     struct label_run *run = &out->runs[out->n_runs++];
     *run = (struct label_run){.onset_s = onset, .end_s = end, .confidence = confidence};
     str_copy(run->code, sizeof run->code, code);

@@ -1,6 +1,7 @@
 #include "eeg/tree.h"
 
 #include "base/counted.h"
+#include "base/grow.h"
 #include "base/order.h"
 #include "formats/eegfile.h"
 #include "store/digest.h"
@@ -90,14 +91,8 @@ static int add_name(struct tree *t, const char *path, const struct fsio_found *f
                                   &(struct patient_name){patient, sizeof patient, &lone}, err);
     if (rc)
         return rc;
-    if (t->n == t->capacity) {
-        size_t capacity = t->capacity ? 2 * t->capacity : 256;
-        struct name *names = realloc(t->names, capacity * sizeof *names);
-        if (!names)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for %zu recordings", capacity);
-        t->names = names;
-        t->capacity = capacity;
-    }
+    if (!GROW(t->names, t->n, t->capacity))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %zu recordings", t->capacity);
     struct name *name = &t->names[t->n];
     *name = (struct name){{strdup(found->path), found->device, found->inode, absent}, strdup(patient), found->link, lone};
     t->n++;

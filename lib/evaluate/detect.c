@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "base/counted.h"
+#include "base/grow.h"
 #include "base/order.h"
 #include "detect/detect_list.h"
 #include "detect/detector.h"
@@ -184,14 +185,8 @@ static int keep_highest(void *ctx, int64_t first, const float *p, int64_t n, str
 
 static int keep_event(void *ctx, const struct event *event, struct err *err) {
     struct seat *seat = ctx;
-    if (seat->n_runs == seat->capacity) {
-        int64_t capacity = seat->capacity ? 2 * seat->capacity : 64;
-        struct label_run *more = realloc(seat->runs, (size_t)capacity * sizeof *more);
-        if (!more)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for %lld events", (long long)capacity);
-        seat->runs = more;
-        seat->capacity = capacity;
-    }
+    if (!GROW(seat->runs, seat->n_runs, seat->capacity))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld events", (long long)seat->capacity);
     seat->runs[seat->n_runs++] = (struct label_run){.onset_s = (double)event->first / FRONTEND_RATE_HZ,
                                                     .end_s = (double)event->end / FRONTEND_RATE_HZ,
                                                     .confidence = event->confidence};

@@ -1,5 +1,7 @@
 #include "evaluate/temperature.h"
 
+#include "base/grow.h"
+
 enum { HALVINGS = 50 };
 static const double least_p = 1e-7;
 
@@ -12,14 +14,8 @@ struct second {
 static int put_second(struct temperature_seconds *s, const struct second *from, struct err *err) {
     if (2 * from->measured < FRONTEND_RATE_HZ)
         return 0;
-    if (s->n == s->capacity) {
-        int64_t capacity = s->capacity ? 2 * s->capacity : 4096;
-        struct temperature_second *items = realloc(s->items, sizeof *items * (size_t)capacity);
-        if (!items)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for %lld seconds of traces", (long long)capacity);
-        s->items = items;
-        s->capacity = capacity;
-    }
+    if (!GROW(s->items, s->n, s->capacity))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld seconds of traces", (long long)s->capacity);
     double p = fmin(fmax(from->p / from->measured, least_p), 1 - least_p);
     s->items[s->n++] = (struct temperature_second){(float)(log(p) - log1p(-p)), (float)from->seizure / (float)from->measured};
     return 0;

@@ -1,6 +1,7 @@
 /* What opening a file finds in its records: how many there are, when each begins, and the annotations. */
 
 #include "base/base.h"
+#include "base/grow.h"
 #include "base/order.h"
 #include "formats/edf_state.h"
 #include "formats/tal.h"
@@ -104,14 +105,8 @@ static double segment_end_s(const struct edf *edf, const struct eeg_segment *s) 
 
 static int add_segment(struct edf *edf, struct eeg_segment segment, struct err *err) {
     struct eeg_info *info = &edf->header.info;
-    if ((size_t)info->n_segments == edf->segment_capacity) {
-        size_t grown = edf->segment_capacity ? edf->segment_capacity * 2 : 4;
-        struct eeg_segment *moved = realloc(edf->segments, grown * sizeof *moved);
-        if (!moved)
-            return edf_out_of_memory(edf, err);
-        edf->segments = moved;
-        edf->segment_capacity = grown;
-    }
+    if (!GROW(edf->segments, (size_t)info->n_segments, edf->segment_capacity))
+        return edf_out_of_memory(edf, err);
     edf->segments[info->n_segments++] = segment;
     return 0;
 }
@@ -275,15 +270,9 @@ static int visit_annotation(void *ctx, const struct tal_item *item) {
         edf->annotations_cut = true;
         return 1;
     }
-    if (info->n_annotations == edf->annotation_capacity) {
-        size_t grown = edf->annotation_capacity ? edf->annotation_capacity * 2 : 16;
-        struct eeg_annotation *moved = realloc(edf->annotations, grown * sizeof *moved);
-        if (!moved) {
-            c->failed = true;
-            return 1;
-        }
-        edf->annotations = moved;
-        edf->annotation_capacity = grown;
+    if (!GROW(edf->annotations, info->n_annotations, edf->annotation_capacity)) {
+        c->failed = true;
+        return 1;
     }
     size_t size = item->text_len * 2 + 1;
     char *text = arena_alloc(&edf->arena, size);

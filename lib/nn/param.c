@@ -1,5 +1,6 @@
 #include "nn/param.h"
 
+#include "base/grow.h"
 #include "kernels/op.h"
 
 void param_set_init(struct param_set *set) { *set = (struct param_set){.version = 1}; }
@@ -16,14 +17,8 @@ void param_set_done(struct param_set *set) {
 }
 
 int param_add(struct param_set *set, const struct param_spec *spec, struct err *err, const char *fmt, ...) {
-    if (set->count == set->capacity) {
-        int capacity = set->capacity ? 2 * set->capacity : 256;
-        struct param *items = realloc(set->items, (size_t)capacity * sizeof *items);
-        if (!items)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for the parameter table");
-        set->items = items;
-        set->capacity = capacity;
-    }
+    if (!GROW(set->items, set->count, set->capacity))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the parameter table");
     struct param *p = &set->items[set->count];
     *p = (struct param){.kind = spec->kind, .rank = spec->rank, .count = 1, .index = set->count};
     va_list ap;

@@ -1,6 +1,7 @@
 #include "score/alarm_sweep.h"
 
 #include "base/base.h"
+#include "base/grow.h"
 #include "base/order.h"
 #include "base/rng.h"
 #include "score/interval.h"
@@ -112,14 +113,8 @@ int alarm_sweep_begin(const struct score_trace *traces, int n, const struct alar
 /* ---- one rule on one trace ---- */
 
 static int note_alarm(struct alarm_progress *p, int64_t known, struct err *err) {
-    if (p->n_alarms == p->capacity) {
-        int capacity = 2 * p->capacity + 64;
-        double *more = realloc(p->at_s, (size_t)capacity * sizeof *more);
-        if (!more)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for alarms");
-        p->at_s = more;
-        p->capacity = capacity;
-    }
+    if (!GROW(p->at_s, p->n_alarms, p->capacity))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for alarms");
     p->at_s[p->n_alarms++] = (double)known / RATE_HZ;
     return 0;
 }

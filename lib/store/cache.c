@@ -1,5 +1,6 @@
 #include "store/cache.h"
 
+#include "base/grow.h"
 #include "base/map.h"
 #include "base/order.h"
 #include "store/partials.h"
@@ -179,14 +180,8 @@ static int take_stock(void *ctx, const char *relative, int64_t size, struct err 
     entry_path(s->cache, s->shelf, key, path);
     if (stat(path, &st) < 0)
         return 0;
-    if (s->count == s->cap) {
-        size_t cap = s->cap ? 2 * s->cap : 256;
-        struct found *items = realloc(s->items, cap * sizeof *items);
-        if (!items)
-            return err_set(err, ERR_EXHAUSTED, "out of memory opening cache %s", s->cache->dir);
-        s->items = items;
-        s->cap = cap;
-    }
+    if (!GROW(s->items, s->count, s->cap))
+        return err_set(err, ERR_EXHAUSTED, "out of memory opening cache %s", s->cache->dir);
     int64_t read_ns = (int64_t)st.st_atim.tv_sec * 1000000000 + st.st_atim.tv_nsec;
     int64_t written_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     struct found *f = &s->items[s->count++];

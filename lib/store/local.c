@@ -1,6 +1,7 @@
 #include "store/local.h"
 
 #include "base/base.h"
+#include "base/grow.h"
 #include "base/order.h"
 
 enum { MAX_DEPTH = 64, MAX_ENTRIES = 4 * 1000 * 1000, COPY_BLOCK = 1 << 20 };
@@ -56,14 +57,8 @@ static void names_done(struct names *names) {
 }
 
 static bool names_add(struct names *names, const char *name, bool directory) {
-    if (names->count == names->cap) {
-        size_t cap = names->cap ? 2 * names->cap : 64;
-        char **items = cap <= MAX_ENTRIES ? realloc(names->items, cap * sizeof *items) : NULL;
-        if (!items)
-            return false;
-        names->items = items;
-        names->cap = cap;
-    }
+    if (names->count == MAX_ENTRIES || !GROW(names->items, names->count, names->cap))
+        return false;
     char *copy = malloc(strlen(name) + 2);
     if (!copy)
         return false;

@@ -1,6 +1,7 @@
 #include "store/mirror.h"
 
 #include "base/crew.h"
+#include "base/grow.h"
 #include "store/cached.h"
 
 enum { THREADS = 16, MAX_FILES = 2 << 20, PATH_BYTES = 4096 };
@@ -38,14 +39,8 @@ static int add_file(struct mirror *m, const struct store_item *item, struct err 
     if (m->n_files == MAX_FILES)
         return err_set(err, ERR_RANGE, "%s: more than %d files below '%s'; name a narrower prefix", store_identity(m->config.store),
                        MAX_FILES, m->prefix);
-    if (m->n_files == m->capacity) {
-        int64_t capacity = m->capacity ? 2 * m->capacity : 256;
-        struct file *files = realloc(m->files, (size_t)capacity * sizeof *files);
-        if (!files)
-            return out_of_memory(m, err);
-        m->files = files;
-        m->capacity = capacity;
-    }
+    if (!GROW(m->files, m->n_files, m->capacity))
+        return out_of_memory(m, err);
     struct file *f = &m->files[m->n_files];
     struct store_item own = *item;
     if (!(own.key = strdup(item->key)))

@@ -9,6 +9,7 @@
  * in a folder of its own, checkpoints/aN, and only reads those of the others: pairs of the same step have the same bytes. */
 #include "train/train_checkpoint.h"
 
+#include "base/grow.h"
 #include "train/train_hard.h"
 
 #include "base/base.h"
@@ -149,14 +150,8 @@ static int add_place(struct places *s, struct place place, struct err *err) {
         at--;
     if (at && !later(place, s->items[at - 1]))
         return 0;
-    if (s->count == s->capacity) {
-        size_t capacity = s->capacity ? 2 * s->capacity : 64;
-        struct place *items = realloc(s->items, capacity * sizeof *items);
-        if (!items)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for a list of checkpoints");
-        s->items = items;
-        s->capacity = capacity;
-    }
+    if (!GROW(s->items, s->count, s->capacity))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a list of checkpoints");
     memmove(s->items + at + 1, s->items + at, (s->count - at) * sizeof *s->items);
     s->items[at] = place;
     s->count++;

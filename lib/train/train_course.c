@@ -2,6 +2,7 @@
 #include "train/train_course.h"
 
 #include "base/base.h"
+#include "base/grow.h"
 #include "base/json.h"
 #include "plot/plot.h"
 
@@ -66,14 +67,8 @@ struct series {
 static bool put(struct series *s, double x, double y) {
     while (s->n && s->points[s->n - 1].x >= x)
         s->n--;
-    if (s->n == s->size) {
-        int size = s->size ? 2 * s->size : 256;
-        struct plot_point *points = realloc(s->points, (size_t)size * sizeof *points);
-        if (!points)
-            return false;
-        s->points = points;
-        s->size = size;
-    }
+    if (!GROW(s->points, s->n, s->size))
+        return false;
     s->points[s->n++] = (struct plot_point){x, y};
     return true;
 }

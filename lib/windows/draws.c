@@ -1,5 +1,6 @@
 #include "windows/draws.h"
 
+#include "base/grow.h"
 #include "base/order.h"
 #include "base/rng.h"
 
@@ -66,14 +67,8 @@ struct draws {
 };
 
 static bool pool_add(struct pool *p, struct window_ref ref, struct window_count count) {
-    if (p->count == p->capacity) {
-        int64_t capacity = p->capacity ? 2 * p->capacity : 1024;
-        struct window_ref *items = realloc(p->items, sizeof *items * (size_t)capacity);
-        if (!items)
-            return false;
-        p->items = items;
-        p->capacity = capacity;
-    }
+    if (!GROW(p->items, p->count, p->capacity))
+        return false;
     p->items[p->count++] = ref;
     p->valid += count.valid;
     p->seizure += count.seizure;

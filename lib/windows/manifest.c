@@ -2,6 +2,7 @@
 
 #include "base/arena.h"
 #include "base/crew.h"
+#include "base/grow.h"
 #include "base/order.h"
 #include "eeg/labels.h"
 #include "eeg/tree.h"
@@ -47,14 +48,8 @@ static int collect(void *ctx, const struct tree_recording *recording, struct err
         return 0;
     if (m->count == MANIFEST_MAX_FILES)
         return err_set(err, ERR_EXHAUSTED, "more than %d recordings; split the data into several sources", MANIFEST_MAX_FILES);
-    if (m->count == m->capacity) {
-        int64_t capacity = m->capacity ? 2 * m->capacity : 256;
-        struct manifest_entry *entries = realloc(m->entries, sizeof *entries * (size_t)capacity);
-        if (!entries)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)capacity);
-        m->entries = entries;
-        m->capacity = capacity;
-    }
+    if (!GROW(m->entries, m->count, m->capacity))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)m->capacity);
     char patient[PATH_BYTES];
     bool lone = false;
     int rc = patient_rule_or_name(m->patient_by, m->patient_rule, relative_path,

@@ -1,6 +1,7 @@
 #include "windows/manifest_index.h"
 
 #include "base/arena.h"
+#include "base/grow.h"
 #include "base/json.h"
 #include "store/digest.h"
 
@@ -76,14 +77,8 @@ static int add_item(struct manifest_index *index, const struct json *line, struc
     if (rc)
         return rc;
     item.relative_path = arena_strdup(&index->arena, path);
-    if (index->count == index->capacity) {
-        int64_t capacity = index->capacity ? 2 * index->capacity : 256;
-        struct item *items = realloc(index->items, sizeof *items * (size_t)capacity);
-        if (!items)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)capacity);
-        index->items = items;
-        index->capacity = capacity;
-    }
+    if (!GROW(index->items, index->count, index->capacity))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)index->capacity);
     if (!item.relative_path)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the index %s", index->path);
     index->items[index->count++] = item;

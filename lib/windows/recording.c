@@ -1,5 +1,7 @@
 #include "windows/recording.h"
 
+#include "base/grow.h"
+
 static const int64_t MAX_SAMPLES = INT64_C(1) << 40; /* of file time: a century; keeps sizes in range */
 enum { MAGIC_SIZE = 16, HEAD_SIZE = 64, TRAILER_SIZE = 32, INDEX_MAX_BYTES = 256 << 20 };
 static const char MAGIC[MAGIC_SIZE + 1] = "brr recording 1\n";
@@ -17,16 +19,10 @@ struct recording_writer {
 };
 
 static int spans_add(struct spans *s, struct window_span span, struct err *err) {
-    if (s->count == s->capacity) {
-        int capacity = s->capacity ? 2 * s->capacity : 64;
-        if (capacity > RECORDING_MAX_SPANS)
-            return err_set(err, ERR_EXHAUSTED, "the recording has more than %d segments or held gaps", RECORDING_MAX_SPANS);
-        struct window_span *items = realloc(s->items, sizeof *items * (size_t)capacity);
-        if (!items)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for %d spans of a recording", capacity);
-        s->items = items;
-        s->capacity = capacity;
-    }
+    if (s->count == RECORDING_MAX_SPANS)
+        return err_set(err, ERR_EXHAUSTED, "the recording has more than %d segments or held gaps", RECORDING_MAX_SPANS);
+    if (!GROW(s->items, s->count, s->capacity))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %d spans of a recording", s->count);
     s->items[s->count++] = span;
     return 0;
 }

@@ -5,8 +5,9 @@
 #include "train/train_estimate.h"
 #include "train/train_kind.h"
 
-#define TRAIN  "kind: train\ndata: { source: eeg }\n"
-#define DETECT "kind: detect\ndata: { source: eeg }\ndetect: { model: job:a }\n"
+#define TRAIN    "kind: train\ndata: { source: eeg }\n"
+#define EVALUATE "kind: evaluate\ndata: { source: eeg }\nevaluate: { checkpoint: job:a }\n"
+#define DETECT   "kind: detect\ndata: { source: eeg }\ndetect: { model: job:a }\n"
 
 static struct arena arena;
 
@@ -111,6 +112,24 @@ static void keys_of_other_kinds_are_named_where_they_stand(void **state) {
     assert_refused(TRAIN, "trainin.epochs=3", "j.yaml: --set: unknown key 'trainin'; the nearest known key is 'training'");
 }
 
+static void keys_and_values_that_are_gone_are_unknown_by_name(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *override, *begins;
+    } cases[] = {{TRAIN, "data.hold_baseline=true", "j.yaml: --set: unknown key 'data.hold_baseline'"},
+                 {TRAIN, "data.augment.noise=0.1", "j.yaml: --set: unknown key 'data.augment.noise'"},
+                 {TRAIN, "training.loss.newest_weight=2", "j.yaml: --set: unknown key 'training.loss.newest_weight'"},
+                 {TRAIN, "data.normalize=bands", "j.yaml: --set: data.normalize"},
+                 {EVALUATE, "evaluate.rejecter=auto", "j.yaml: --set: unknown key 'evaluate.rejecter'"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct jobfile job;
+        struct err err = {0};
+        assert_int_equal(jobfile_parse(cases[i].text, "j.yaml", &cases[i].override, true, &arena, &job, &err), ERR_INVALID);
+        if (!str_starts(err.message, cases[i].begins))
+            fail_msg("%s: %s", cases[i].override, err.message);
+    }
+}
+
 static void a_required_key_of_the_kind_is_missed(void **state) {
     (void)state;
     assert_refused("kind: train\n", NULL,
@@ -213,6 +232,7 @@ int main(void) {
         in_arena(a_job_has_the_keys_of_its_kind_and_the_defaults_of_all),
         in_arena(the_kind_comes_first),
         in_arena(keys_of_other_kinds_are_named_where_they_stand),
+        in_arena(keys_and_values_that_are_gone_are_unknown_by_name),
         in_arena(a_required_key_of_the_kind_is_missed),
         in_arena(control_characters_are_refused_wherever_they_stand),
         in_arena(there_is_one_limit_on_overrides),
