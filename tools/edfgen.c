@@ -7,9 +7,9 @@
 #include "base/crew.h"
 #include "base/needed.h"
 #include "eeg/events.h"
+#include "formats/edf_write.h"
 #include "tools/edfgen/plan.h"
 #include "tools/edfgen/render.h"
-#include "tools/edfgen/writer.h"
 #include "windows/bids.h"
 
 enum { MAX_PATIENTS = 9999, MAX_HOURS = 9999, MAX_SEIZURES = 100000, HOUR_S = 3600, PATH_SIZE = 4096 };
@@ -56,8 +56,75 @@ struct job {
     char subject[16];
 };
 
+/* ---- one EDF+C file of one-second records, microvolt in steps of 0.1, with a time-keeping annotation signal ---- */
+
+struct edf_writer {
+    struct fsio_writer file;
+    int n_signals;
+    int64_t record;
+};
+
+struct writer_config {
+    const char *path, *patient; /* patient: code without blanks */
+    int64_t records;
+    int start_day, start_hour; /* January 2030 */
+    int n_signals;
+    const char *labels[ELECTRODES];
+};
+
+enum { ANNOTATION_SAMPLES = 16, HEADER_MAX = 256 * (ELECTRODES + 2) };
+
+static int writer_open(struct edf_writer *w, const struct writer_config *config, struct err *err) {
+    struct edf_write_signal signals[ELECTRODES + 1];
+    char patient[96], recording[96], date[16], time[16];
+    OWNED(str_done) struct str header = str_of(HEADER_MAX);
+    const int n = config->n_signals;
+    for (int s = 0; s < n; s++)
+        signals[s] = (struct edf_write_signal){config->labels[s], "synthetic", "uV", "-3276.8", "3276.7", RATE_HZ};
+    signals[n] = edf_write_annotations(ANNOTATION_SAMPLES);
+    str_format(patient, sizeof patient, "%s X X %s", config->patient, config->patient);
+    str_format(recording, sizeof recording, "Startdate %02d-JAN-2030 X X synthetic", config->start_day);
+    str_format(date, sizeof date, "%02d.01.30", config->start_day);
+    str_format(time, sizeof time, "%02d.00.00", config->start_hour);
+    const struct edf_write_file file = {.patient = patient,
+                                        .recording = recording,
+                                        .date = date,
+                                        .time = time,
+                                        .records = config->records,
+                                        .record_s = 1,
+                                        .signals = signals,
+                                        .n_signals = n + 1};
+    edf_write_header(&header, &file);
+    *w = (struct edf_writer){.n_signals = n};
+    int rc = fsio_writer_open(&w->file, config->path, err);
+    if (!rc && (rc = fsio_writer_write(&w->file, str_cstr(&header), header.len, err)))
+        fsio_writer_abort(&w->file);
+    return rc;
+}
+
+/* The next second: RATE_HZ samples of each signal; values beyond ±3276.7 µV are clipped. */
+static int writer_second(struct edf_writer *w, const float *const *uv, struct err *err) {
+    uint8_t record[(ELECTRODES * RATE_HZ + ANNOTATION_SAMPLES) * 2];
+    size_t at = 0;
+    for (int s = 0; s < w->n_signals; s++) {
+        for (int i = 0; i < RATE_HZ; i++) {
+            long digital = lrintf(fminf(32767, fmaxf(-32768, uv[s][i] * 10)));
+            record[at++] = (uint8_t)(digital & 0xFF);
+            record[at++] = (uint8_t)(digital >> 8 & 0xFF);
+        }
+    }
+    memset(record + at, 0, ANNOTATION_SAMPLES * 2);
+    char keeper[EDF_WRITE_KEEPER_SIZE];
+    memcpy(record + at, keeper, edf_write_keeper((double)w->record++, keeper));
+    return fsio_writer_write(&w->file, record, at + ANNOTATION_SAMPLES * 2, err);
+}
+
+static int writer_commit(struct edf_writer *w, struct err *err) { return fsio_writer_commit(&w->file, err); }
+
+static void writer_abort(struct edf_writer *w) { fsio_writer_abort(&w->file); }
+
 static int write_signal(const struct job *job, struct err *err) {
-    char path[PATH_SIZE + 16], labels[WRITER_MAX_SIGNALS][24];
+    char path[PATH_SIZE + 16], labels[ELECTRODES][24];
     bool bipolar = job->options->bipolar;
     struct writer_config config = {.path = path,
                                    .patient = job->subject,
@@ -81,7 +148,7 @@ static int write_signal(const struct job *job, struct err *err) {
         return rc;
     }
     float uv[ELECTRODES][RATE_HZ], pairs[BIPOLAR][RATE_HZ];
-    const float *rows[WRITER_MAX_SIGNALS];
+    const float *rows[ELECTRODES];
     for (int s = 0; s < config.n_signals; s++)
         rows[s] = bipolar ? pairs[s] : uv[s];
     for (int64_t r = 0; r < config.records && !rc; r++) {

@@ -1,12 +1,46 @@
 /* Which callers may call a method, how many calls they may have open, and when an open call loses its permission. */
+#include <grpc/grpc_security.h>
 #include <grpc/slice.h>
+#include <grpc/support/alloc.h>
 
 #include "base/base.h"
-#include "daemon/rpc/peer.h"
 #include "daemon/rpc/quota.h"
 #include "daemon/rpc/rpc_state.h"
 
 enum { MAX_CHAIN_BYTES = 64 * 1024 /* of a client's certificates */ };
+
+/* The caller's address: "10.0.0.7:4711" or "[fe80::1]:4711", which gRPC writes with percent signs; "unix" for a unix socket. */
+static void peer_address(grpc_call *call, char *ret, size_t size) {
+    char *uri = grpc_call_get_peer(call), *out = ret;
+    const char *p = uri && (str_starts(uri, "ipv4:") || str_starts(uri, "ipv6:")) ? uri + strlen("ipv4:") : NULL;
+    if (!p)
+        str_copy(ret, size, "unix");
+    for (; p && *p && out + 1 < ret + size; p++) {
+        const bool open = str_starts(p, "%5B"), close = str_starts(p, "%5D");
+        *out++ = open ? '[' : close ? ']' : *p;
+        *out = '\0';
+        p += open || close ? 2 : 0;
+    }
+    gpr_free(uri);
+}
+
+/* A property of the connection's TLS session, or an empty text. */
+static void append_property(const grpc_auth_context *context, const char *name, struct str *out) {
+    grpc_auth_property_iterator all = grpc_auth_context_find_properties_by_name(context, name);
+    const grpc_auth_property *p = grpc_auth_property_iterator_next(&all);
+    if (p)
+        str_append(out, p->value, p->value_length);
+}
+
+/* Appends the client's certificate, then those behind it, as PEM; nothing where there is none. */
+static void peer_chain(grpc_call *call, struct str *out) {
+    grpc_auth_context *context = grpc_call_auth_context(call);
+    if (!context)
+        return;
+    append_property(context, GRPC_X509_PEM_CERT_PROPERTY_NAME, out);
+    append_property(context, GRPC_X509_PEM_CERT_CHAIN_PROPERTY_NAME, out);
+    grpc_auth_context_release(context);
+}
 
 static void refuse_caller(struct rpc_call *c, const struct auth_refusal *refusal) {
     struct auth *auth = c->server->config.auth;
