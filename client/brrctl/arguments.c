@@ -3,7 +3,7 @@
 #include "base/needed.h"
 #include "store/outputs.h"
 
-#define AT(field) offsetof(struct arguments, field)
+#define OPTIONS struct arguments
 
 /* The options of all commands. */
 static const struct argument common[] = {

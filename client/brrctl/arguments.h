@@ -35,8 +35,9 @@ struct argument {
     const char *help;
     double min, max; /* numbers */
 };
-/* Rows. The file of a table says where members of its struct lie: #define AT(member) offsetof(struct own_options, member). The last
- * arguments may name further members of the row: .alias = "--out". */
+/* The file of a table names the command's struct: #define OPTIONS struct tune_options. Its members are then own(o)->member. */
+#define own(o) ((const OPTIONS *)(o)->own)
+/* Rows. The last arguments may name further members of the row: .alias = "--out". */
 #define FLAG(name, member, help, ...)                 ARGUMENT(name, FLAG, member, "", help, ##__VA_ARGS__)
 #define TEXT(name, member, value, help, ...)          ARGUMENT(name, TEXT, member, value, help, ##__VA_ARGS__)
 #define OUTPUT(name, member, value, help, ...)        ARGUMENT(name, OUTPUT, member, value, help, ##__VA_ARGS__)
@@ -46,7 +47,7 @@ struct argument {
 #define NUMBER(name, member, value, help, low, high)  ARGUMENT(name, NUMBER, member, value, help, .min = low, .max = high)
 #define INTEGER(name, member, value, help, low, high) ARGUMENT(name, INTEGER, member, value, help, .min = low, .max = high)
 #define ARGUMENT(word, type, member, text, meaning, ...)                                                                           \
-    { .name = word, .kind = ARGUMENT_##type, .offset = AT(member), .value = text, .help = meaning, ##__VA_ARGS__ }
+    { .name = word, .kind = ARGUMENT_##type, .offset = offsetof(OPTIONS, member), .value = text, .help = meaning, ##__VA_ARGS__ }
 
 /* All options of a command; size: bytes of its struct. local: it needs no daemon, so that help and completion leave out the options
  * of the connection. fetches: its OUTPUT files are copies of others' files, which are not listed as brrd's own. */
@@ -56,10 +57,8 @@ struct argument_table {
     size_t size;
     bool local, fetches;
 };
-#define ARGUMENT_TABLE(list, type)                                                                                                 \
-    { .rows = (list), .n = sizeof(list) / sizeof *(list), .size = sizeof(type) }
-#define ARGUMENT_TABLE_LOCAL(list, type)                                                                                           \
-    { .rows = (list), .n = sizeof(list) / sizeof *(list), .size = sizeof(type), .local = true }
+#define ARGUMENT_TABLE(list, ...)                                                                                                  \
+    { .rows = (list), .n = sizeof(list) / sizeof *(list), .size = sizeof(OPTIONS), ##__VA_ARGS__ }
 extern const struct argument_table arguments_none;  /* only those of all commands */
 extern const struct argument_table arguments_local; /* of a command that needs no daemon: without the options of a connection */
 

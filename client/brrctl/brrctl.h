@@ -4,6 +4,7 @@
 #include <protobuf-c/protobuf-c.h>
 
 #include "base/base.h"
+#include "base/json.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brr.h"
 #include "client/brrctl/arguments.h"
@@ -44,23 +45,36 @@ int brrctl_keep_error(struct brr_error *ret, const struct err *err);
 brr_client *brrctl_connect(const struct arguments *o, int *ret_exit);
 /* The same with the error for the caller. */
 int brrctl_open(const struct arguments *o, brr_client **ret, struct brr_error *err);
-/* One unary call; returns the answer as a message (OWNED_ANSWER), or NULL after printing the error. timeout_ms 0 = 30 s. */
-struct brrctl_method {
-    const char *path;
-    const ProtobufCMessageDescriptor *answer;
-    int64_t timeout_ms;
-};
 void brrctl_answer_done(void *answer); /* the address of a pointer to a message, which may be NULL */
-void *brrctl_call(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, int *ret_exit);
+/* One unary call of a method such as "/brr.v1.Jobs/Get"; returns the answer as a message (OWNED_ANSWER), or NULL after printing the
+ * error. */
+void *brrctl_call(const struct arguments *o, const char *path, const ProtobufCMessage *request, int *ret_exit);
 /* Prints the link with which the RPC answers (PageResponse). opens: shows it in the browser too, if the output is a terminal on a
  * desktop. Returns an exit code. */
-int brrctl_link(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, bool opens);
+int brrctl_link(const struct arguments *o, const char *path, const ProtobufCMessage *request, bool opens);
 /* As brrctl_call on an open connection, with the error returned. */
-void *brrctl_ask(brr_client *client, const struct brrctl_method *m, const ProtobufCMessage *request, struct brr_error *err);
+void *brrctl_ask(brr_client *client, const char *path, const ProtobufCMessage *request, struct brr_error *err);
+void *brrctl_ask_within(brr_client *client, const char *path, const ProtobufCMessage *request, int64_t timeout_ms,
+                        struct brr_error *err);
 /* One request, several answers; each is freed after visit, which returns false to end the call. Returns an exit code. */
 typedef bool brrctl_visit_fn(void *ctx, const void *message);
-int brrctl_follow(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, brrctl_visit_fn *visit,
-                  void *ctx);
+int brrctl_follow(const struct arguments *o, const char *path, const ProtobufCMessage *request, brrctl_visit_fn *visit, void *ctx);
+
+/* How messages are shown: with --json as lines with the fields of `json` (message_json.h) and what `put` adds, else as rows of a
+ * listing, or by `print`. */
+struct listing;
+struct brrctl_view {
+    const char *json;
+    void (*put)(struct json_writer *w, const void *item); /* NULL: nothing */
+    const char *titles;                                   /* of the listing */
+    void (*row)(struct listing *l, const void *item);     /* NULL: `print` prints each */
+    void (*print)(const void *item);
+    const char *items; /* the repeated field of the answer whose messages are shown; NULL: the answer itself */
+    const char *none;  /* what is said where there are none; NULL: nothing */
+};
+void brrctl_show_items(const struct arguments *o, const struct brrctl_view *v, void *const *items, size_t n);
+/* Calls as brrctl_call and shows the answer. Returns an exit code. */
+int brrctl_show(const struct arguments *o, const char *path, const ProtobufCMessage *request, const struct brrctl_view *v);
 
 /* Converts a REF to the daemon's form: a relative path of a local file becomes absolute; any other text is unchanged. Returns buf.
  */
@@ -111,7 +125,7 @@ struct brrctl_end {
 int brrctl_watch(const struct arguments *o, const char *id, struct brrctl_end *ret);
 
 /* Makes a call that answers with a model and prints it. */
-int brrctl_show_model(const struct arguments *o, const struct brrctl_method *method, const ProtobufCMessage *in);
+int brrctl_show_model(const struct arguments *o, const char *path, const ProtobufCMessage *in);
 
 /* Prints a note if a name that is served now is that of a built-in model, which it replaces. */
 void brrctl_tell_builtin(const char *name);

@@ -3,10 +3,18 @@
 #include "base/base.h"
 #include "base/needed.h"
 #include "base/user_paths.h"
+#include "brr/v1/admin.pb-c.h"
+#include "brr/v1/alarms.pb-c.h"
+#include "brr/v1/checkpoints.pb-c.h"
+#include "brr/v1/hooks.pb-c.h"
+#include "brr/v1/journal.pb-c.h"
+#include "brr/v1/sessions.pb-c.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/listing.h"
+#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
-enum { AWAIT_MS = 30000, AWAIT_LOCK_MS = 1000, AWAIT_TURN_MS = 50 };
+enum { MINUTE_MS = 60000, AWAIT_MS = 30000, AWAIT_LOCK_MS = 1000, AWAIT_TURN_MS = 50 };
 
 static int exit_of(int code) {
     if (code == ERR_NOT_FOUND)
@@ -93,9 +101,43 @@ int brrctl_keep_error(struct brr_error *ret, const struct err *err) {
     return err->code;
 }
 
+static const ProtobufCServiceDescriptor *const services[] = {
+    &brr__v1__admin__descriptor,  &brr__v1__alarms__descriptor,  &brr__v1__checkpoints__descriptor,
+    &brr__v1__hooks__descriptor,  &brr__v1__jobs__descriptor,    &brr__v1__journal__descriptor,
+    &brr__v1__models__descriptor, &brr__v1__metrics__descriptor, &brr__v1__sessions__descriptor};
+
+/* What answers "/brr.v1.Jobs/Get". A path without a method is a mistake of the program and ends it. */
+static const ProtobufCMessageDescriptor *answer_of(const char *path) {
+    const char *method = strrchr(path, '/') + 1;
+    for (size_t i = 0; i < sizeof services / sizeof *services; i++) {
+        const size_t len = strlen(services[i]->name);
+        const ProtobufCMethodDescriptor *m = !strncmp(path + 1, services[i]->name, len) && path[1 + len] == '/'
+                                                 ? protobuf_c_service_descriptor_get_method_by_name(services[i], method)
+                                                 : NULL;
+        if (m)
+            return m->output;
+    }
+    fprintf(stderr, "brrctl: there is no method %s\n", path);
+    abort();
+}
+
+/* How long a call may take; 0: 30 s. */
+static int64_t timeout_of(const char *path) {
+    static const struct {
+        const char *path;
+        int minutes;
+    } slow[] = {{"/brr.v1.Admin/Doctor", 2}, {"/brr.v1.Checkpoints/Promote", 10}, {"/brr.v1.Checkpoints/Verify", 10},
+                {"/brr.v1.Hooks/Test", 15},  {"/brr.v1.Jobs/Validate", 10},       {"/brr.v1.Models/Describe", 10},
+                {"/brr.v1.Models/Load", 10}};
+    for (size_t i = 0; i < sizeof slow / sizeof *slow; i++)
+        if (!strcmp(path, slow[i].path))
+            return slow[i].minutes * (int64_t)MINUTE_MS;
+    return 0;
+}
+
 /* The answer as a message; NULL with an error when it cannot be unpacked. */
-static void *unpack(const struct brrctl_method *m, const void *data, size_t len, struct brr_error *err) {
-    ProtobufCMessage *message = protobuf_c_message_unpack(m->answer, NULL, len, data);
+static void *unpack(const char *path, const void *data, size_t len, struct brr_error *err) {
+    ProtobufCMessage *message = protobuf_c_message_unpack(answer_of(path), NULL, len, data);
     if (message)
         output_clean_message(message);
     else
@@ -105,34 +147,39 @@ static void *unpack(const struct brrctl_method *m, const void *data, size_t len,
 
 void brrctl_answer_done(void *answer) { protobuf_c_message_free_unpacked(*(ProtobufCMessage **)answer, NULL); }
 
-void *brrctl_ask(brr_client *client, const struct brrctl_method *m, const ProtobufCMessage *request, struct brr_error *err) {
+void *brrctl_ask_within(brr_client *client, const char *path, const ProtobufCMessage *request, int64_t timeout_ms,
+                        struct brr_error *err) {
     size_t len, answer_len = 0;
     void *answer = NULL, *message = NULL;
     OWNED_MEMORY uint8_t *bytes = pack(request, &len);
-    if (!brr_call(client, &(struct brr_request){m->path, bytes, len, m->timeout_ms}, &answer, &answer_len, err))
-        message = unpack(m, answer, answer_len, err);
+    if (!brr_call(client, &(struct brr_request){path, bytes, len, timeout_ms}, &answer, &answer_len, err))
+        message = unpack(path, answer, answer_len, err);
     brr_free(answer);
     return message;
 }
 
-void *brrctl_call(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, int *ret_exit) {
+void *brrctl_ask(brr_client *client, const char *path, const ProtobufCMessage *request, struct brr_error *err) {
+    return brrctl_ask_within(client, path, request, timeout_of(path), err);
+}
+
+void *brrctl_call(const struct arguments *o, const char *path, const ProtobufCMessage *request, int *ret_exit) {
     struct brr_error err;
     OWNED_POINTER(brr_disconnect) brr_client *client = brrctl_connect(o, ret_exit);
     if (!client)
         return NULL;
-    void *message = brrctl_ask(client, m, request, &err);
+    void *message = brrctl_ask(client, path, request, &err);
     if (!message)
         *ret_exit = brrctl_fail_call(&err);
     return message;
 }
 
 /* Answers until the end of the call, or until visit has enough. */
-static int visit_all(brr_rpc *rpc, const struct brrctl_method *m, brrctl_visit_fn *visit, void *ctx, struct brr_error *err) {
+static int visit_all(brr_rpc *rpc, const char *path, brrctl_visit_fn *visit, void *ctx, struct brr_error *err) {
     const void *data;
     size_t len;
     int rc;
     while (!(rc = brr_rpc_next(rpc, -1, &data, &len, err))) {
-        ProtobufCMessage *message = unpack(m, data, len, err);
+        ProtobufCMessage *message = unpack(path, data, len, err);
         if (!message)
             return err->code;
         bool more = visit(ctx, message);
@@ -143,28 +190,66 @@ static int visit_all(brr_rpc *rpc, const struct brrctl_method *m, brrctl_visit_f
     return rc == BRR_END ? 0 : rc;
 }
 
-static int follow(brr_client *client, const struct brrctl_method *m, const ProtobufCMessage *request, brrctl_visit_fn *visit,
-                  void *ctx, struct brr_error *err) {
+static int follow(brr_client *client, const char *path, const ProtobufCMessage *request, brrctl_visit_fn *visit, void *ctx,
+                  struct brr_error *err) {
     OWNED_POINTER(brr_rpc_close) brr_rpc *rpc = NULL;
     size_t len;
     OWNED_MEMORY uint8_t *bytes = pack(request, &len);
     int rc;
-    if ((rc = brr_rpc_open(client, m->path, m->timeout_ms, &rpc, err)) || (rc = brr_rpc_send(rpc, bytes, len, -1, err)) ||
+    if ((rc = brr_rpc_open(client, path, 0, &rpc, err)) || (rc = brr_rpc_send(rpc, bytes, len, -1, err)) ||
         (rc = brr_rpc_half_close(rpc, err)))
         return rc;
-    return visit_all(rpc, m, visit, ctx, err);
+    return visit_all(rpc, path, visit, ctx, err);
 }
 
-int brrctl_follow(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, brrctl_visit_fn *visit,
-                  void *ctx) {
+int brrctl_follow(const struct arguments *o, const char *path, const ProtobufCMessage *request, brrctl_visit_fn *visit, void *ctx) {
     int code = 0;
     struct brr_error err;
     OWNED_POINTER(brr_disconnect) brr_client *client = brrctl_connect(o, &code);
     if (!client)
         return code;
-    if (follow(client, m, request, visit, ctx, &err))
+    if (follow(client, path, request, visit, ctx, &err))
         code = brrctl_fail_call(&err);
     return code;
+}
+
+void brrctl_show_items(const struct arguments *o, const struct brrctl_view *v, void *const *items, size_t n) {
+    struct listing listing = {.rows = 0};
+    const bool lists = !o->json && v->row;
+    if (!o->json && !n && v->none)
+        puts(v->none);
+    if (lists)
+        listing_begin(&listing, v->titles);
+    for (size_t i = 0; i < n; i++) {
+        if (o->json) {
+            struct json_writer *w = output_begin();
+            message_json(w, items[i], v->json);
+            if (v->put)
+                v->put(w, items[i]);
+            output_end(w);
+        } else if (v->row) {
+            v->row(&listing, items[i]);
+        } else {
+            v->print(items[i]);
+        }
+    }
+    if (lists)
+        listing_end(&listing);
+}
+
+int brrctl_show(const struct arguments *o, const char *path, const ProtobufCMessage *request, const struct brrctl_view *v) {
+    int code = 0;
+    OWNED_ANSWER ProtobufCMessage *answer = brrctl_call(o, path, request, &code);
+    if (!answer)
+        return code;
+    if (!v->items) {
+        brrctl_show_items(o, v, (void *const *)&answer, 1);
+        return 0;
+    }
+    const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(answer->descriptor, v->items);
+    const char *at = (const char *)answer;
+    brrctl_show_items(o, v, *(void *const *const *)(const void *)(at + f->offset), *(const size_t *)(at + f->quantifier_offset));
+    return 0;
 }
 
 char *brrctl_ref(const char *ref, char *buf, size_t size) {

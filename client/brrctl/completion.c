@@ -41,7 +41,7 @@ static void print_bash_values(void *ctx, const struct argument *o) {
 static void each_option(const struct command *c, arguments_visit_fn *visit, void *ctx) {
     arguments_each(c->options, visit, ctx);
     for (const struct command_verb *v = c->verbs; v && v->name; v++)
-        for (int i = 0; i < v->options->n; i++)
+        for (int i = 0; v->options != c->options && i < v->options->n; i++)
             visit(ctx, &v->options->rows[i]);
 }
 

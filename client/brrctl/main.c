@@ -75,7 +75,7 @@ static int print_option_name(const char *name, int at) {
 
 /* The own options of each verb; `COMMAND VERB --help` explains them. */
 static void print_verb_options(const struct command *c) {
-    if (!c->verbs)
+    if (!c->verbs || c->verbs->options == c->options)
         return;
     printf("Options of %s (`brrctl %s VERB --help` explains them):\n", c->name, c->name);
     for (const struct command_verb *v = c->verbs; v->name; v++) {
@@ -223,10 +223,11 @@ static int run_listed(int (*run)(const struct arguments *o), const struct argume
 
 static int run_verb(const struct command *c, int argc, char **argv) {
     const char *word = first_word(argc, argv);
-    const struct command_verb *v = word ? find_verb(c, word) : NULL;
+    const bool first = !word && *c->words == '['; /* "[list|observe] [ID]": the verb may be left out */
+    const struct command_verb *v = word ? find_verb(c, word) : first ? c->verbs : NULL;
     struct arguments o;
     char name[64];
-    if (!word)
+    if (!word && !first)
         fprintf(stderr, "brrctl: %s needs %s; see `brrctl %s --help`\n", c->name, c->words, c->name);
     if (!v)
         return word ? unknown_verb(c, word) : EXIT_USAGE;
@@ -234,7 +235,7 @@ static int run_verb(const struct command *c, int argc, char **argv) {
     argv[1] = name; /* for errors of its options */
     int code = EXIT_USAGE;
     if (arguments_parse(argc, argv, v->options, &o))
-        code = o.n_args == v->n_args ? run_listed(v->run, v->options, &o) : wrong_verb_words(c, v, &o);
+        code = o.n_args + first == v->n_args ? run_listed(v->run, v->options, &o) : wrong_verb_words(c, v, &o);
     arguments_done(&o);
     return code;
 }

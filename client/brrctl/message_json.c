@@ -5,8 +5,9 @@
 /* A word of the list of fields. */
 struct word {
     char member[48], field[48];
-    bool nullable;
-    char bracket;      /* '(', '{' or 0 */
+    bool nullable, positive;
+    char otherwise[8]; /* of a text that is JSON; "": it is none */
+    char bracket;      /* '(', '[', '{' or 0 */
     const char *inner; /* what stands in the brackets, to their end */
 };
 
@@ -16,7 +17,7 @@ static _Noreturn void mistake(const ProtobufCMessage *message, const char *field
 }
 
 static size_t copy_name(const char *at, char name[48]) {
-    size_t len = strcspn(at, " =?({)}");
+    size_t len = strcspn(at, " =?~!([{}])");
     str_format(name, 48, "%.*s", (int)len, at);
     return len;
 }
@@ -25,7 +26,7 @@ static size_t copy_name(const char *at, char name[48]) {
 static const char *closing(const char *at) {
     int depth = 0;
     for (; *at; at++) {
-        depth += (*at == '(' || *at == '{') - (*at == ')' || *at == '}');
+        depth += (strchr("([{", *at) != NULL) - (strchr(")]}", *at) != NULL);
         if (!depth)
             return at + 1;
     }
@@ -36,15 +37,20 @@ static const char *closing(const char *at) {
 static bool next_word(const char **at, struct word *ret) {
     const char *p = *at + strspn(*at, " ");
     *ret = (struct word){.nullable = false};
-    if (!*p || *p == ')' || *p == '}')
+    if (!*p || strchr(")]}", *p))
         return false;
     p += copy_name(p, ret->member);
     p += *p == '=' ? 1 + copy_name(p + 1, ret->field) : 0;
     if (!*ret->field)
         memcpy(ret->field, ret->member, sizeof ret->field);
     ret->nullable = *p == '?';
-    p += ret->nullable;
-    if (*p == '(' || *p == '{') {
+    ret->positive = *p == '~';
+    p += ret->nullable || ret->positive;
+    if (*p == '!') {
+        const size_t len = strcspn(p + 1, " ");
+        str_format(ret->otherwise, sizeof ret->otherwise, "%.*s", (int)len, p + 1);
+        p += 1 + len;
+    } else if (*p == '(' || *p == '[' || *p == '{') {
         ret->bracket = *p;
         ret->inner = p + 1;
         p = closing(p);
@@ -64,12 +70,33 @@ static const void *value_of(const ProtobufCMessage *message, const ProtobufCFiel
     return (const char *)message + f->offset;
 }
 
+/* "succeeded" for JOB_STATE_SUCCEEDED of JobState: the words behind those of the type. */
+static void put_enum(struct json_writer *w, const ProtobufCFieldDescriptor *f, const char *key, int value) {
+    const ProtobufCEnumDescriptor *type = f->descriptor;
+    const ProtobufCEnumValue *found = protobuf_c_enum_descriptor_get_value(type, value);
+    const char *name = found ? found->name : "";
+    char text[48];
+    for (const char *at = type->short_name; *at && *name; at++)
+        name += isupper((unsigned char)*at) ? strcspn(name, "_") + 1 : 0;
+    str_copy(text, sizeof text, name);
+    for (char *at = text; *at; at++)
+        *at = (char)tolower((unsigned char)*at);
+    json_put_str(w, key, text);
+}
+
+static void put_words(struct json_writer *w, const struct word *word, const char *key, const char *text) {
+    OWNED_POINTER(json_free) struct json *json = NULL;
+    if (*word->otherwise)
+        json_put_raw(w, key, *text && !json_parse(text, strlen(text), key, &json, NULL) ? text : word->otherwise);
+    else
+        json_put_str(w, key, word->nullable && !*text ? NULL : text);
+}
+
 /* The value at `at`, of the field's type, under `key` (NULL: within an array). */
 static void put_value(struct json_writer *w, const ProtobufCMessage *message, const ProtobufCFieldDescriptor *f,
                       const struct word *word, const char *key, const void *at) {
     if (f->type == PROTOBUF_C_TYPE_STRING) {
-        const char *text = *(char *const *)at;
-        json_put_str(w, key, word->nullable && !*text ? NULL : text);
+        put_words(w, word, key, *(char *const *)at);
     } else if (f->type == PROTOBUF_C_TYPE_BOOL) {
         json_put_bool(w, key, *(const protobuf_c_boolean *)at);
     } else if (f->type == PROTOBUF_C_TYPE_INT32) {
@@ -79,7 +106,13 @@ static void put_value(struct json_writer *w, const ProtobufCMessage *message, co
     } else if (f->type == PROTOBUF_C_TYPE_FLOAT) {
         json_put_f64(w, key, (double)*(const float *)at);
     } else if (f->type == PROTOBUF_C_TYPE_DOUBLE) {
-        json_put_f64(w, key, *(const double *)at);
+        const double value = *(const double *)at;
+        json_put_f64(w, key, word->positive && !(value > 0) ? NAN : value);
+    } else if (f->type == PROTOBUF_C_TYPE_ENUM) {
+        put_enum(w, f, key, *(const int *)at);
+    } else if (f->type == PROTOBUF_C_TYPE_MESSAGE && word->bracket == '[') {
+        if (*(ProtobufCMessage *const *)at)
+            message_json(w, *(ProtobufCMessage *const *)at, word->inner);
     } else if (f->type == PROTOBUF_C_TYPE_MESSAGE && word->bracket == '(') {
         const ProtobufCMessage *inner = *(ProtobufCMessage *const *)at;
         if (!inner)

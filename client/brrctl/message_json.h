@@ -9,6 +9,9 @@
  *     name             a field under its own name; an array if it is repeated
  *     member=name      a field under another name
  *     name?            a text, null if it is empty
+ *     name~            a double, null unless it is above 0
+ *     name!{}          a text that is JSON, as it is; {} where it is none
+ *     name[a b=c]      the words of a message as further members; left out when the message is not set
  *     name(a b=c)      the words of a message within its own object; left out when the message is not set
  *     name{key value}  a repeated message as one object: these two fields of each are a member's name and value
  *

@@ -483,7 +483,20 @@ def check_paths(tmp):
         f.write(text)
 
 
+def check_methods():
+    """Every method that a command names is one of a service; brrctl would end where it calls another."""
+    methods = set()
+    for path in glob.glob(f"{SOURCE}/proto/brr/v1/*.proto"):
+        text = open(path, encoding="utf-8").read()
+        for service, body in re.findall(r"^service (\w+) \{(.*?)^\}", text, re.M | re.S):
+            methods |= {f"/brr.v1.{service}/{name}" for name in re.findall(r"rpc (\w+)\(", body)}
+    named = {word for path in glob.glob(f"{SOURCE}/client/brrctl/**/*.c", recursive=True)
+             for word in re.findall(r'"(/brr\.v1\.\w+/\w+)"', open(path, encoding="utf-8").read())}
+    assert len(named) > 30 and named <= methods, named - methods
+
+
 def main():
+    check_methods()
     with streaming_daemon() as (d, recording, model):
         check_usage(d)
         job = check_models(d, model)

@@ -67,8 +67,26 @@ static void repeated_messages_are_arrays_or_one_object(void **state) {
                         "{\"devices\":[{\"health\":{\"celsius\":41.5},\"free_bytes\":0}]}");
 }
 
+static void states_and_texts_of_json_and_members_of_a_message(void **state) {
+    (void)state;
+    Brr__V1__Job job = BRR__V1__JOB__INIT;
+    Brr__V1__Progress progress = BRR__V1__PROGRESS__INIT;
+    job.state = BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED;
+    assert_string_equal(print(&job.base, "state result=result_json!{} progress[step steps] energy_joules~"),
+                        "{\"state\":\"succeeded\",\"result\":{},\"energy_joules\":null}");
+    job.progress = &progress;
+    job.energy_joules = 2.5;
+    job.result_json = (char *)"[1,2]";
+    progress.step = 3;
+    assert_string_equal(print(&job.base, "result=result_json!{} progress[step steps] energy_joules~ attempts"),
+                        "{\"result\":[1,2],\"step\":3,\"steps\":0,\"energy_joules\":2.5,\"attempts\":0}");
+    job.result_json = (char *)"no JSON";
+    assert_string_equal(print(&job.base, "result_json!null"), "{\"result_json\":null}");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(states_and_texts_of_json_and_members_of_a_message),
         cmocka_unit_test(fields_come_in_the_order_of_the_list_under_their_member_names),
         cmocka_unit_test(empty_texts_are_null_only_where_the_list_says_so),
         cmocka_unit_test(messages_within_are_objects_and_absent_ones_are_left_out),

@@ -10,11 +10,11 @@
 enum { READY_MS = 4000 };
 
 static int cmd_version(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Admin/Version", &brr__v1__version_response__descriptor, 0};
     const Brr__V1__VersionRequest in = BRR__V1__VERSION_REQUEST__INIT;
     OWNED_POINTER(brr_disconnect) brr_client *client = NULL;
     struct brr_error err;
-    OWNED_ANSWER Brr__V1__VersionResponse *v = brrctl_open(o, &client, &err) ? NULL : brrctl_ask(client, &method, &in.base, &err);
+    OWNED_ANSWER Brr__V1__VersionResponse *v =
+        brrctl_open(o, &client, &err) ? NULL : brrctl_ask(client, "/brr.v1.Admin/Version", &in.base, &err);
     if (!v) { /* this program has a version nevertheless */
         if (!o->json)
             printf("brrctl %s (%s)\n", BRR_VERSION, revision_name);
@@ -67,9 +67,9 @@ static void open_browser(const char *url) {
     posix_spawn_file_actions_destroy(&quiet);
 }
 
-int brrctl_link(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, bool opens) {
+int brrctl_link(const struct arguments *o, const char *path, const ProtobufCMessage *request, bool opens) {
     int code = 0;
-    OWNED_ANSWER Brr__V1__PageResponse *p = brrctl_call(o, m, request, &code);
+    OWNED_ANSWER Brr__V1__PageResponse *p = brrctl_call(o, path, request, &code);
     if (!p)
         return code;
     if (o->json) {
@@ -83,19 +83,12 @@ int brrctl_link(const struct arguments *o, const struct brrctl_method *m, const 
 }
 
 static int cmd_page(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Admin/Page", &brr__v1__page_response__descriptor, 0};
     const Brr__V1__PageRequest in = BRR__V1__PAGE_REQUEST__INIT;
-    return brrctl_link(o, &method, &in.base, false);
+    return brrctl_link(o, "/brr.v1.Admin/Page", &in.base, false);
 }
 
-static void print_device(const Brr__V1__Device *d, bool json) {
-    if (json) {
-        output_message(
-            &d->base,
-            "name description isa total_bytes free_bytes reserved_bytes limit_bytes used_bytes streams occupant occupants "
-            "model? uuid? health=readings{name value} slowed_by bad? fix?");
-        return;
-    }
+static void print_device(const void *device) {
+    const Brr__V1__Device *d = device;
     char total[32], used[32], reserved[32], limit[32], jobs[200];
     printf("%-8s %s, %s, %s\n", d->name, d->description, output_bytes((double)d->total_bytes, total, sizeof total),
            output_names(d->occupants, d->n_occupants, "idle", jobs, sizeof jobs));
@@ -111,13 +104,13 @@ static void print_device(const Brr__V1__Device *d, bool json) {
 }
 
 static int cmd_devices(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Admin/Devices", &brr__v1__devices_response__descriptor, 0};
+    static const struct brrctl_view view = {
+        .json = "name description isa total_bytes free_bytes reserved_bytes limit_bytes used_bytes streams occupant occupants "
+                "model? uuid? health=readings{name value} slowed_by bad? fix?",
+        .print = print_device,
+        .items = "devices"};
     const Brr__V1__DevicesRequest in = BRR__V1__DEVICES_REQUEST__INIT;
-    int code = 0;
-    OWNED_ANSWER Brr__V1__DevicesResponse *d = brrctl_call(o, &method, &in.base, &code);
-    for (size_t i = 0; d && i < d->n_devices; i++)
-        print_device(d->devices[i], o->json);
-    return code;
+    return brrctl_show(o, "/brr.v1.Admin/Devices", &in.base, &view);
 }
 
 const struct command command_devices = {

@@ -128,7 +128,6 @@ static void take(struct history *h, const Brr__V1__JournalEntry *e) {
 }
 
 int history_read(const struct arguments *o, int64_t since_ms, const char *bed, struct history *ret) {
-    static const struct brrctl_method method = {"/brr.v1.Journal/List", &brr__v1__list_journal_response__descriptor, 0};
     char *kinds[] = {"alarm_on", "alarm_off", "event", "answered", "escalated", "opened", "ended", "lost"};
     Brr__V1__JournalFilter filter = BRR__V1__JOURNAL_FILTER__INIT;
     Brr__V1__ListJournalRequest in = BRR__V1__LIST_JOURNAL_REQUEST__INIT;
@@ -141,7 +140,7 @@ int history_read(const struct arguments *o, int64_t since_ms, const char *bed, s
     in.filter = &filter;
     in.limit = PAGE;
     do {
-        OWNED_ANSWER Brr__V1__ListJournalResponse *out = brrctl_call(o, &method, &in.base, &code);
+        OWNED_ANSWER Brr__V1__ListJournalResponse *out = brrctl_call(o, "/brr.v1.Journal/List", &in.base, &code);
         if (!out)
             return code;
         for (size_t i = 0; i < out->n_entries; i++)

@@ -8,7 +8,7 @@
 #include "client/brrctl/output.h"
 #include "eeg/answers.h"
 
-static const struct alarms_options *own(const struct arguments *o) { return o->own; }
+#define OPTIONS struct alarms_options
 
 bool alarms_since(const struct arguments *o, int64_t *ret) {
     const char *since = own(o)->since ? own(o)->since : "12h";

@@ -6,7 +6,7 @@
 #include "client/brrctl/listing.h"
 #include "client/brrctl/output.h"
 
-#define AT(field) offsetof(struct alarms_options, field)
+#define OPTIONS struct alarms_options
 static const struct argument rows[] = {
     FLAG("--open", open, "only alarms that are on or that nobody has acknowledged"),
     TEXT("--person", person, "NAME", "your name, for the journal"),
@@ -16,18 +16,11 @@ static const struct argument rows[] = {
     CHOICE("--as", as, "labels", "export: what to write"),
     OUTPUT("--output", output, "DIR", "export: folder of the files", .alias = "--out"),
 };
-static const struct argument_table alarms_arguments = ARGUMENT_TABLE(rows, struct alarms_options);
+static const struct argument_table alarms_arguments = ARGUMENT_TABLE(rows);
 
-static const struct alarms_options *own(const struct arguments *o) { return o->own; }
 static char *text(const char *borrowed) { return (char *)(uintptr_t)borrowed; }
 
 /* ---- printing ---- */
-
-static void print_json(const Brr__V1__BedAlarm *a) {
-    output_message(&a->base,
-                   "alarm=id kind bed session=session_id principal model live test on_ms off_ms why cut value start_s answered(by "
-                   "person at_ms via) silent_until_ms status step mark note open sound");
-}
 
 static const char *state_of(const Brr__V1__BedAlarm *a) {
     if (a->test)
@@ -54,7 +47,8 @@ static void put_answers(struct str *text, const Brr__V1__BedAlarm *a) {
         str_printf(text, "%s\"%s\"", text->len ? ", " : "", a->note);
 }
 
-static void list_alarm(struct listing *l, const Brr__V1__BedAlarm *a) {
+static void list_alarm(struct listing *l, const void *alarm) {
+    const Brr__V1__BedAlarm *a = alarm;
     char on[32], length[32];
     OWNED(str_done) struct str answers = str_of(4096);
     const int64_t end = a->off_ms ? a->off_ms : clock_wall_ms();
@@ -63,28 +57,23 @@ static void list_alarm(struct listing *l, const Brr__V1__BedAlarm *a) {
                 output_duration((double)(end - a->on_ms) / 1000, length, sizeof length), str_cstr(&answers));
 }
 
-static const char titles[] = "alarm|bed|kind|state|began|for|answer";
+static const char titles[] = "alarm|bed|kind|state|began|for|answer",
+                  fields[] = "alarm=id kind bed session=session_id principal model live test on_ms off_ms why cut value start_s "
+                             "answered(by person at_ms via) silent_until_ms status step mark note open sound";
+static const struct brrctl_view one_view = {.json = fields, .titles = titles, .row = list_alarm};
 
 static int list(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Alarms/List", &brr__v1__list_alarms_response__descriptor, 0};
+    const struct brrctl_view view = {
+        .json = fields, .titles = titles, .row = list_alarm, .none = own(o)->open ? "no alarm is open" : "no alarm"};
     Brr__V1__ListAlarmsRequest in = BRR__V1__LIST_ALARMS_REQUEST__INIT;
     int code = 0;
     in.open = own(o)->open;
     if (own(o)->since && !alarms_since(o, &in.since_ms))
         return EXIT_USAGE;
-    OWNED_ANSWER Brr__V1__ListAlarmsResponse *out = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__ListAlarmsResponse *out = brrctl_call(o, "/brr.v1.Alarms/List", &in.base, &code);
     if (!out)
         return code;
-    if (!o->json && !out->n_alarms)
-        puts(own(o)->open ? "no alarm is open" : "no alarm");
-    struct listing listing;
-    listing_begin(&listing, titles);
-    for (size_t i = 0; i < out->n_alarms; i++)
-        if (o->json)
-            print_json(out->alarms[i]);
-        else
-            list_alarm(&listing, out->alarms[i]);
-    listing_end(&listing);
+    brrctl_show_items(o, &view, (void *const *)out->alarms, out->n_alarms);
     if (out->left_out)
         fprintf(stderr, "brrctl: %lld older alarms are not shown; `brrctl journal --kind alarm_on` lists all\n",
                 (long long)out->left_out);
@@ -93,34 +82,8 @@ static int list(const struct arguments *o) {
 
 /* ---- answers ---- */
 
-static int show(const struct arguments *o, const struct brrctl_method *method, const ProtobufCMessage *in) {
-    int code = 0;
-    OWNED_ANSWER Brr__V1__BedAlarm *out = brrctl_call(o, method, in, &code);
-    if (!out)
-        return code;
-    struct listing listing;
-    listing_begin(&listing, titles);
-    if (o->json)
-        print_json(out);
-    else
-        list_alarm(&listing, out);
-    listing_end(&listing);
-    return 0;
-}
-
-/* The number of plain words of a verb; false after printing what is expected. */
-static bool has_words(const struct arguments *o, int n, const char *words) {
-    if (o->n_args == n)
-        return true;
-    fprintf(stderr, "brrctl: expected `brrctl alarms %s %s`\n", o->args[0], words);
-    return false;
-}
-
-static int answer(const struct arguments *o, const char *action, int n, const char *words) {
-    static const struct brrctl_method method = {"/brr.v1.Alarms/Answer", &brr__v1__bed_alarm__descriptor, 0};
+static int answer(const struct arguments *o, const char *action) {
     Brr__V1__AnswerAlarmRequest in = BRR__V1__ANSWER_ALARM_REQUEST__INIT;
-    if (!has_words(o, n, words))
-        return EXIT_USAGE;
     if (own(o)->silence && !str_to_duration_ms(own(o)->silence, &in.for_ms)) {
         fprintf(stderr, "brrctl: --for %s: expected a time such as 90s or 5m\n", own(o)->silence);
         return EXIT_USAGE;
@@ -133,22 +96,19 @@ static int answer(const struct arguments *o, const char *action, int n, const ch
         in.mark = text(o->args[2]);
     if (!strcmp(action, "note"))
         in.note = text(o->args[2]);
-    return show(o, &method, &in.base);
+    return brrctl_show(o, "/brr.v1.Alarms/Answer", &in.base, &one_view);
 }
 
-static int acknowledge(const struct arguments *o) { return answer(o, "acknowledge", 2, "ALARM"); }
-static int silence(const struct arguments *o) { return answer(o, "silence", 2, "ALARM [--for 2m]"); }
-static int mark(const struct arguments *o) { return answer(o, "mark", 3, "ALARM true|false|unclear"); }
-static int note(const struct arguments *o) { return answer(o, "note", 3, "ALARM TEXT"); }
+static int acknowledge(const struct arguments *o) { return answer(o, "acknowledge"); }
+static int silence(const struct arguments *o) { return answer(o, "silence"); }
+static int mark(const struct arguments *o) { return answer(o, "mark"); }
+static int note(const struct arguments *o) { return answer(o, "note"); }
 
 static int standby(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Alarms/Standby", &brr__v1__standby_response__descriptor, 0};
     Brr__V1__StandbyRequest in = BRR__V1__STANDBY_REQUEST__INIT;
     int64_t for_ms = 0;
     int code = 0;
     char until[32];
-    if (!has_words(o, 3, "BED 30m|off"))
-        return EXIT_USAGE;
     if (strcmp(o->args[2], "off") != 0 && (!str_to_duration_ms(o->args[2], &for_ms) || for_ms <= 0)) {
         fprintf(stderr, "brrctl: '%s' is no time; expected one such as 30m, or off\n", o->args[2]);
         return EXIT_USAGE;
@@ -157,7 +117,7 @@ static int standby(const struct arguments *o) {
     in.until_ms = for_ms ? clock_wall_ms() + for_ms : 0;
     in.person = text(own(o)->person ? own(o)->person : "");
     in.via = text("brrctl");
-    OWNED_ANSWER Brr__V1__StandbyResponse *out = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__StandbyResponse *out = brrctl_call(o, "/brr.v1.Alarms/Standby", &in.base, &code);
     if (!out)
         return code;
     if (o->json) {
@@ -174,49 +134,30 @@ static int standby(const struct arguments *o) {
 }
 
 static int test(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Alarms/Test", &brr__v1__bed_alarm__descriptor, 0};
     Brr__V1__TestAlarmRequest in = BRR__V1__TEST_ALARM_REQUEST__INIT;
-    if (!has_words(o, 2, "BED"))
-        return EXIT_USAGE;
     in.bed = text(o->args[1]);
-    return show(o, &method, &in.base);
+    return brrctl_show(o, "/brr.v1.Alarms/Test", &in.base, &one_view);
 }
 
-static int report(const struct arguments *o) { return has_words(o, 1, "[--since 12h]") ? alarms_report(o) : EXIT_USAGE; }
-static int export_labels(const struct arguments *o) {
-    return has_words(o, 1, "--as labels --output DIR") ? alarms_export(o) : EXIT_USAGE;
-}
-
-static int list_verb(const struct arguments *o) {
-    if (o->n_args < 2)
-        return list(o);
-    fprintf(stderr, "brrctl: unexpected argument '%s'; expected `brrctl alarms [--open]`\n", o->args[1]);
-    return EXIT_USAGE;
-}
-
-static int cmd_alarms(const struct arguments *o) {
-    static const struct {
-        const char *name;
-        int (*run)(const struct arguments *o);
-    } verbs[] = {{"list", list_verb},  {"ack", acknowledge}, {"silence", silence}, {"mark", mark},           {"note", note},
-                 {"standby", standby}, {"test", test},       {"report", report},   {"export", export_labels}};
-    const char *verb = o->n_args ? o->args[0] : "list";
-    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
-        if (!strcmp(verbs[i].name, verb))
-            return verbs[i].run(o);
-    const char *nearest = arguments_nearest(verb, &verbs[0].name, sizeof verbs / sizeof *verbs, sizeof *verbs);
-    fprintf(stderr, "brrctl: unknown alarms command '%s'; %s%s%s\n", verb, nearest ? "did you mean " : "see `brrctl alarms --help`",
-            nearest ? nearest : "", nearest ? "?" : "");
-    return EXIT_USAGE;
-}
+static const struct command_verb alarms_verbs[] = {
+    {"list", "", &alarms_arguments, list, 1},
+    {"ack", "ALARM", &alarms_arguments, acknowledge, 2},
+    {"silence", "ALARM", &alarms_arguments, silence, 2},
+    {"mark", "ALARM true|false|unclear", &alarms_arguments, mark, 3},
+    {"note", "ALARM TEXT", &alarms_arguments, note, 3},
+    {"standby", "BED 30m|off", &alarms_arguments, standby, 3},
+    {"test", "BED", &alarms_arguments, test, 2},
+    {"report", "", &alarms_arguments, alarms_report, 1},
+    {"export", "", &alarms_arguments, alarms_export, 1},
+    {.name = NULL},
+};
 
 const struct command command_alarms = {
     .name = "alarms",
     .words = "[list|ack|silence|mark|note|standby|test|report|export] [ALARM|BED] [...]",
     .options = &alarms_arguments,
     .summary = "list the alarms of beds, and answer them",
-    .run = cmd_alarms,
-    .max_args = 3,
+    .verbs = alarms_verbs,
     .details = "  ack ALARM                    acknowledge: sound and escalation of this alarm end on all screens\n"
                "  silence ALARM [--for 2m]     no sound for so long, at most 10m, or until a new alarm\n"
                "  mark ALARM true|false|unclear\n"

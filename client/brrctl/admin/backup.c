@@ -113,14 +113,13 @@ static void drop_open_file(struct backup *b) {
 }
 
 static int cmd_backup(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Admin/Backup", &brr__v1__backup_part__descriptor, 0};
     const Brr__V1__BackupRequest in = BRR__V1__BACKUP_REQUEST__INIT;
     struct backup b = {.directory = o->args[0]};
     if (make_directory(b.directory, &b.err))
         return brrctl_fail(&b.err);
     str_init(&b.text, MANIFEST_BYTES);
     json_writer_init(&b.manifest, &b.text);
-    int code = brrctl_follow(o, &method, &in.base, on_part, &b);
+    int code = brrctl_follow(o, "/brr.v1.Admin/Backup", &in.base, on_part, &b);
     drop_open_file(&b);
     if (!code && !b.err.code && !b.files)
         err_set(&b.err, ERR_DATA_LOSS, "the daemon sent no file");

@@ -3,42 +3,35 @@
 #include "base/base.h"
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/brrctl.h"
-#include "client/brrctl/output.h"
 
-enum { DOCTOR_MS = 120 * 1000 };
-
-static void print_check(const Brr__V1__DoctorCheck *c, bool json) {
-    if (json) {
-        output_message(&c->base, "check=name pass detail fix?");
-        return;
-    }
+static void print_check(const void *check) {
+    const Brr__V1__DoctorCheck *c = check;
     printf("%s  %-24s %s\n", c->pass ? "PASS" : "FAIL", c->name, c->detail);
     if (!c->pass && *c->fix)
         printf("      %-24s %s\n", "", c->fix);
 }
 
 static int cmd_doctor(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Admin/Doctor", &brr__v1__doctor_response__descriptor, DOCTOR_MS};
+    static const struct brrctl_view view = {.json = "check=name pass detail fix?", .print = print_check};
     const Brr__V1__DoctorRequest in = BRR__V1__DOCTOR_REQUEST__INIT;
     int code = 0;
-    OWNED_ANSWER Brr__V1__DoctorResponse *d = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__DoctorResponse *d = brrctl_call(o, "/brr.v1.Admin/Doctor", &in.base, &code);
     if (!d)
         return code;
-    for (size_t i = 0; i < d->n_checks; i++) {
-        print_check(d->checks[i], o->json);
+    brrctl_show_items(o, &view, (void *const *)d->checks, d->n_checks);
+    for (size_t i = 0; i < d->n_checks; i++)
         code = d->checks[i]->pass ? code : EXIT_FAILED;
-    }
     return code;
 }
 
 struct drain_options {
     bool yes;
 };
-#define AT(field) offsetof(struct drain_options, field)
+#define OPTIONS struct drain_options
 static const struct argument drain_rows[] = {
     FLAG("--yes", yes, "do not ask, as where there is no terminal"),
 };
-static const struct argument_table drain_arguments = ARGUMENT_TABLE(drain_rows, struct drain_options);
+static const struct argument_table drain_arguments = ARGUMENT_TABLE(drain_rows);
 
 /* A person at a terminal is asked; a script is not. */
 static bool confirmed(const struct arguments *o) {
@@ -50,22 +43,16 @@ static bool confirmed(const struct arguments *o) {
     return fgets(answer, sizeof answer, stdin) && (*answer == 'y' || *answer == 'Y');
 }
 
+static void print_drain(const void *answer) { puts(((const Brr__V1__DrainResponse *)answer)->message); }
+
 static int cmd_drain(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Admin/Drain", &brr__v1__drain_response__descriptor, 0};
+    static const struct brrctl_view view = {.json = "message", .print = print_drain};
     const Brr__V1__DrainRequest in = BRR__V1__DRAIN_REQUEST__INIT;
-    int code = 0;
     if (!confirmed(o)) {
         fputs("brrctl: nothing was changed; `brrctl drain --yes` does not ask\n", stderr);
         return EXIT_FAILED;
     }
-    OWNED_ANSWER Brr__V1__DrainResponse *d = brrctl_call(o, &method, &in.base, &code);
-    if (!d)
-        return code;
-    if (o->json)
-        output_text("message", d->message);
-    else
-        puts(d->message);
-    return 0;
+    return brrctl_show(o, "/brr.v1.Admin/Drain", &in.base, &view);
 }
 
 const struct command command_doctor = {

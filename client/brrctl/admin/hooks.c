@@ -3,20 +3,14 @@
 #include "base/base.h"
 #include "brr/v1/hooks.pb-c.h"
 #include "client/brrctl/brrctl.h"
-#include "client/brrctl/output.h"
 
-enum { TEST_MS = 15 * 60 * 1000 };
-
-static void print_result(const struct arguments *o, const Brr__V1__HookResult *r) {
-    if (o->json) {
-        output_message(&r->base, "hook=name error? seconds");
-    } else {
-        printf("%-16s %s%s (%.1f s)\n", r->name, *r->error ? "FAILED: " : "delivered", r->error, r->seconds);
-    }
+static void print_result(const void *result) {
+    const Brr__V1__HookResult *r = result;
+    printf("%-16s %s%s (%.1f s)\n", r->name, *r->error ? "FAILED: " : "delivered", r->error, r->seconds);
 }
 
 static int cmd_hooks(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Hooks/Test", &brr__v1__test_hooks_response__descriptor, TEST_MS};
+    static const struct brrctl_view view = {.json = "hook=name error? seconds", .print = print_result};
     Brr__V1__TestHooksRequest in = BRR__V1__TEST_HOOKS_REQUEST__INIT;
     int code = 0;
     if (strcmp(o->args[0], "test") != 0) {
@@ -25,13 +19,12 @@ static int cmd_hooks(const struct arguments *o) {
     }
     if (o->n_args > 1)
         in.name = (char *)(uintptr_t)o->args[1];
-    OWNED_ANSWER Brr__V1__TestHooksResponse *out = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__TestHooksResponse *out = brrctl_call(o, "/brr.v1.Hooks/Test", &in.base, &code);
     if (!out)
         return code;
-    for (size_t i = 0; i < out->n_results; i++) {
-        print_result(o, out->results[i]);
+    brrctl_show_items(o, &view, (void *const *)out->results, out->n_results);
+    for (size_t i = 0; i < out->n_results; i++)
         code = *out->results[i]->error ? EXIT_FAILED : code;
-    }
     return code;
 }
 

@@ -15,7 +15,7 @@ struct journal_options {
     int64_t last;
     bool follow, csv;
 };
-#define AT(field) offsetof(struct journal_options, field)
+#define OPTIONS struct journal_options
 static const struct argument journal_rows[] = {
     TEXT("--bed", bed, "NAME", "only streams whose client name is, or matches, NAME, such as 'icu-*'", .alias = "--client"),
     TEXT("--session", session, "ID", "only this session; the first characters of its id will do"),
@@ -26,9 +26,7 @@ static const struct argument journal_rows[] = {
     FLAG("--follow", follow, "print entries as they are written, until Ctrl-C; with --since from then on"),
     FLAG("--csv", csv, "print comma-separated values with a header line"),
 };
-static const struct argument_table journal_arguments = ARGUMENT_TABLE(journal_rows, struct journal_options);
-
-static const struct journal_options *own(const struct arguments *o) { return o->own; }
+static const struct argument_table journal_arguments = ARGUMENT_TABLE(journal_rows);
 
 /* ---- times ---- */
 
@@ -176,8 +174,6 @@ static void print_head(const struct arguments *o) {
 
 /* ---- calls ---- */
 
-static const struct brrctl_method list_method = {"/brr.v1.Journal/List", &brr__v1__list_journal_response__descriptor, 0};
-
 /* One page, or NULL after printing the error, which names the option and not the field of the message. */
 static Brr__V1__ListJournalResponse *ask(const struct arguments *o, const Brr__V1__ListJournalRequest *in, int *ret_exit) {
     static const char field[] = "JournalFilter.kinds";
@@ -185,7 +181,7 @@ static Brr__V1__ListJournalResponse *ask(const struct arguments *o, const Brr__V
     brr_client *client = brrctl_connect(o, ret_exit);
     if (!client)
         return NULL;
-    Brr__V1__ListJournalResponse *out = brrctl_ask(client, &list_method, &in->base, &err);
+    Brr__V1__ListJournalResponse *out = brrctl_ask(client, "/brr.v1.Journal/List", &in->base, &err);
     brr_disconnect(client);
     if (!out && err.code == BRR_INVALID && str_starts(err.message, field)) {
         fprintf(stderr, "brrctl: --kind%s\n", err.message + strlen(field));
@@ -241,7 +237,6 @@ static int list_last(const struct arguments *o, Brr__V1__ListJournalRequest *in,
 }
 
 static int follow(const struct arguments *o, Brr__V1__JournalFilter *filter) {
-    static const struct brrctl_method method = {"/brr.v1.Journal/Follow", &brr__v1__journal_entry__descriptor, 0};
     Brr__V1__FollowJournalRequest in = BRR__V1__FOLLOW_JOURNAL_REQUEST__INIT;
     Brr__V1__ListJournalRequest checked = BRR__V1__LIST_JOURNAL_REQUEST__INIT; /* of the filter, before the header */
     int code = 0;
@@ -251,7 +246,7 @@ static int follow(const struct arguments *o, Brr__V1__JournalFilter *filter) {
     if (!out)
         return code;
     print_head(o);
-    return brrctl_follow(o, &method, &in.base, print_entry, (void *)(uintptr_t)o);
+    return brrctl_follow(o, "/brr.v1.Journal/Follow", &in.base, print_entry, (void *)(uintptr_t)o);
 }
 
 static int cmd_journal(const struct arguments *o) {

@@ -1,10 +1,12 @@
 /* metrics [PREFIX], and top: device, jobs, streams and rates at a glance. */
+#include <poll.h>
+#include <signal.h>
+#include <termios.h>
 
 #include "base/base.h"
 #include "brr/v1/admin.pb-c.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
-#include "client/brrctl/keypress.h"
 #include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
@@ -14,7 +16,7 @@ struct metrics_options {
     double interval_s;
     bool once;
 };
-#define AT(field) offsetof(struct metrics_options, field)
+#define OPTIONS struct metrics_options
 static const struct argument metrics_rows[] = {
     FLAG("--watch", watch, "print them again and again, until Ctrl-C"),
     NUMBER("--interval", interval_s, "S", "seconds between updates, default 1", 0.1, 60),
@@ -23,10 +25,8 @@ static const struct argument top_rows[] = {
     FLAG("--once", once, "print once, with rates over one interval, and exit"),
     NUMBER("--interval", interval_s, "S", "seconds between updates, default 1", 0.1, 60),
 };
-static const struct argument_table metrics_arguments = ARGUMENT_TABLE(metrics_rows, struct metrics_options);
-static const struct argument_table top_arguments = ARGUMENT_TABLE(top_rows, struct metrics_options);
-
-static const struct metrics_options *own(const struct arguments *o) { return o->own; }
+static const struct argument_table metrics_arguments = ARGUMENT_TABLE(metrics_rows);
+static const struct argument_table top_arguments = ARGUMENT_TABLE(top_rows);
 
 /* The object of `name="value",…`, as /metrics writes labels. */
 static void put_labels(struct json_writer *w, const char *labels) {
@@ -78,8 +78,6 @@ static int32_t interval_ms(const struct arguments *o) {
 }
 
 static int cmd_metrics(const struct arguments *o) {
-    static const struct brrctl_method get = {"/brr.v1.Metrics/Get", &brr__v1__metrics_response__descriptor, 0},
-                                      watch = {"/brr.v1.Metrics/Watch", &brr__v1__metrics_response__descriptor, 0};
     char *prefix = (char *)(uintptr_t)(o->n_args ? o->args[0] : "");
     bool json = o->json;
     int code = 0;
@@ -87,11 +85,11 @@ static int cmd_metrics(const struct arguments *o) {
         Brr__V1__WatchMetricsRequest in = BRR__V1__WATCH_METRICS_REQUEST__INIT;
         in.prefix = prefix;
         in.interval_ms = interval_ms(o);
-        return brrctl_follow(o, &watch, &in.base, on_metrics, &json);
+        return brrctl_follow(o, "/brr.v1.Metrics/Watch", &in.base, on_metrics, &json);
     }
     Brr__V1__MetricsRequest in = BRR__V1__METRICS_REQUEST__INIT;
     in.prefix = prefix;
-    OWNED_ANSWER Brr__V1__MetricsResponse *m = brrctl_call(o, &get, &in.base, &code);
+    OWNED_ANSWER Brr__V1__MetricsResponse *m = brrctl_call(o, "/brr.v1.Metrics/Get", &in.base, &code);
     if (!m)
         return code;
     print_samples(m, json);
@@ -126,6 +124,48 @@ struct snapshot {
     int64_t time_ms;
     double values[FIGURES];
 };
+
+/* ---- single keys of the person at the terminal, which is as before after its end, a signal and at exit ---- */
+
+static struct termios terminal_before;
+static volatile sig_atomic_t terminal_changed;
+
+static void keypress_end(void) {
+    if (terminal_changed)
+        tcsetattr(STDIN_FILENO, TCSANOW, &terminal_before);
+    terminal_changed = 0;
+}
+
+/* Puts the terminal back, then ends as the signal does. */
+static void on_signal(int number) {
+    keypress_end();
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void keypress_begin(void) {
+    static const int signals[] = {SIGINT, SIGTERM, SIGQUIT};
+    struct termios now;
+    if (terminal_changed || !isatty(STDIN_FILENO) || tcgetattr(STDIN_FILENO, &terminal_before))
+        return;
+    now = terminal_before;
+    now.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    terminal_changed = 1;
+    atexit(keypress_end);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        signal(signals[i], on_signal);
+    tcsetattr(STDIN_FILENO, TCSANOW, &now);
+}
+
+/* True if `q` was pressed since the last call; false where `ask` is. */
+static bool keypress_quits(bool ask) {
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    char key = 0;
+    bool quits = false;
+    while (ask && terminal_changed && poll(&in, 1, 0) > 0 && read(STDIN_FILENO, &key, 1) == 1)
+        quits |= key == 'q' || key == 'Q';
+    return quits;
+}
 
 struct top {
     const struct arguments *o;
@@ -236,8 +276,6 @@ static void print_text(const struct top *t, const struct snapshot *now, const Br
 
 /* One picture; asks for what the metrics do not say. */
 static bool show(struct top *t, const Brr__V1__MetricsResponse *m) {
-    static const struct brrctl_method devices_of = {"/brr.v1.Admin/Devices", &brr__v1__devices_response__descriptor, 0},
-                                      jobs_of = {"/brr.v1.Jobs/List", &brr__v1__list_jobs_response__descriptor, 0};
     static const Brr__V1__JobState alive[] = {BRR__V1__JOB_STATE__JOB_STATE_QUEUED, BRR__V1__JOB_STATE__JOB_STATE_PREPARING,
                                               BRR__V1__JOB_STATE__JOB_STATE_RUNNING, BRR__V1__JOB_STATE__JOB_STATE_CHECKPOINTING};
     const Brr__V1__DevicesRequest ask_devices = BRR__V1__DEVICES_REQUEST__INIT;
@@ -246,8 +284,9 @@ static bool show(struct top *t, const Brr__V1__MetricsResponse *m) {
     struct snapshot now;
     ask_jobs.states = (Brr__V1__JobState *)(uintptr_t)alive;
     ask_jobs.n_states = sizeof alive / sizeof *alive;
-    OWNED_ANSWER Brr__V1__DevicesResponse *devices = brrctl_ask(t->client, &devices_of, &ask_devices.base, &err);
-    OWNED_ANSWER Brr__V1__ListJobsResponse *jobs = devices ? brrctl_ask(t->client, &jobs_of, &ask_jobs.base, &err) : NULL;
+    OWNED_ANSWER Brr__V1__DevicesResponse *devices = brrctl_ask(t->client, "/brr.v1.Admin/Devices", &ask_devices.base, &err);
+    OWNED_ANSWER Brr__V1__ListJobsResponse *jobs =
+        devices ? brrctl_ask(t->client, "/brr.v1.Jobs/List", &ask_jobs.base, &err) : NULL;
     read_snapshot(m, &now);
     if (!jobs)
         t->code = brrctl_fail_call(&err);
@@ -272,7 +311,6 @@ static bool on_tick(void *ctx, const void *message) {
 }
 
 static int cmd_top(const struct arguments *o) {
-    static const struct brrctl_method watch = {"/brr.v1.Metrics/Watch", &brr__v1__metrics_response__descriptor, 0};
     struct top t = {.o = o, .once = own(o)->once, .terminal = output_redraws(stdout) && !own(o)->once && !o->json};
     Brr__V1__WatchMetricsRequest in = BRR__V1__WATCH_METRICS_REQUEST__INIT;
     if (!(t.client = brrctl_connect(o, &t.code)))
@@ -280,7 +318,7 @@ static int cmd_top(const struct arguments *o) {
     in.interval_ms = interval_ms(o);
     if (t.terminal)
         keypress_begin();
-    int code = brrctl_follow(o, &watch, &in.base, on_tick, &t);
+    int code = brrctl_follow(o, "/brr.v1.Metrics/Watch", &in.base, on_tick, &t);
     keypress_end();
     brr_disconnect(t.client);
     return code ? code : t.code;

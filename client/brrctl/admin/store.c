@@ -19,7 +19,7 @@ struct store_options {
     int64_t stall_s;
     const char *output;
 };
-#define AT(field) offsetof(struct store_options, field)
+#define OPTIONS struct store_options
 static const struct argument rows[] = {
     TEXT("--endpoint", endpoint, "URL", "the S3 server: https://HOST[:PORT]; default AWS_ENDPOINT_URL, else Amazon's"),
     TEXT("--config", config, "FILE", "daemon.yaml, for store://NAME URLs"),
@@ -35,8 +35,6 @@ static const struct argument rows[] = {
 };
 static const struct argument_table store_arguments = {
     .rows = rows, .n = sizeof rows / sizeof *rows, .size = sizeof(struct store_options), .local = true, .fetches = true};
-
-static const struct store_options *own(const struct arguments *o) { return o->own; }
 
 enum { PATH_BYTES = 4096, CONFIG_MAX = 1 << 20 };
 

@@ -19,7 +19,7 @@ struct tls_options {
     const char *overlap;
     bool all, answer, proxy, replace;
 };
-#define AT(field) offsetof(struct tls_options, field)
+#define OPTIONS struct tls_options
 static const struct argument rows[] = {
     LIST("--host", hosts, "NAME", "name or address of the daemon's machine; may be repeated"),
     CHOICE("--role", role, "read|stream|submit|admin", "role of the token; each role includes the ones before it"),
@@ -34,9 +34,7 @@ static const struct argument rows[] = {
     FLAG("--replace", replace, "token: another one of the same name, role and words; the present one stays valid for --for"),
     TEXT("--for", overlap, "TIME", "with --replace: how long the present token stays valid, such as 15m; default 1h"),
 };
-static const struct argument_table tls_arguments = ARGUMENT_TABLE_LOCAL(rows, struct tls_options);
-
-static const struct tls_options *own(const struct arguments *o) { return o->own; }
+static const struct argument_table tls_arguments = ARGUMENT_TABLE(rows, .local = true);
 
 enum {
     PATH_SIZE = 4096,

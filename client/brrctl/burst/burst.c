@@ -3,7 +3,7 @@
 
 #include "client/brrctl/brrctl.h"
 
-#define AT(field)      offsetof(struct burst_options, field)
+#define OPTIONS        struct burst_options
 #define ROW_OUTPUT     OUTPUT("--output", output, "FILE", "file to write", .alias = "--out")
 #define ROW_TICKS      INTEGER("--ticks", ticks, "N", "number of ticks", 1, 9e15)
 #define ROW_FIRED      OUTPUT("--fired", fired, "FILE", "write the (tick, id) of every spike: .npy (int64) or .tsv")
@@ -30,11 +30,11 @@ static const struct argument generate_rows[] = {
     NUMBER("--power", power, "V", "potential that the first neuron receives in every tick, default 0", -1e12, 1e12),
     ROW_OUTPUT,
 };
-static const struct argument_table generate_table = ARGUMENT_TABLE_LOCAL(generate_rows, struct burst_options);
+static const struct argument_table generate_table = ARGUMENT_TABLE(generate_rows, .local = true);
 static const struct argument plot_rows[] = {
     ROW_OUTPUT,
 };
-static const struct argument_table plot_table = ARGUMENT_TABLE_LOCAL(plot_rows, struct burst_options);
+static const struct argument_table plot_table = ARGUMENT_TABLE(plot_rows, .local = true);
 static const struct argument run_rows[] = {
     ROW_TICKS,
     TEXT("--inject", inject, "FILE.tsv", "table of injections: tick, id, potential"),
@@ -45,34 +45,34 @@ static const struct argument run_rows[] = {
     ROW_BUDGET,
     ROW_DEVICE,
 };
-static const struct argument_table run_table = ARGUMENT_TABLE(run_rows, struct burst_options);
+static const struct argument_table run_table = ARGUMENT_TABLE(run_rows);
 static const struct argument create_rows[] = {
     TEXT("--name", name, "NAME", "name of the network"),
     ROW_EVERY_TICK,
     ROW_BUDGET,
     ROW_DEVICE,
 };
-static const struct argument_table create_table = ARGUMENT_TABLE(create_rows, struct burst_options);
+static const struct argument_table create_table = ARGUMENT_TABLE(create_rows);
 static const struct argument step_rows[] = {
     ROW_TICKS,
     ROW_FIRED,
 };
-static const struct argument_table step_table = ARGUMENT_TABLE(step_rows, struct burst_options);
+static const struct argument_table step_table = ARGUMENT_TABLE(step_rows);
 static const struct argument observe_rows[] = {
     ROW_TICKS,
     ROW_FIRED,
     INTEGER("--queue", frames, "N", "frames that may wait for this observer, default 4096", 1, 1e6),
 };
-static const struct argument_table observe_table = ARGUMENT_TABLE(observe_rows, struct burst_options);
+static const struct argument_table observe_table = ARGUMENT_TABLE(observe_rows);
 static const struct argument ledger_rows[] = {
     ROW_TICKS,
     ROW_FIRED,
 };
-static const struct argument_table ledger_table = ARGUMENT_TABLE(ledger_rows, struct burst_options);
+static const struct argument_table ledger_table = ARGUMENT_TABLE(ledger_rows);
 static const struct argument snapshot_rows[] = {
     ROW_OUTPUT,
 };
-static const struct argument_table snapshot_table = ARGUMENT_TABLE(snapshot_rows, struct burst_options);
+static const struct argument_table snapshot_table = ARGUMENT_TABLE(snapshot_rows);
 static const struct argument_table other_table = {.rows = NULL, .size = sizeof(struct burst_options)},
                                    info_table = {.rows = NULL, .size = sizeof(struct burst_options), .local = true};
 

@@ -30,7 +30,7 @@ struct dataset_options {
     struct argument_list rename;
     bool bids;
 };
-#define AT(field) offsetof(struct dataset_options, field)
+#define OPTIONS struct dataset_options
 static const struct argument rows[] = {
     TEXT("--montage", montage, "M", "referential-19, bipolar-18 or custom:LABEL,LABEL,...; default referential-19"),
     NUMBER("--window", window_s, "S", "length of a window in seconds, default 60", 1, 600),
@@ -46,9 +46,7 @@ static const struct argument rows[] = {
     CHOICE("--unit", unit, "uV|mV|V", "unit of channels that state none, or one that is no voltage"),
     FLAG("--bids", bids, "list what the folder lacks to be a BIDS dataset"),
 };
-static const struct argument_table dataset_arguments = ARGUMENT_TABLE_LOCAL(rows, struct dataset_options);
-
-static const struct dataset_options *own(const struct arguments *o) { return o->own; }
+static const struct argument_table dataset_arguments = ARGUMENT_TABLE(rows, .local = true);
 
 enum { MAX_LINES = 100000, SHOWN_LINES = 20, MAX_TYPES = 64, SPLITS = 4, SOURCES = LABELS_SOURCES };
 static const double fill_gap_s = 2;

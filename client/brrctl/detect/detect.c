@@ -19,7 +19,7 @@
 #include "store/outputs.h"
 #include "windows/bids.h"
 
-#define AT(field) offsetof(struct detect_options, field)
+#define OPTIONS struct detect_options
 static const struct argument rows[] = {
     TEXT("--model", model, "REF", "served or built-in name, job:ID, store://NAME/KEY or a model file; default ward"),
     NUMBER("--on", on, "P", "probability that begins an event or alarm; default: the model's", 0.0001, 0.9999),
@@ -47,7 +47,7 @@ static const struct argument rows[] = {
     TEXT("--id-file", id_file, "FILE", "write the job's id to this file"),
     TEXT("--dataset", dataset, "NAME", "the dataset of the recordings, as data.dataset: people of another one are others"),
 };
-static const struct argument_table detect_arguments = ARGUMENT_TABLE(rows, struct detect_options);
+static const struct argument_table detect_arguments = ARGUMENT_TABLE(rows);
 
 enum { MAX_RECORDINGS = 1 << 20, LEAST_PARALLEL = 2, MOST_PARALLEL = 8 };
 

@@ -106,11 +106,10 @@ static int submit(const struct arguments *o, char *id, size_t id_size) {
 
 /* Checks that the job is a detect job before its end is waited for. */
 static int check_kind(const struct arguments *o, const char *id) {
-    static const struct brrctl_method method = {"/brr.v1.Jobs/Get", &brr__v1__job__descriptor, 0};
     Brr__V1__GetJobRequest in = BRR__V1__GET_JOB_REQUEST__INIT;
     int code = EXIT_FAILED;
     in.id = (char *)(uintptr_t)id;
-    OWNED_ANSWER Brr__V1__Job *job = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__Job *job = brrctl_call(o, "/brr.v1.Jobs/Get", &in.base, &code);
     if (!job)
         return code;
     code = 0;
@@ -204,11 +203,10 @@ static bool on_events(void *ctx, const void *message) {
 }
 
 static int fetch(struct fetching *f, const char *id) {
-    static const struct brrctl_method method = {"/brr.v1.Jobs/Events", &brr__v1__job_events__descriptor, 0};
     Brr__V1__JobEventsRequest in = BRR__V1__JOB_EVENTS_REQUEST__INIT;
     in.id = (char *)(uintptr_t)id;
     str_init(&f->tsv, MAX_TSV_BYTES);
-    int code = brrctl_follow(f->o, &method, &in.base, on_events, f);
+    int code = brrctl_follow(f->o, "/brr.v1.Jobs/Events", &in.base, on_events, f);
     str_done(&f->tsv);
     if (!code && f->err.code)
         code = brrctl_fail(&f->err);

@@ -8,11 +8,11 @@
 struct ensemble_options {
     const char *output;
 };
-#define AT(field) offsetof(struct ensemble_options, field)
+#define OPTIONS struct ensemble_options
 static const struct argument rows[] = {
     OUTPUT("--output", output, "FILE.safetensors", "the new model file", .alias = "--out"),
 };
-static const struct argument_table ensemble_arguments = ARGUMENT_TABLE(rows, struct ensemble_options);
+static const struct argument_table ensemble_arguments = ARGUMENT_TABLE(rows);
 
 static int cmd_ensemble(const struct arguments *o) {
     const struct ensemble_options *own = o->own;

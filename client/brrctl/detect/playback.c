@@ -262,7 +262,6 @@ static int stream_file(struct run *run) {
 /* Closes the session of a stream that was interrupted or failed on this side. Otherwise it would wait for its client for
  * limits.resume_ttl. */
 static void close_session(brr_client *client, const brr_stream *stream, const char *why) {
-    static const struct brrctl_method method = {"/brr.v1.Sessions/Close", &brr__v1__close_session_response__descriptor, 5000};
     Brr__V1__CloseSessionRequest in = BRR__V1__CLOSE_SESSION_REQUEST__INIT;
     struct brr_stream_counts counts;
     struct brr_error err;
@@ -271,7 +270,7 @@ static void close_session(brr_client *client, const brr_stream *stream, const ch
         return;
     in.session_id = (char *)(uintptr_t)brr_stream_info(stream)->session_id;
     in.reason = (char *)(uintptr_t)why;
-    OWNED_ANSWER Brr__V1__CloseSessionResponse *out = brrctl_ask(client, &method, &in.base, &err);
+    OWNED_ANSWER Brr__V1__CloseSessionResponse *out = brrctl_ask_within(client, "/brr.v1.Sessions/Close", &in.base, 5000, &err);
 }
 
 /* The Unix time of a local one; −1 when the clock never showed it with this setting of daylight saving time. */

@@ -37,7 +37,8 @@ static void list_flaws(const Brr__V1__Quality *q, struct flaw ret[FLAWS]) {
     memcpy(ret, all, sizeof all);
 }
 
-static void put_quality(struct json_writer *w, const Brr__V1__SessionInfo *s) {
+static void put_quality(struct json_writer *w, const void *session) {
+    const Brr__V1__SessionInfo *s = session;
     struct flaw flaws[FLAWS];
     if (!s->quality) {
         json_put_null(w, "quality");
@@ -84,12 +85,9 @@ static const char *quality_text(const Brr__V1__SessionInfo *s, char *buf, size_t
     return buf;
 }
 
-static void put_info(struct json_writer *w, const Brr__V1__SessionInfo *s) {
-    message_json(w, &s->base,
-                 "session=session_id client=client_name principal address model device realtime connected rate_hz channels "
-                 "opened_ms received_through durable_through samples events lag_s alarm state? learning_s probability reconnects");
-    put_quality(w, s);
-}
+static const char fields[] =
+    "session=session_id client=client_name principal address model device realtime connected rate_hz channels opened_ms "
+    "received_through durable_through samples events lag_s alarm state? learning_s probability reconnects";
 
 /* The words of the pages; of a daemon that does not say the state: what follows from the rest. */
 static const char *state_words(const Brr__V1__SessionInfo *s) {
@@ -102,7 +100,8 @@ static const char *state_words(const Brr__V1__SessionInfo *s) {
     return !s->connected ? "no signal" : s->alarm ? "ALARM" : s->realtime ? "good" : "replay";
 }
 
-static void list_session(struct listing *l, const Brr__V1__SessionInfo *s) {
+static void list_session(struct listing *l, const void *session) {
+    const Brr__V1__SessionInfo *s = session;
     char at[32], p[16], quality[120];
     listing_row(l, "%.*s|%s|%s|%s|%s|%s|%s|%s|%.2f|%s|%lld|%lld|%s", SHORT_ID, s->session_id, state_words(s), s->client_name,
                 s->principal, s->address, s->model, s->device,
@@ -112,28 +111,15 @@ static void list_session(struct listing *l, const Brr__V1__SessionInfo *s) {
 }
 
 static int list(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Sessions/List", &brr__v1__list_sessions_response__descriptor, 0};
+    static const struct brrctl_view view = {
+        .json = fields,
+        .put = put_quality,
+        .titles = "session|state|client|principal|address|model|device|>received|>lag s|>probability|>events|>cuts|quality",
+        .row = list_session,
+        .items = "sessions",
+        .none = "no stream is open; `brrctl stream FILE --model M` opens one"};
     const Brr__V1__ListSessionsRequest in = BRR__V1__LIST_SESSIONS_REQUEST__INIT;
-    int code = 0;
-    OWNED_ANSWER Brr__V1__ListSessionsResponse *out = brrctl_call(o, &method, &in.base, &code);
-    if (!out)
-        return code;
-    if (!o->json && !out->n_sessions)
-        puts("no stream is open; `brrctl stream FILE --model M` opens one");
-    struct listing listing;
-    listing_begin(&listing,
-                  "session|state|client|principal|address|model|device|>received|>lag s|>probability|>events|>cuts|quality");
-    for (size_t i = 0; i < out->n_sessions; i++) {
-        if (o->json) {
-            struct json_writer *w = output_begin();
-            put_info(w, out->sessions[i]);
-            output_end(w);
-        } else {
-            list_session(&listing, out->sessions[i]);
-        }
-    }
-    listing_end(&listing);
-    return 0;
+    return brrctl_show(o, "/brr.v1.Sessions/List", &in.base, &view);
 }
 
 /* ---- observe ---- */
@@ -273,7 +259,8 @@ static void print_json(const Brr__V1__SessionUpdate *u) {
     struct json_writer *w = output_begin();
     if (u->kind_case == BRR__V1__SESSION_UPDATE__KIND_INFO) {
         json_begin_object(w, "info");
-        put_info(w, u->info);
+        message_json(w, &u->info->base, fields);
+        put_quality(w, u->info);
         json_end(w, '}');
     } else if (u->kind_case == BRR__V1__SESSION_UPDATE__KIND_RESULT) {
         put_result(w, u->result);
@@ -336,11 +323,10 @@ static bool on_update(void *ctx, const void *message) {
 }
 
 static int observe(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Sessions/Observe", &brr__v1__session_update__descriptor, 0};
     Brr__V1__ObserveSessionRequest in = BRR__V1__OBSERVE_SESSION_REQUEST__INIT;
     struct view v = {.o = o, .terminal = !o->json && output_redraws(stdout), .newest_s = -1};
     in.session_id = (char *)(uintptr_t)o->args[1];
-    int code = brrctl_follow(o, &method, &in.base, on_update, &v);
+    int code = brrctl_follow(o, "/brr.v1.Sessions/Observe", &in.base, on_update, &v);
     if (!code && !o->json)
         puts("the session has ended");
     brr__v1__session_info__free_unpacked(v.info, NULL);
@@ -348,40 +334,32 @@ static int observe(const struct arguments *o) {
 }
 
 static int close_session(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Sessions/Close", &brr__v1__close_session_response__descriptor, 0};
     Brr__V1__CloseSessionRequest in = BRR__V1__CLOSE_SESSION_REQUEST__INIT;
     static char reason[] = "brrctl";
     int code = 0;
     in.session_id = (char *)(uintptr_t)o->args[1];
     in.reason = reason;
-    OWNED_ANSWER Brr__V1__CloseSessionResponse *out = brrctl_call(o, &method, &in.base, &code);
-    if (!out)
-        return code;
-    if (o->json)
+    OWNED_ANSWER Brr__V1__CloseSessionResponse *out = brrctl_call(o, "/brr.v1.Sessions/Close", &in.base, &code);
+    if (out && o->json)
         output_text("closed", o->args[1]);
-    else
+    else if (out)
         printf("%s is closed\n", o->args[1]);
-    return 0;
+    return code;
 }
 
-static int cmd_sessions(const struct arguments *o) {
-    const char *verb = o->n_args ? o->args[0] : "list";
-    if (!strcmp(verb, "list") && o->n_args < 2)
-        return list(o);
-    if (!strcmp(verb, "observe") && o->n_args == 2)
-        return observe(o);
-    if (!strcmp(verb, "close") && o->n_args == 2)
-        return close_session(o);
-    fprintf(stderr, "brrctl: expected `brrctl sessions`, `brrctl sessions observe ID` or `brrctl sessions close ID`\n");
-    return EXIT_USAGE;
-}
+static const struct command_verb sessions_verbs[] = {
+    {"list", "", &arguments_none, list, 1},
+    {"observe", "ID", &arguments_none, observe, 2},
+    {"close", "ID", &arguments_none, close_session, 2},
+    {.name = NULL},
+};
 
 const struct command command_sessions = {
     .name = "sessions",
     .words = "[list|observe|close] [ID]",
     .options = &arguments_none,
     .summary = "list open streams, follow one live, or end one",
-    .run = cmd_sessions,
+    .verbs = sessions_verbs,
     .details = "  observe ID   probability, alarms and events of a stream as they come: drawn in a terminal, else one line each\n"
                "  close ID     end it for its client; for whoever opened it, and the role admin\n"
                "example: brrctl sessions observe 6f1c2a90b4d7e35f8812c6aa01d94e7b",

@@ -10,7 +10,7 @@
 #include "formats/eegfile.h"
 #include "plot/picture.h"
 
-#define AT(field) offsetof(struct stream_options, field)
+#define OPTIONS struct stream_options
 static const struct argument rows[] = {
     TEXT("--model", model, "REF", "served or built-in name, job:ID, store://NAME/KEY or a model file"),
     NUMBER("--on", on, "P", "probability that begins an event or alarm; default: the model's", 0.0001, 0.9999),
@@ -53,9 +53,7 @@ static const struct argument rows[] = {
     NUMBER("--move-after", move_after_s, "S",
            "with several endpoints: seconds for which a lost daemon is tried before the next one; default 10", 0.01, 3600),
 };
-static const struct argument_table stream_arguments = ARGUMENT_TABLE(rows, struct stream_options);
-
-static const struct stream_options *own(const struct arguments *o) { return o->own; }
+static const struct argument_table stream_arguments = ARGUMENT_TABLE(rows);
 
 enum { FOLLOW_IDLE_S = 120 }; /* below the daemon's limits.session_idle */
 

@@ -21,7 +21,7 @@ struct tune_options {
     const char *unlabeled, *dataset;
     double lookback_s, alarm_hop_s, alarm_latch_s;
 };
-#define AT(field) offsetof(struct tune_options, field)
+#define OPTIONS struct tune_options
 static const struct argument rows[] = {
     OUTPUT("--output", output, "FILE.safetensors", "the new model file", .alias = "--out"),
     NUMBER("--target-fa", target_fa, "N", "false alarms per 24 h to stay within, if some thresholds do; default: none", 0, 1000),
@@ -37,9 +37,7 @@ static const struct argument rows[] = {
            "seconds between alarm decisions, a divisor of the model's hop; 0 = no alarm thresholds; default 5", 0, 120),
     NUMBER("--alarm-latch", alarm_latch_s, "S", "an alarm stays on for at least this long; default 60", 0, 3600),
 };
-static const struct argument_table tune_arguments = ARGUMENT_TABLE(rows, struct tune_options);
-
-static const struct tune_options *own(const struct arguments *o) { return o->own; }
+static const struct argument_table tune_arguments = ARGUMENT_TABLE(rows);
 
 enum { PATH_SIZE = 4096, JOB_BYTES = 64 << 10, ORIGIN_BYTES = 4096 };
 

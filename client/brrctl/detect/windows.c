@@ -18,7 +18,7 @@ struct windows_options {
     int64_t first;
     int64_t count;
 };
-#define AT(field) offsetof(struct windows_options, field)
+#define OPTIONS struct windows_options
 static const struct argument option_rows[] = {
     TEXT("--montage", montage, "M", "referential-19, bipolar-18 or custom:LABEL,LABEL,...; default referential-19"),
     OUTPUT("--output", output, "FILE", "write the windows as safetensors", .alias = "--out"),
@@ -28,9 +28,7 @@ static const struct argument option_rows[] = {
     INTEGER("--first", first, "N", "first window, from 0", 0, 1e12),
     INTEGER("--count", count, "N", "number of windows", 1, 1e12),
 };
-static const struct argument_table windows_arguments = ARGUMENT_TABLE_LOCAL(option_rows, struct windows_options);
-
-static const struct windows_options *own(const struct arguments *o) { return o->own; }
+static const struct argument_table windows_arguments = ARGUMENT_TABLE(option_rows, .local = true);
 
 static const int64_t max_bytes = INT64_C(16) << 30;
 

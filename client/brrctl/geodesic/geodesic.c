@@ -16,15 +16,13 @@ struct geodesic_options {
     double at;
     const char *csv, *rule;
 };
-#define AT(field) offsetof(struct geodesic_options, field)
+#define OPTIONS struct geodesic_options
 static const struct argument rows[] = {
     NUMBER("--at", at, "C", "predict: a concentration, in the unit of the model's table", -1e300, 1e300),
     TEXT("--rule", rule, "NAME", "predict: by this classical rule through the measured spectra, not by the network; " RULE_NAMES),
     OUTPUT("--csv", csv, "FILE", "table to write"),
 };
-static const struct argument_table geodesic_arguments = ARGUMENT_TABLE(rows, struct geodesic_options);
-
-static const struct geodesic_options *own(const struct arguments *o) { return o->own; }
+static const struct argument_table geodesic_arguments = ARGUMENT_TABLE(rows);
 
 enum { METRIC_POINTS = 61, MAX_CSV = 1 << 30 };
 

@@ -15,29 +15,18 @@ struct checkpoint_options {
     const char *output;
     const char *name;
 };
-#define AT(field) offsetof(struct checkpoint_options, field)
+#define OPTIONS struct checkpoint_options
 static const struct argument rows[] = {
     OUTPUT("--output", output, "FILE", "get: the file to write", .alias = "--out"),
     TEXT("--name", name, "NAME", "put: name of the upload"),
 };
-static const struct argument_table checkpoint_arguments = ARGUMENT_TABLE(rows, struct checkpoint_options);
-
-static const struct checkpoint_options *own(const struct arguments *o) { return o->own; }
+static const struct argument_table checkpoint_arguments = ARGUMENT_TABLE(rows);
 
 enum { PART_BYTES = 1 << 20, LONG_MS = 600 * 1000 };
 
-static void put_checkpoint(struct json_writer *w, const Brr__V1__Checkpoint *c) {
-    message_json(w, &c->base, "ref job=job_id? step epoch path bytes sha256 created_ms best last pinned metric metric_name");
-}
-
-static void add_checkpoint(struct listing *l, const Brr__V1__Checkpoint *c, bool json) {
+static void add_checkpoint(struct listing *l, const void *checkpoint) {
+    const Brr__V1__Checkpoint *c = checkpoint;
     char bytes[32], when[32], metric[64] = "";
-    if (json) {
-        struct json_writer *w = output_begin();
-        put_checkpoint(w, c);
-        output_end(w);
-        return;
-    }
     if (isfinite(c->metric))
         str_format(metric, sizeof metric, "%s %.4f", c->metric_name, c->metric);
     listing_row(l, "%s|%lld|%s|%s|%s%s%s%s", c->ref, (long long)c->step, output_bytes((double)c->bytes, bytes, sizeof bytes),
@@ -45,32 +34,16 @@ static void add_checkpoint(struct listing *l, const Brr__V1__Checkpoint *c, bool
                 c->pinned ? " pinned" : "");
 }
 
-static const char titles[] = "ref|>step|>size|written|metric, role";
-
-static void print_checkpoint(const Brr__V1__Checkpoint *c, bool json) {
-    struct listing listing;
-    listing_begin(&listing, titles);
-    add_checkpoint(&listing, c, json);
-    listing_end(&listing);
-}
+#define VIEW                                                                                                                       \
+    .json = "ref job=job_id? step epoch path bytes sha256 created_ms best last pinned metric metric_name",                         \
+    .titles = "ref|>step|>size|written|metric, role", .row = add_checkpoint
+static const struct brrctl_view list_view = {VIEW, .items = "checkpoints", .none = "no checkpoints"}, one_view = {VIEW};
 
 static int cmd_checkpoints(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Checkpoints/List", &brr__v1__list_checkpoints_response__descriptor, 0};
     Brr__V1__ListCheckpointsRequest in = BRR__V1__LIST_CHECKPOINTS_REQUEST__INIT;
-    int code = 0;
     if (o->n_args)
         in.job_id = (char *)(uintptr_t)(str_starts(o->args[0], "job:") ? o->args[0] + 4 : o->args[0]);
-    OWNED_ANSWER Brr__V1__ListCheckpointsResponse *out = brrctl_call(o, &method, &in.base, &code);
-    if (!out)
-        return code;
-    struct listing listing;
-    listing_begin(&listing, titles);
-    for (size_t i = 0; i < out->n_checkpoints; i++)
-        add_checkpoint(&listing, out->checkpoints[i], o->json);
-    listing_end(&listing);
-    if (!o->json && !out->n_checkpoints)
-        puts("no checkpoints");
-    return 0;
+    return brrctl_show(o, "/brr.v1.Checkpoints/List", &in.base, &list_view);
 }
 
 /* ---- get ---- */
@@ -92,7 +65,6 @@ static bool on_part(void *ctx, const void *message) {
 }
 
 int brrctl_fetch_model(const struct arguments *o, const char *ref, const char *path, struct brrctl_fetched *ret) {
-    static const struct brrctl_method method = {"/brr.v1.Checkpoints/Get", &brr__v1__checkpoint_part__descriptor, 0};
     Brr__V1__GetCheckpointRequest in = BRR__V1__GET_CHECKPOINT_REQUEST__INIT;
     struct download d = {.digest = digest_new()};
     struct brrctl_fetched fetched;
@@ -101,7 +73,7 @@ int brrctl_fetch_model(const struct arguments *o, const char *ref, const char *p
         digest_finish(d.digest, fetched.sha256);
         return brrctl_fail(&d.err);
     }
-    int code = brrctl_follow(o, &method, &in.base, on_part, &d);
+    int code = brrctl_follow(o, "/brr.v1.Checkpoints/Get", &in.base, on_part, &d);
     fetched.bytes = d.file.written_bytes;
     bool hashed = digest_finish(d.digest, fetched.sha256);
     if (!code && !d.err.code && (!hashed || (*d.expected && strcmp(fetched.sha256, d.expected))))
@@ -163,7 +135,7 @@ static int send_file(brr_rpc *rpc, const struct fsio_map *file, const char *name
     return brr_rpc_half_close(rpc, err);
 }
 
-static int upload(brr_client *client, const struct fsio_map *file, const char *name, bool json) {
+static int upload(const struct arguments *o, brr_client *client, const struct fsio_map *file, const char *name) {
     OWNED_POINTER(brr_rpc_close) brr_rpc *rpc = NULL;
     char sha256[DIGEST_HEX_SIZE];
     struct brr_error err = {0};
@@ -176,7 +148,7 @@ static int upload(brr_client *client, const struct fsio_map *file, const char *n
         return rc == BRR_END ? 0 : brrctl_fail_call(&err);
     OWNED_ANSWER Brr__V1__Checkpoint *c = brr__v1__checkpoint__unpack(NULL, len, data);
     if (c)
-        print_checkpoint(c, json);
+        brrctl_show_items(o, &one_view, (void *const *)&c, 1);
     return brr_rpc_next(rpc, -1, &data, &len, &err) == BRR_END ? 0 : brrctl_fail_call(&err);
 }
 
@@ -206,7 +178,7 @@ static int do_put(const struct arguments *o, const char *path) {
         return brrctl_fail(&err);
     brr_client *client = brrctl_connect(o, &code);
     if (client)
-        code = upload(client, &file, name, o->json);
+        code = upload(o, client, &file, name);
     brr_disconnect(client);
     fsio_map_close(&file);
     return code;
@@ -214,22 +186,11 @@ static int do_put(const struct arguments *o, const char *path) {
 
 /* ---- the small ones ---- */
 
-static int one(const struct arguments *o, const char *path, const ProtobufCMessage *in) {
-    const struct brrctl_method method = {path, &brr__v1__checkpoint__descriptor, 0};
-    int code = 0;
-    OWNED_ANSWER Brr__V1__Checkpoint *c = brrctl_call(o, &method, in, &code);
-    if (!c)
-        return code;
-    print_checkpoint(c, o->json);
-    return 0;
-}
-
 static int do_verify(const struct arguments *o, const char *ref) {
-    static const struct brrctl_method method = {"/brr.v1.Checkpoints/Verify", &brr__v1__verify_response__descriptor, LONG_MS};
     Brr__V1__CheckpointRef in = BRR__V1__CHECKPOINT_REF__INIT;
     int code = 0;
     in.ref = (char *)(uintptr_t)ref;
-    OWNED_ANSWER Brr__V1__VerifyResponse *v = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__VerifyResponse *v = brrctl_call(o, "/brr.v1.Checkpoints/Verify", &in.base, &code);
     if (!v)
         return code;
     if (o->json) {
@@ -240,28 +201,26 @@ static int do_verify(const struct arguments *o, const char *ref) {
     } else {
         printf("%s is %s: %s\n", ref, v->valid ? "valid" : "NOT valid", v->message);
     }
-    code = v->valid ? 0 : EXIT_FAILED;
-    return code;
+    return v->valid ? 0 : EXIT_FAILED;
 }
 
 static int do_delete(const struct arguments *o, const char *ref) {
     Brr__V1__CheckpointRef in = BRR__V1__CHECKPOINT_REF__INIT;
     in.ref = (char *)(uintptr_t)ref;
-    return one(o, "/brr.v1.Checkpoints/Delete", &in.base);
+    return brrctl_show(o, "/brr.v1.Checkpoints/Delete", &in.base, &one_view);
 }
 
 static int set_pin(const struct arguments *o, const char *ref, bool pinned) {
     Brr__V1__PinRequest in = BRR__V1__PIN_REQUEST__INIT;
     in.ref = (char *)(uintptr_t)ref;
     in.pinned = pinned;
-    return one(o, "/brr.v1.Checkpoints/Pin", &in.base);
+    return brrctl_show(o, "/brr.v1.Checkpoints/Pin", &in.base, &one_view);
 }
 
 static int do_pin(const struct arguments *o, const char *ref) { return set_pin(o, ref, true); }
 static int do_unpin(const struct arguments *o, const char *ref) { return set_pin(o, ref, false); }
 
 static int do_promote(const struct arguments *o, const char *ref) {
-    static const struct brrctl_method method = {"/brr.v1.Checkpoints/Promote", &brr__v1__model_description__descriptor, LONG_MS};
     Brr__V1__PromoteRequest in = BRR__V1__PROMOTE_REQUEST__INIT;
     if (o->n_args != 3) {
         fputs("brrctl: checkpoint promote needs REF NAME: what to serve, and as what\n", stderr);
@@ -269,7 +228,7 @@ static int do_promote(const struct arguments *o, const char *ref) {
     }
     in.ref = (char *)(uintptr_t)ref;
     in.name = (char *)(uintptr_t)o->args[2];
-    int code = brrctl_show_model(o, &method, &in.base);
+    int code = brrctl_show_model(o, "/brr.v1.Checkpoints/Promote", &in.base);
     if (!code)
         brrctl_tell_builtin(in.name);
     return code;

@@ -14,13 +14,11 @@ enum { COMPARE_ROWS = 1024, COMPARE_ARENA = 4 << 20, COMPARE_VALUE = 160, COMPAR
 struct compare_options {
     const char *plot;
 };
-#define AT(field) offsetof(struct compare_options, field)
+#define OPTIONS struct compare_options
 static const struct argument rows[] = {
     OUTPUT("--plot", plot, "FILE", "draw the curves of both; .svg, .png or .pdf"),
 };
-static const struct argument_table compare_arguments = ARGUMENT_TABLE(rows, struct compare_options);
-
-static const struct compare_options *own(const struct arguments *o) { return o->own; }
+static const struct argument_table compare_arguments = ARGUMENT_TABLE(rows);
 
 /* A key and its value in either job; "" = absent. */
 struct pair {

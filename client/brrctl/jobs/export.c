@@ -13,13 +13,13 @@ struct export_options {
     const char *onnx, *int8;
     bool reduce_range;
 };
-#define AT(field) offsetof(struct export_options, field)
+#define OPTIONS struct export_options
 static const struct argument rows[] = {
     OUTPUT("--onnx", onnx, "FILE", "the ONNX file to write"),
     TEXT("--int8", int8, "RECORDING", "in INT8, with the ranges of a recording that is not scored"),
     FLAG("--reduce-range", reduce_range, "7 bits, for processors without VNNI"),
 };
-static const struct argument_table export_arguments = ARGUMENT_TABLE(rows, struct export_options);
+static const struct argument_table export_arguments = ARGUMENT_TABLE(rows);
 
 enum { PATH_SIZE = 4096 };
 

@@ -6,7 +6,7 @@
 #include "client/brrctl/brrctl.h"
 #include "work/jobfile.h"
 
-static const struct job_options *own(const struct arguments *o) { return o->own; }
+#define OPTIONS struct job_options
 
 enum { JOB_FILE_MAX = 200 * 1024, PATH_SIZE = 4096, ARENA_MAX = 64 << 20 };
 

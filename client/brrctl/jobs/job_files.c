@@ -39,14 +39,13 @@ static bool on_part(void *ctx, const void *message) {
 
 int job_files_each(const struct arguments *o, const char *id, const char *const *patterns, size_t n, job_files_fn *visit,
                    void *ctx) {
-    static const struct brrctl_method method = {"/brr.v1.Jobs/Files", &brr__v1__job_file_part__descriptor, 0};
     Brr__V1__JobFilesRequest in = BRR__V1__JOB_FILES_REQUEST__INIT;
     struct transfer t = {.visit = visit, .ctx = ctx};
     in.id = (char *)(uintptr_t)id;
     in.patterns = (char **)(uintptr_t)patterns;
     in.n_patterns = n;
     str_init(&t.data, JOB_FILE_BYTES);
-    int code = brrctl_follow(o, &method, &in.base, on_part, &t);
+    int code = brrctl_follow(o, "/brr.v1.Jobs/Files", &in.base, on_part, &t);
     str_done(&t.data);
     return code || !t.err.code ? code : brrctl_fail(&t.err);
 }
@@ -64,8 +63,7 @@ int job_files_fetch(const struct arguments *o, const char *id, const char *const
 }
 
 Brr__V1__Job *job_files_job(const struct arguments *o, const char *id, int *ret_exit) {
-    static const struct brrctl_method method = {"/brr.v1.Jobs/Get", &brr__v1__job__descriptor, 0};
     Brr__V1__GetJobRequest in = BRR__V1__GET_JOB_REQUEST__INIT;
     in.id = (char *)(uintptr_t)(str_starts(id, "job:") ? id + 4 : id);
-    return brrctl_call(o, &method, &in.base, ret_exit);
+    return brrctl_call(o, "/brr.v1.Jobs/Get", &in.base, ret_exit);
 }

@@ -11,7 +11,7 @@
 #include "client/brrctl/output.h"
 #include "work/kind.h"
 
-#define AT(field) offsetof(struct job_options, field)
+#define OPTIONS struct job_options
 static const struct argument submit_rows[] = {
     ASSIGNMENT("--set", set, "K=V", "override a key of the job file; may be repeated"),
     TEXT("--name", name, "NAME", "name of the job"),
@@ -35,14 +35,12 @@ static const struct argument job_rows[] = {
 static const struct argument jobs_rows[] = {
     CHOICE("--sort", sort, "f1", "the best event F1 first"),
 };
-static const struct argument_table jobs_arguments = ARGUMENT_TABLE(jobs_rows, struct job_options);
-static const struct argument_table job_arguments = ARGUMENT_TABLE(job_rows, struct job_options);
-static const struct argument_table submit_arguments = ARGUMENT_TABLE(submit_rows, struct job_options);
-static const struct argument_table cancel_arguments = ARGUMENT_TABLE(cancel_rows, struct job_options);
-static const struct argument_table resume_arguments = ARGUMENT_TABLE(resume_rows, struct job_options);
-static const struct argument_table logs_arguments = ARGUMENT_TABLE(logs_rows, struct job_options);
-
-static const struct job_options *own(const struct arguments *o) { return o->own; }
+static const struct argument_table jobs_arguments = ARGUMENT_TABLE(jobs_rows);
+static const struct argument_table job_arguments = ARGUMENT_TABLE(job_rows);
+static const struct argument_table submit_arguments = ARGUMENT_TABLE(submit_rows);
+static const struct argument_table cancel_arguments = ARGUMENT_TABLE(cancel_rows);
+static const struct argument_table resume_arguments = ARGUMENT_TABLE(resume_rows);
+static const struct argument_table logs_arguments = ARGUMENT_TABLE(logs_rows);
 
 #define JOB_ROW "%-24s %-9s %-13s %-8s %-14s %-7s %-8s %-12s %-6s %-7s %s\n"
 enum { ESTIMATE_MS = 20 * 1000 };
@@ -52,27 +50,11 @@ static bool ended(const Brr__V1__Job *job) {
            job->state == BRR__V1__JOB_STATE__JOB_STATE_CANCELLED || job->state == BRR__V1__JOB_STATE__JOB_STATE_INTERRUPTED;
 }
 
-/* The state, why, the best model and the result. */
-static void put_outcome(struct json_writer *w, const Brr__V1__Job *job) {
-    json_put_str(w, "state", brr_job_state_name((int)job->state));
-    message_json(w, &job->base, "reason checkpoint?");
-    json_put_raw(w, "result", *job->result_json ? job->result_json : "{}");
-}
-
-static void print_json(const Brr__V1__Job *job) {
-    struct json_writer *w = output_begin();
-    message_json(w, &job->base, "job=id kind name");
-    put_outcome(w, job);
-    if (job->progress)
-        message_json(w, &job->progress->base, "step steps loss");
-    message_json(w, &job->base, "queue_position");
-    message_json(w, &job->base, "owner? run_ms device_ms");
-    json_put_f64(w, "energy_joules", job->energy_joules > 0 ? job->energy_joules : NAN);
-    message_json(w, &job->base,
-                 "created_ms started_ms finished_ms attempts restarts crashes retry_ms device device_name? beside memory_bytes? "
-                 "versions directory last_checkpoint? file(name yaml overrides)");
-    output_end(w);
-}
+#define OUTCOME "state reason checkpoint? result=result_json!{} "
+static const char fields[] =
+    "job=id kind name " OUTCOME "progress[step steps loss] queue_position owner? run_ms device_ms energy_joules~ created_ms "
+    "started_ms finished_ms attempts restarts crashes retry_ms device device_name? beside memory_bytes? versions directory "
+    "last_checkpoint? file(name yaml overrides)";
 
 static const char *steps_text(const Brr__V1__Job *job, char buf[48]) {
     const Brr__V1__Progress *p = job->progress;
@@ -102,7 +84,8 @@ static double result_figure(const Brr__V1__Job *job, const char *key) {
     return json_f64(json_get(result, key), NAN);
 }
 
-static void print_row(const Brr__V1__Job *job) {
+static void print_row(const void *message) {
+    const Brr__V1__Job *job = message;
     const Brr__V1__Progress *p = ended(job) ? NULL : job->progress;
     char steps[48], age[24], loss[24] = "-", left[32] = "-", f1[16], false_alarms[24] = "-", beside[200];
     const double rate = result_figure(job, "false_alarms_per_24h");
@@ -175,7 +158,8 @@ static void print_text(const char *what, const char *text) {
         printf("%-11s %s\n", what, text);
 }
 
-static void print_details(const Brr__V1__Job *job) {
+static void print_details(const void *message) {
+    const Brr__V1__Job *job = message;
     char steps[48], beside[200];
     printf("%s\n", job->id);
     print_text("name", job->name);
@@ -321,10 +305,7 @@ static int exit_of_state(Brr__V1__JobState state) {
 
 static void print_outcome(struct watching *w, const Brr__V1__Job *job) {
     if (w->json) {
-        struct json_writer *json = output_begin();
-        message_json(json, &job->base, "job=id kind");
-        put_outcome(json, job);
-        output_end(json);
+        output_message(&job->base, "job=id kind " OUTCOME);
         return;
     }
     char summary[200];
@@ -375,7 +356,7 @@ static bool on_update(void *ctx, const void *message) {
     if (!w->json && !u->final)
         show_state(w, u->job);
     if (w->json && !u->final && !w->end)
-        print_json(u->job);
+        output_message(&u->job->base, fields);
     else if (!w->json && u->job->progress && !u->final)
         draw(w, u->job);
     if (u->final && w->end)
@@ -386,14 +367,13 @@ static bool on_update(void *ctx, const void *message) {
 }
 
 static int follow_job(const struct arguments *o, const char *id, struct watching *w) {
-    static const struct brrctl_method method = {"/brr.v1.Jobs/Watch", &brr__v1__job_update__descriptor, 0};
     Brr__V1__WatchJobRequest in = BRR__V1__WATCH_JOB_REQUEST__INIT;
     static char detached[256];
     in.id = (char *)(uintptr_t)id;
     str_format(detached, sizeof detached, "%sbrrctl: detached; %s goes on, and `brrctl watch %s` shows it again\n",
                w->terminal ? "\n" : "", id, id);
     interrupt_detach(detached);
-    int code = brrctl_follow(o, &method, &in.base, on_update, w);
+    int code = brrctl_follow(o, "/brr.v1.Jobs/Watch", &in.base, on_update, w);
     return code ? code : w->exit;
 }
 
@@ -410,13 +390,13 @@ int brrctl_watch(const struct arguments *o, const char *id, struct brrctl_end *r
 /* Whether it will take longer than its limit and what it costs, measured before it runs; NULL when nobody can tell. Sets *ret_exit
  * if the job is refused; what else is wrong with the file or the daemon is for Submit to say. */
 static Brr__V1__ValidateResponse *ask_limit(const struct arguments *o, Brr__V1__JobFile *file, int *ret_exit) {
-    static const struct brrctl_method method = {"/brr.v1.Jobs/Validate", &brr__v1__validate_response__descriptor, ESTIMATE_MS};
     Brr__V1__ValidateRequest in = BRR__V1__VALIDATE_REQUEST__INIT;
     OWNED_POINTER(brr_disconnect) brr_client *client = NULL;
     struct brr_error err = {0};
     in.file = file;
     in.limit_only = true;
-    Brr__V1__ValidateResponse *out = brrctl_open(o, &client, &err) ? NULL : brrctl_ask(client, &method, &in.base, &err);
+    Brr__V1__ValidateResponse *out =
+        brrctl_open(o, &client, &err) ? NULL : brrctl_ask_within(client, "/brr.v1.Jobs/Validate", &in.base, ESTIMATE_MS, &err);
     if (!out && !strcmp(err.reason, "OVER_BUDGET"))
         *ret_exit = brrctl_fail_call(&err);
     return out;
@@ -441,14 +421,13 @@ static int check_id_file(const char *path, struct err *err) {
 }
 
 int brrctl_queue(const struct arguments *o, Brr__V1__JobFile *file, const char *id_file, char *id, size_t id_size) {
-    static const struct brrctl_method method = {"/brr.v1.Jobs/Submit", &brr__v1__submit_response__descriptor, 0};
     Brr__V1__SubmitRequest in = BRR__V1__SUBMIT_REQUEST__INIT;
     struct err err;
     int code = EXIT_FAILED;
     if (check_id_file(id_file, &err))
         return brrctl_fail(&err);
     in.file = file;
-    OWNED_ANSWER Brr__V1__SubmitResponse *out = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__SubmitResponse *out = brrctl_call(o, "/brr.v1.Jobs/Submit", &in.base, &code);
     if (!out)
         return code;
     for (size_t i = 0; i < out->n_notices; i++)
@@ -504,49 +483,35 @@ static int by_f1(const void *a, const void *b) {
 }
 
 static int cmd_jobs(const struct arguments *o) {
+    static const struct brrctl_view view = {.json = fields, .print = print_row, .none = "no jobs; `brrctl submit FILE` queues one"};
     int code = 0;
     Brr__V1__ListJobsRequest in = BRR__V1__LIST_JOBS_REQUEST__INIT;
-    static const struct brrctl_method method = {"/brr.v1.Jobs/List", &brr__v1__list_jobs_response__descriptor, 0};
-    OWNED_ANSWER Brr__V1__ListJobsResponse *out = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__ListJobsResponse *out = brrctl_call(o, "/brr.v1.Jobs/List", &in.base, &code);
     if (!out)
         return code;
     if (own(o)->sort && out->n_jobs)
         qsort(out->jobs, out->n_jobs, sizeof *out->jobs, by_f1);
     if (!o->json && out->n_jobs)
         printf(JOB_ROW, "job", "kind", "state", "device", "steps", "age", "loss", "left", "F1", "FA/24h", "name");
-    else if (!o->json)
-        puts("no jobs; `brrctl submit FILE` queues one");
-    for (size_t i = 0; i < out->n_jobs; i++) {
-        if (o->json)
-            print_json(out->jobs[i]);
-        else
-            print_row(out->jobs[i]);
-    }
+    brrctl_show_items(o, &view, (void *const *)out->jobs, out->n_jobs);
     return 0;
 }
 
-static void print_cancelled(const Brr__V1__Job *job) {
+static void print_cancelled(const void *message) {
+    const Brr__V1__Job *job = message;
     printf("%s %s\n", job->id,
            ended(job) ? brr_job_state_name((int)job->state) : "is being cancelled; `brrctl job` shows when it has ended");
 }
 
-static void print_deleted(const Brr__V1__Job *job) { printf("%s deleted\n", job->id); }
-static void print_state(const Brr__V1__Job *job) {
+static void print_deleted(const void *message) { printf("%s deleted\n", ((const Brr__V1__Job *)message)->id); }
+static void print_state(const void *message) {
+    const Brr__V1__Job *job = message;
     printf("%s %s%s%s\n", job->id, brr_job_state_name((int)job->state), *job->reason ? ": " : "", job->reason);
 }
 
-/* Commands that take an id and answer with the job. */
-static int one_job(const struct arguments *o, const char *path, const ProtobufCMessage *in, void (*print)(const Brr__V1__Job *)) {
-    int code = 0;
-    const struct brrctl_method method = {path, &brr__v1__job__descriptor, 0};
-    OWNED_ANSWER Brr__V1__Job *job = brrctl_call(o, &method, in, &code);
-    if (!job)
-        return code;
-    if (o->json)
-        print_json(job);
-    else
-        print(job);
-    return 0;
+/* Commands that answer with the job. */
+static int one_job(const struct arguments *o, const char *path, const ProtobufCMessage *in, void (*print)(const void *job)) {
+    return brrctl_show(o, path, in, &(struct brrctl_view){.json = fields, .print = print});
 }
 
 static int print_curves(const struct arguments *o) {
@@ -581,7 +546,6 @@ static int cmd_cancel(const struct arguments *o) {
 
 /* Models that serve and come from the job: they go on. Without a daemon the deletion says so. */
 static void tell_served(const struct arguments *o, const char *id) {
-    static const struct brrctl_method method = {"/brr.v1.Models/List", &brr__v1__list_models_response__descriptor, 0};
     const Brr__V1__ListModelsRequest in = BRR__V1__LIST_MODELS_REQUEST__INIT;
     OWNED_POINTER(brr_disconnect) brr_client *client = NULL;
     struct brr_error err;
@@ -589,7 +553,7 @@ static void tell_served(const struct arguments *o, const char *id) {
     size_t len = (size_t)snprintf(ref, sizeof ref, "job:%.64s", id);
     if (brrctl_open(o, &client, &err))
         return;
-    OWNED_ANSWER Brr__V1__ListModelsResponse *out = brrctl_ask(client, &method, &in.base, &err);
+    OWNED_ANSWER Brr__V1__ListModelsResponse *out = brrctl_ask(client, "/brr.v1.Models/List", &in.base, &err);
     if (!out)
         fprintf(stderr, "brrctl: note: models that serve may be of job %s; the daemon did not list them: %s\n", id, err.message);
     for (size_t i = 0; out && i < out->n_models; i++) {
@@ -632,13 +596,12 @@ static bool on_line(void *ctx, const void *message) {
 }
 
 static int cmd_logs(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Jobs/Logs", &brr__v1__log_line__descriptor, 0};
     Brr__V1__JobLogsRequest in = BRR__V1__JOB_LOGS_REQUEST__INIT;
     bool json = o->json;
     in.id = (char *)(uintptr_t)o->args[0];
     in.follow = own(o)->follow;
     in.tail = own(o)->tail > 0 ? (int32_t)own(o)->tail : 0;
-    return brrctl_follow(o, &method, &in.base, on_line, &json);
+    return brrctl_follow(o, "/brr.v1.Jobs/Logs", &in.base, on_line, &json);
 }
 
 const struct command command_submit = {

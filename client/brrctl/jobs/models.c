@@ -8,36 +8,24 @@
 #include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
-enum { LOAD_MS = 600 * 1000 };
 #define ROW "%s|%s|%s|%s|%s|%s|%s|%s|%s|%s|%s"
 
 struct load_options {
     const char *device;
 };
-#define AT(field) offsetof(struct load_options, field)
+#define OPTIONS struct load_options
 static const struct argument load_rows[] = {
     TEXT("--device", device, "NAME", "the daemon's device that serves it, such as cuda:1; default: every device"),
 };
-static const struct argument_table load_arguments = ARGUMENT_TABLE(load_rows, struct load_options);
+static const struct argument_table load_arguments = ARGUMENT_TABLE(load_rows);
 
-/* JSON of the daemon as a member; what is no JSON, or "", as `otherwise`. */
-static void put_json(struct json_writer *w, const char *key, const char *text, const char *otherwise) {
-    OWNED_POINTER(json_free) struct json *json = NULL;
-    json_put_raw(w, key, *text && !json_parse(text, strlen(text), key, &json, NULL) ? text : otherwise);
-}
+static const char fields[] =
+    "name checkpoint sha256 type preset mixer parameters montage channels rate_hz window_s hop_s threshold_on threshold_off "
+    "alarm_rates alarm_hours alarm_false_high device memory_bytes step sessions precision bf16_difference ref most_missing "
+    "card!null tests![]";
 
-static void print_json(const Brr__V1__ModelDescription *m) {
-    struct json_writer *w = output_begin();
-    message_json(
-        w, &m->base,
-        "name checkpoint sha256 type preset mixer parameters montage channels rate_hz window_s hop_s threshold_on threshold_off "
-        "alarm_rates alarm_hours alarm_false_high device memory_bytes step sessions precision bf16_difference ref most_missing");
-    put_json(w, "card", m->card, "null");
-    put_json(w, "tests", m->tests, "[]");
-    output_end(w);
-}
-
-static void list_model(struct listing *l, const Brr__V1__ModelDescription *m) {
+static void list_model(struct listing *l, const void *model) {
+    const Brr__V1__ModelDescription *m = model;
     char memory[32];
     if (!*m->type) /* it loads, or could not be loaded */
         listing_row(l, ROW, m->name, "not loaded", "-", "-", "-", "-", "-", "-", "-", "-", m->checkpoint);
@@ -109,7 +97,8 @@ static void print_alarms(const Brr__V1__ModelDescription *m) {
     putchar('\n');
 }
 
-static void print_details(const Brr__V1__ModelDescription *m) {
+static void print_details(const void *model) {
+    const Brr__V1__ModelDescription *m = model;
     char memory[32];
     printf("%s\n  checkpoint  %s", m->name, m->checkpoint);
     if (m->step)
@@ -144,16 +133,9 @@ static void print_details(const Brr__V1__ModelDescription *m) {
     putchar('\n');
 }
 
-int brrctl_show_model(const struct arguments *o, const struct brrctl_method *method, const ProtobufCMessage *in) {
-    int code = 0;
-    OWNED_ANSWER Brr__V1__ModelDescription *m = brrctl_call(o, method, in, &code);
-    if (!m)
-        return code;
-    if (o->json)
-        print_json(m);
-    else
-        print_details(m);
-    return 0;
+int brrctl_show_model(const struct arguments *o, const char *path, const ProtobufCMessage *in) {
+    static const struct brrctl_view view = {.json = fields, .print = print_details};
+    return brrctl_show(o, path, in, &view);
 }
 
 /* By name: detect/builtin.h would link the kernels of networks. */
@@ -171,63 +153,45 @@ void brrctl_tell_builtin(const char *name) {
 }
 
 static int describe(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Models/Describe", &brr__v1__model_description__descriptor, LOAD_MS};
     Brr__V1__DescribeModelRequest in = BRR__V1__DESCRIBE_MODEL_REQUEST__INIT;
     char ref[4096];
     in.name = brrctl_ref(o->args[0], ref, sizeof ref);
-    return brrctl_show_model(o, &method, &in.base);
+    return brrctl_show_model(o, "/brr.v1.Models/Describe", &in.base);
 }
 
 static int cmd_models(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Models/List", &brr__v1__list_models_response__descriptor, 0};
+    static const struct brrctl_view view = {
+        .json = fields,
+        .titles = "name|type|preset|mixer|>parameters|montage|device|precision|>memory|>sessions|checkpoint",
+        .row = list_model,
+        .items = "models",
+        .none = "no model is served; built in are ward, demo, line_length and band_power; `brrctl load NAME REF` serves one"};
     const Brr__V1__ListModelsRequest in = BRR__V1__LIST_MODELS_REQUEST__INIT;
-    int code = 0;
-    if (o->n_args)
-        return describe(o);
-    OWNED_ANSWER Brr__V1__ListModelsResponse *out = brrctl_call(o, &method, &in.base, &code);
-    if (!out)
-        return code;
-    if (!o->json && !out->n_models)
-        puts("no model is served; built in are ward, demo, line_length and band_power; `brrctl load NAME REF` serves one");
-    struct listing listing;
-    listing_begin(&listing, "name|type|preset|mixer|>parameters|montage|device|precision|>memory|>sessions|checkpoint");
-    for (size_t i = 0; i < out->n_models; i++) {
-        if (o->json)
-            print_json(out->models[i]);
-        else
-            list_model(&listing, out->models[i]);
-    }
-    listing_end(&listing);
-    return 0;
+    return o->n_args ? describe(o) : brrctl_show(o, "/brr.v1.Models/List", &in.base, &view);
 }
 
 static int cmd_load(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Models/Load", &brr__v1__model_description__descriptor, LOAD_MS};
     Brr__V1__LoadModelRequest in = BRR__V1__LOAD_MODEL_REQUEST__INIT;
     char ref[4096];
     in.name = (char *)(uintptr_t)o->args[0];
     in.ref = brrctl_ref(o->args[1], ref, sizeof ref);
     const char *device = ((const struct load_options *)o->own)->device;
     in.device = (char *)(uintptr_t)(device ? device : "");
-    int code = brrctl_show_model(o, &method, &in.base);
+    int code = brrctl_show_model(o, "/brr.v1.Models/Load", &in.base);
     if (!code && strcmp(o->args[0], o->args[1]) != 0)
         brrctl_tell_builtin(o->args[0]);
     return code;
 }
 
+static void print_unloaded(const void *model) {
+    printf("%s is no longer served\n", ((const Brr__V1__ModelDescription *)model)->name);
+}
+
 static int cmd_unload(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Models/Unload", &brr__v1__model_description__descriptor, 0};
+    static const struct brrctl_view view = {.json = fields, .print = print_unloaded};
     Brr__V1__UnloadModelRequest in = BRR__V1__UNLOAD_MODEL_REQUEST__INIT;
-    int code = 0;
     in.name = (char *)(uintptr_t)o->args[0];
-    OWNED_ANSWER Brr__V1__ModelDescription *m = brrctl_call(o, &method, &in.base, &code);
-    if (!m)
-        return code;
-    if (o->json)
-        print_json(m);
-    else
-        printf("%s is no longer served\n", m->name);
-    return 0;
+    return brrctl_show(o, "/brr.v1.Models/Unload", &in.base, &view);
 }
 
 const struct command command_models = {

@@ -14,7 +14,7 @@
 #include "client/brrctl/output.h"
 #include "work/jobfile.h"
 
-enum { MAX_JOBS = 4096, ARENA_BYTES = 64 << 20, VALIDATE_MS = 10 * 60 * 1000 };
+enum { MAX_JOBS = 4096, ARENA_BYTES = 64 << 20 };
 
 /* Its beginning is that of the options of submit, which brrctl_job_file_open reads. */
 struct sweep_options {
@@ -24,7 +24,7 @@ struct sweep_options {
     double price;
     bool estimate;
 };
-#define AT(field) offsetof(struct sweep_options, field)
+#define OPTIONS struct sweep_options
 static const struct argument rows[] = {
     ASSIGNMENT("--set", job.set, "K=V", "override a key of the job file in all jobs; may be repeated"),
     TEXT("--name", job.name, "NAME", "name of the jobs"),
@@ -39,9 +39,7 @@ static const struct argument rows[] = {
     FLAG("--estimate", estimate, "with --folds: say how long all would take, and queue nothing"),
     OUTPUT("--output", output, "FILE.tsv", "write the table to this file, too", .alias = "--out"),
 };
-static const struct argument_table sweep_arguments = ARGUMENT_TABLE(rows, struct sweep_options);
-
-static const struct sweep_options *own(const struct arguments *o) { return o->own; }
+static const struct argument_table sweep_arguments = ARGUMENT_TABLE(rows);
 
 /* ---- what is to be tried ---- */
 
@@ -109,11 +107,11 @@ static bool add_split(struct sweep *s) { return add(s, "data.split.train", "[]")
 
 /* The patients of the recordings, as the daemon knows them, and how long a training takes. */
 static int ask_patients(struct sweep *s, int *ret_exit) {
-    static const struct brrctl_method method = {"/brr.v1.Jobs/Validate", &brr__v1__validate_response__descriptor, VALIDATE_MS};
     Brr__V1__ValidateRequest in = BRR__V1__VALIDATE_REQUEST__INIT;
     in.file = &s->file.message;
     in.read_stores = true;
-    Brr__V1__ValidateResponse *out = !own(s->o)->folds || add_split(s) ? brrctl_call(s->o, &method, &in.base, ret_exit) : NULL;
+    Brr__V1__ValidateResponse *out =
+        !own(s->o)->folds || add_split(s) ? brrctl_call(s->o, "/brr.v1.Jobs/Validate", &in.base, ret_exit) : NULL;
     drop_own(s);
     if (!out)
         return -1;

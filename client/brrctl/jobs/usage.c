@@ -12,12 +12,12 @@ struct usage_options {
     const char *since;
     int64_t beds;
 };
-#define AT(field) offsetof(struct usage_options, field)
+#define OPTIONS struct usage_options
 static const struct argument usage_rows[] = {
     TEXT("--since", since, "TIME", "only jobs that were submitted within this time, such as 24h or 30d"),
     INTEGER("--beds", beds, "N", "also what a month of a device costs that is kept for the streams of so many beds", 1, 1e6),
 };
-static const struct argument_table usage_arguments = ARGUMENT_TABLE(usage_rows, struct usage_options);
+static const struct argument_table usage_arguments = ARGUMENT_TABLE(usage_rows);
 
 struct account {
     const char *owner;
@@ -102,7 +102,6 @@ static void tell_month(const Brr__V1__ListJobsResponse *list, int64_t beds, bool
 }
 
 static int cmd_usage(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Jobs/List", &brr__v1__list_jobs_response__descriptor, 0};
     const Brr__V1__ListJobsRequest in = BRR__V1__LIST_JOBS_REQUEST__INIT;
     const struct usage_options *own = o->own;
     int64_t span_ms = 0;
@@ -111,7 +110,7 @@ static int cmd_usage(const struct arguments *o) {
         fprintf(stderr, "brrctl: --since %s: expected a time such as 24h or 30d\n", own->since);
         return EXIT_USAGE;
     }
-    OWNED_ANSWER Brr__V1__ListJobsResponse *list = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__ListJobsResponse *list = brrctl_call(o, "/brr.v1.Jobs/List", &in.base, &code);
     if (!list)
         return code;
     OWNED_MEMORY struct account *accounts = needed(calloc(list->n_jobs + 1, sizeof *accounts));

@@ -9,14 +9,12 @@
 #include "work/estimate.h"
 #include "work/kind.h"
 
-#define AT(field) offsetof(struct job_options, field)
+#define OPTIONS struct job_options
 static const struct argument rows[] = {
     ASSIGNMENT("--set", set, "K=V", "override a key of the job file; may be repeated"),
     TEXT("--name", name, "NAME", "name of the job"),
 };
-static const struct argument_table validate_arguments = ARGUMENT_TABLE(rows, struct job_options);
-
-enum { VALIDATE_MS = 300 * 1000 };
+static const struct argument_table validate_arguments = ARGUMENT_TABLE(rows);
 
 static bool fits(const Brr__V1__ValidateResponse *v) {
     return v->memory_bytes <= v->memory_available_bytes || !v->memory_available_bytes;
@@ -76,7 +74,6 @@ static void print_text(const Brr__V1__ValidateResponse *v, const char *file) {
 }
 
 static int cmd_validate(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Jobs/Validate", &brr__v1__validate_response__descriptor, VALIDATE_MS};
     Brr__V1__ValidateRequest in = BRR__V1__VALIDATE_REQUEST__INIT;
     struct brrctl_job_file file;
     struct err err;
@@ -84,7 +81,7 @@ static int cmd_validate(const struct arguments *o) {
     if (brrctl_job_file_open(&file, o, &err))
         return brrctl_fail(&err);
     in.file = &file.message;
-    OWNED_ANSWER Brr__V1__ValidateResponse *v = brrctl_call(o, &method, &in.base, &code);
+    OWNED_ANSWER Brr__V1__ValidateResponse *v = brrctl_call(o, "/brr.v1.Jobs/Validate", &in.base, &code);
     brrctl_job_file_done(&file);
     brrctl_job_file_hint(o, code);
     if (!v)

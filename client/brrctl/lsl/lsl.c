@@ -23,7 +23,7 @@ struct lsl_options {
     double wait_s;
     bool yes;
 };
-#define AT(field) offsetof(struct lsl_options, field)
+#define OPTIONS struct lsl_options
 static const struct argument list_rows[] = {
     NUMBER("--wait", wait_s, "S", "seconds to look for streams, default 2", 0.1, 60),
 };
@@ -51,11 +51,8 @@ static const struct argument in_rows[] = {
 static const struct argument out_rows[] = {
     FLAG("--yes", yes, "outlets may listen on all addresses of this machine"),
 };
-static const struct argument_table list_table = ARGUMENT_TABLE_LOCAL(list_rows, struct lsl_options),
-                                   in_table = ARGUMENT_TABLE(in_rows, struct lsl_options),
-                                   out_table = ARGUMENT_TABLE(out_rows, struct lsl_options);
-
-static const struct lsl_options *own(const struct arguments *o) { return o->own; }
+static const struct argument_table list_table = ARGUMENT_TABLE(list_rows, .local = true), in_table = ARGUMENT_TABLE(in_rows),
+                                   out_table = ARGUMENT_TABLE(out_rows);
 
 /* ---- list ---- */
 
@@ -232,7 +229,6 @@ static bool on_update(void *ctx, const void *message) {
 }
 
 static int lsl_out(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Sessions/Observe", &brr__v1__session_update__descriptor, 0};
     Brr__V1__ObserveSessionRequest in = BRR__V1__OBSERVE_SESSION_REQUEST__INIT;
     struct outlets s = {0};
     struct err err;
@@ -251,7 +247,7 @@ static int lsl_out(const struct arguments *o) {
         printf("streams `brrd probability` and `brrd events` of session %s; Ctrl-C ends them\n", o->args[1]);
     fflush(stdout);
     interrupt_catch();
-    int code = brrctl_follow(o, &method, &in.base, on_update, &s);
+    int code = brrctl_follow(o, "/brr.v1.Sessions/Observe", &in.base, on_update, &s);
     s.lsl->destroy_outlet(s.probability);
     s.lsl->destroy_outlet(s.markers);
     return interrupt_seen() ? 0 : code;

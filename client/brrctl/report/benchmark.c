@@ -18,7 +18,7 @@ struct benchmark_options {
     const char *labels, *unit, *dataset, *output, *plot, *table;
     int64_t parallel, partial;
 };
-#define AT(field) offsetof(struct benchmark_options, field)
+#define OPTIONS struct benchmark_options
 static const struct argument rows[] = {
     LIST("--model", models, "REF", "a detector; repeat it for each, 2 or more: names as of `brrctl detect`"),
     CHOICE("--labels", labels, labels_names, "format of the labels of recordings; default auto"),
@@ -38,9 +38,7 @@ static const struct argument rows[] = {
     OUTPUT("--output", output, "DIR", "keep the events of each model below DIR, and benchmark.csv, .tex and .svg in it",
            .alias = "--out"),
 };
-static const struct argument_table benchmark_arguments = ARGUMENT_TABLE(rows, struct benchmark_options);
-
-static const struct benchmark_options *own(const struct arguments *o) { return o->own; }
+static const struct argument_table benchmark_arguments = ARGUMENT_TABLE(rows);
 
 enum { PATH_SIZE = 4096, TABLE_BYTES = 1 << 20, MOST = PLOT_MAX_INTERVALS };
 _Static_assert((int)MOST >= (int)ARGUMENTS_MAX_LIST, "each --model has a row");

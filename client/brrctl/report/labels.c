@@ -20,7 +20,7 @@ struct labels_options {
     bool clock, complete, ignore_missing;
     const char *output;
 };
-#define AT(field) offsetof(struct labels_options, field)
+#define OPTIONS struct labels_options
 static const struct argument rows[] = {
     TEXT("--file", columns.file, "COLUMN", "names of the recordings; default file, filename or recording"),
     TEXT("--onset", columns.onset, "COLUMN", "begin of the seizures; default onset, start or begin"),
@@ -34,9 +34,7 @@ static const struct argument rows[] = {
     FLAG("--ignore-missing", ignore_missing, "leave out rows whose recording is not below DIR"),
     OUTPUT("--output", output, "DIR", "write the files there, under the recordings' paths below DIR", .alias = "--out"),
 };
-static const struct argument_table labels_arguments = ARGUMENT_TABLE_LOCAL(rows, struct labels_options);
-
-static const struct labels_options *own(const struct arguments *o) { return o->own; }
+static const struct argument_table labels_arguments = ARGUMENT_TABLE(rows, .local = true);
 
 enum { PATH_SIZE = 8192, SHOWN = 20, MAX_TYPES = 64 };
 

@@ -8,13 +8,11 @@ enum { SVG_BYTES = 64 << 20 };
 struct picture_options {
     const char *output;
 };
-#define AT(field) offsetof(struct picture_options, field)
+#define OPTIONS struct picture_options
 static const struct argument rows[] = {
     OUTPUT("--output", output, "FILE", "FILE.png or FILE.pdf", .alias = "--out"),
 };
-static const struct argument_table picture_arguments = ARGUMENT_TABLE(rows, struct picture_options);
-
-static const struct picture_options *own(const struct arguments *o) { return o->own; }
+static const struct argument_table picture_arguments = ARGUMENT_TABLE(rows);
 
 struct drawing {
     const char *output;

@@ -15,7 +15,7 @@ struct plot_options {
     double from_s, seconds, low_hz, high_hz;
     const char *montage, *notch, *output;
 };
-#define AT(field) offsetof(struct plot_options, field)
+#define OPTIONS struct plot_options
 static const struct argument rows[] = {
     NUMBER("--from", from_s, "S", "second of the recording at which the picture begins, default 0", 0, 1e9),
     NUMBER("--seconds", seconds, "S", "length of the picture, default 15", 1, 120),
@@ -26,11 +26,10 @@ static const struct argument rows[] = {
     CHOICE("--notch", notch, "both|50|60|none", "mains filter, default both"),
     OUTPUT("--output", output, "FILE", "FILE.svg, FILE.png or FILE.pdf; default: the recording's name and .svg", .alias = "--out"),
 };
-static const struct argument_table plot_arguments = ARGUMENT_TABLE_LOCAL(rows, struct plot_options);
+static const struct argument_table plot_arguments = ARGUMENT_TABLE(rows, .local = true);
 
 enum { PATH_SIZE = 4096, PICTURE_BYTES = 64 << 20 };
 
-static const struct plot_options *own(const struct arguments *o) { return o->own; }
 static double given(double value, double otherwise) { return isnan(value) ? otherwise : value; }
 
 static double notch_of(const char *text) {

@@ -16,7 +16,7 @@ struct report_options {
     double seconds, low_hz, high_hz;
     int64_t most;
 };
-#define AT(field) offsetof(struct report_options, field)
+#define OPTIONS struct report_options
 static const struct argument rows[] = {
     OUTPUT("--output", output, "FILE", "the HTML file, FILE.html or FILE.htm; default report.html", .alias = "--out"),
     TEXT("--eeg", eeg, "PATH", "folder of the recordings; without it the report has no pages of EEG"),
@@ -29,9 +29,7 @@ static const struct argument rows[] = {
     CHOICE("--notch", notch, "both|50|60|none", "mains filter of the pages, default both"),
     INTEGER("--most", most, "N", "at most so many pages, default 60; 0 = none", 0, 10000),
 };
-static const struct argument_table report_arguments = ARGUMENT_TABLE(rows, struct report_options);
-
-static const struct report_options *own(const struct arguments *o) { return o->own; }
+static const struct argument_table report_arguments = ARGUMENT_TABLE(rows);
 
 /* What a report is made from. */
 struct report_input {

@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "base/counted.h"
+#include "base/needed.h"
 #include "client/brrctl/detect/detect_server.h"
 #include "client/brrctl/listing.h"
 #include "client/brrctl/output.h"
@@ -18,7 +19,7 @@ struct review_options {
     int64_t most, parallel;
     bool all, replace;
 };
-#define AT(field) offsetof(struct review_options, field)
+#define OPTIONS struct review_options
 static const struct argument rows[] = {
     TEXT("--eeg", eeg, "DIR", "begin a review of these recordings, or look for events in them again"),
     LIST("--model", models, "REF", "with --eeg: a model to run over them; default ward; repeat it for each"),
@@ -35,9 +36,7 @@ static const struct argument rows[] = {
     FLAG("--replace", replace, "answer in place of the answers that this one overlaps"),
     TEXT("--reader", reader, "NAME", "who answers; default: the user's name"),
 };
-static const struct argument_table review_arguments = ARGUMENT_TABLE(rows, struct review_options);
-
-static const struct review_options *review_options_of(const struct arguments *o) { return o->own; }
+static const struct argument_table review_arguments = ARGUMENT_TABLE(rows);
 
 #define REVIEW_FILE ".brrd-review.json"
 enum { PATH_SIZE = 4096, JSON_BYTES = 1 << 20, MOST_LISTED = 20 };
@@ -122,9 +121,9 @@ static bool is_within(const char *path, const char *folder) {
 static int check_places(struct review *r, struct err *err) {
     char folder[PATH_SIZE];
     int rc;
-    if (!fsio_exists(review_options_of(r->o)->eeg))
-        return err_set(err, ERR_NOT_FOUND, "there is no %s; expected the folder of the recordings", review_options_of(r->o)->eeg);
-    if ((rc = fsio_absolute(r->eeg, sizeof r->eeg, review_options_of(r->o)->eeg, err)) ||
+    if (!fsio_exists(own(r->o)->eeg))
+        return err_set(err, ERR_NOT_FOUND, "there is no %s; expected the folder of the recordings", own(r->o)->eeg);
+    if ((rc = fsio_absolute(r->eeg, sizeof r->eeg, own(r->o)->eeg, err)) ||
         (rc = fsio_absolute(folder, sizeof folder, r->folder, err)))
         return rc;
     if (is_within(folder, r->eeg) || is_within(r->eeg, folder))
@@ -146,8 +145,8 @@ static int find_events(struct review *r, const char *model, struct err *err) {
     const char *eeg[] = {r->eeg};
     struct arguments o = *r->o;
     char folder[PATH_SIZE];
-    detect.on = review_options_of(r->o)->on;
-    detect.parallel = review_options_of(r->o)->parallel;
+    detect.on = own(r->o)->on;
+    detect.parallel = own(r->o)->parallel;
     str_format(relative, sizeof relative, ".found/%s", detect_folder_name(model, name));
     if (fsio_absolute(folder, sizeof folder, r->folder, err) || fsio_join(found, PATH_SIZE, folder, relative, err))
         return EXIT_FAILED;
@@ -170,7 +169,7 @@ static int find_events(struct review *r, const char *model, struct err *err) {
 
 static int begin_review(struct review *r, struct err *err) {
     static const struct argument_list ward = {{"ward"}, 1};
-    const struct argument_list *found = &review_options_of(r->o)->found, *models = &review_options_of(r->o)->models;
+    const struct argument_list *found = &own(r->o)->found, *models = &own(r->o)->models;
     int code = 0;
     if (!models->n && !found->n)
         models = &ward;
@@ -202,10 +201,8 @@ static int read_answers(const struct review *r, struct reviewed *v, struct err *
     if ((rc = events_path(events_format_find("tsv"), relative, name, sizeof name, err)) ||
         (rc = fsio_join(labels, sizeof labels, r->folder, name, err)))
         return rc;
-    v->relative = strdup(relative);
-    v->labels = strdup(labels);
-    if (!v->relative || !v->labels)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %d recordings", r->n);
+    v->relative = needed(strdup(relative));
+    v->labels = needed(strdup(labels));
     return answers_read(labels, &v->answers, err);
 }
 
@@ -213,9 +210,7 @@ static int read_recordings(struct review *r, struct err *err) {
     size_t most = 1;
     for (int m = 0; m < r->n_found; m++)
         most += (size_t)r->data[m].n;
-    r->recordings = calloc(most, sizeof *r->recordings);
-    if (!r->recordings)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %zu recordings", most);
+    r->recordings = needed(calloc(most, sizeof *r->recordings));
     for (int m = 0; m < r->n_found; m++)
         for (int i = 0; i < r->data[m].n; i++)
             r->recordings[r->n++].recording = &r->data[m].recordings[i];
@@ -300,7 +295,7 @@ static void print_sum(const struct review *r) {
 }
 
 static int list_review(struct review *r) {
-    const int64_t most = review_options_of(r->o)->most > 0 ? review_options_of(r->o)->most : r->o->json ? INT64_MAX : MOST_LISTED;
+    const int64_t most = own(r->o)->most > 0 ? own(r->o)->most : r->o->json ? INT64_MAX : MOST_LISTED;
     struct listing listing;
     int64_t shown = 0, more = 0;
     listing_begin(&listing, "event|>seconds|>confidence|why|>worth|answer");
@@ -308,7 +303,7 @@ static int list_review(struct review *r) {
         const struct review_item *item = &r->queue.items[i];
         const struct answer *a = answer_of(r, item);
         char name[PATH_SIZE], text[96], confidence[16];
-        if (a && !review_options_of(r->o)->all)
+        if (a && !own(r->o)->all)
             continue;
         if (shown++ >= most) {
             more++;
@@ -378,7 +373,7 @@ static int find_event(const struct review *r, const char *text, struct reviewed 
 static const char *reader_of(const struct arguments *o) {
     const char *user = getenv("LOGNAME");
     user = user && *user ? user : getenv("USER");
-    return review_options_of(o)->reader ? review_options_of(o)->reader : user ? user : "";
+    return own(o)->reader ? own(o)->reader : user ? user : "";
 }
 
 static int save_change(const struct review *r, struct reviewed *v, const struct correction *c, struct err *err) {
@@ -419,7 +414,7 @@ static double given_or(double value, double otherwise) { return isnan(value) ? o
 /* The span that the options or the event give, and the type. */
 static int fill_correction(const struct review *r, const struct reviewed *v, const struct review_item *item, struct correction *c,
                            struct err *err) {
-    const struct review_options *options = review_options_of(r->o);
+    const struct review_options *options = own(r->o);
     const bool adds = c->verb == CORRECTION_ADD, accepts = c->verb == CORRECTION_ACCEPT;
     const struct answer *given = item && c->verb == CORRECTION_WITHDRAW ? answer_of(r, item) : NULL;
     const double end_s = v->recording->duration_s;
@@ -506,7 +501,7 @@ static bool check_words(const struct arguments *o) {
         fputs("brrctl: an answer needs the name of its reader; add --reader NAME\n", stderr);
         return false;
     }
-    if (!review_options_of(o)->eeg && (review_options_of(o)->models.n || review_options_of(o)->found.n)) {
+    if (!own(o)->eeg && (own(o)->models.n || own(o)->found.n)) {
         fputs("brrctl: --model and --found say where events come from when a review begins, with --eeg\n", stderr);
         return false;
     }
@@ -517,8 +512,8 @@ static int run_review(struct review *r) {
     const struct arguments *o = r->o;
     enum correction_verb verb;
     struct err err = {0};
-    int code = review_options_of(o)->eeg ? begin_review(r, &err) : 0;
-    if (!code && ((!review_options_of(o)->eeg && read_places(r, &err)) || read_found(r, &err)))
+    int code = own(o)->eeg ? begin_review(r, &err) : 0;
+    if (!code && ((!own(o)->eeg && read_places(r, &err)) || read_found(r, &err)))
         code = EXIT_FAILED;
     if (!code && o->n_args > 1 && !correction_verb_find(o->args[1], &verb))
         code = view_review(r, o->args[2], &err);
@@ -532,11 +527,7 @@ static int run_review(struct review *r) {
 static int cmd_review(const struct arguments *o) {
     if (!check_words(o))
         return EXIT_USAGE;
-    struct review *r = calloc(1, sizeof *r);
-    if (!r) {
-        fputs("brrctl: out of memory\n", stderr);
-        return EXIT_FAILED;
-    }
+    struct review *r = needed(calloc(1, sizeof *r));
     r->o = o;
     r->folder = o->args[0];
     int code = run_review(r);

@@ -15,7 +15,7 @@ struct score_options {
     const char *labels, *table, *by;
     struct argument_list seizure;
 };
-#define AT(field) offsetof(struct score_options, field)
+#define OPTIONS struct score_options
 static const struct argument rows[] = {
     FLAG("--events", events, "list every event with its outcome"),
     CHOICE("--labels", labels, labels_names, "format of the labels of recordings; default auto"),
@@ -24,9 +24,7 @@ static const struct argument rows[] = {
     LIST("--seizure", seizure, "PATTERN",
          "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated"),
 };
-static const struct argument_table score_arguments = ARGUMENT_TABLE_LOCAL(rows, struct score_options);
-
-static const struct score_options *own(const struct arguments *o) { return o->own; }
+static const struct argument_table score_arguments = ARGUMENT_TABLE(rows, .local = true);
 
 /* "-" where it is not defined. */
 static const char *share(double value, char buf[16]) {

@@ -15,16 +15,14 @@ struct view_options {
     const char *model, *events;
     double at_s;
 };
-#define AT(field) offsetof(struct view_options, field)
+#define OPTIONS struct view_options
 static const struct argument option_rows[] = {
     TEXT("--model", model, "REF", "run this model first, and mark its events and show its probability"),
     TEXT("--events", events, "FILE|job:ID",
          "mark the events of a file, such as detect writes, or those that job:ID found in the recording"),
     NUMBER("--at", at_s, "S", "the page opens at this second of the recording", 0, 1e9),
 };
-static const struct argument_table view_arguments = ARGUMENT_TABLE(option_rows, struct view_options);
-
-static const struct view_options *view_options_of(const struct arguments *o) { return o->own; }
+static const struct argument_table view_arguments = ARGUMENT_TABLE(option_rows);
 
 /* The request under construction. */
 struct viewing {
@@ -187,16 +185,15 @@ static int run_model(const struct arguments *o, struct viewing *v, const char *m
 }
 
 int viewing_show(const struct arguments *o, struct viewing *v) {
-    static const struct brrctl_method method = {"/brr.v1.Admin/View", &brr__v1__page_response__descriptor, 0};
     if (v->left_out)
         fprintf(stderr, "brrctl: note: the page shows %d marks at most; %zu are left out\n", MARKS, v->left_out);
     v->request.marks = v->list;
     v->request.recording = v->path;
-    return brrctl_link(o, &method, &v->request.base, true);
+    return brrctl_link(o, "/brr.v1.Admin/View", &v->request.base, true);
 }
 
 static int cmd_view(const struct arguments *o) {
-    const struct view_options *own = view_options_of(o);
+    const struct view_options *own = own(o);
     struct err err;
     int code = 0;
     struct viewing *v = viewing_new(o->args[0], &err);
