@@ -3,7 +3,8 @@
 # tests/fuzz/fuzz_X.c is a libFuzzer target (BRR_FUZZ, clang) and always a program replay_X that ctest runs over tests/fuzz/corpus/X.
 # A test that skips says `skipped: CLASS: REASON` (tests/skip.h) and exits 77; one that skips a part of itself says so alone.
 # Programs that compute wait passively, as the daemon does, so that tests may run beside one another.
-# tests/chaos/test_chaos.py: two minutes of random faults for a daemon at work; `./dev chaos` runs it for longer.
+# tests/chaos/test_chaos.py: two minutes of random faults for a daemon at work; `./dev chaos` runs it for longer. test_lab_day.py: a
+# minute of `./dev day lab`.
 # Labels: `unit` for compiled tests and corpora (what the sanitizers run), plus the folder; `driver` for Python beside them; `quick` for
 # both, but for those that need big packages or minutes; `seeded` for what draws its cases from test_seed (tests/seed.h, seed.py), which
 # `./dev test --fresh` repeats.
@@ -21,7 +22,7 @@ set(test_limit_test_image 900)
 set(test_limit_test_real_clips 900) # trainings of minutes
 set(test_limit_test_lsl 600)
 set(long_tests emulated_test_ops_vs_cpu emulated_test_geodesic_fit emulated_test_network_vs_cpu test_baseline_bandpower test_browser
-    test_burst_job test_cache_crash test_configs test_demo_model test_device_fault test_ranks test_slurm test_stream_limits
+    test_burst_job test_cache_crash test_configs test_demo_model test_device_fault test_lab_day test_ranks test_slurm test_stream_limits
     test_stream_survival) # half a minute and more
 function(brr_test name)
   cmake_parse_arguments(ARG "" "" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})

@@ -295,7 +295,30 @@ int64_t edf_header_padding(const void *data) {
     return own > 0 && number_i64(text, &stated) && stated > own && stated - own <= MOST_PADDING ? stated - own : 0;
 }
 
-/* Durations are often rounded ("0.333333"): where one gives no rate of small terms, the fraction that it stands for is taken. */
+/* The signal with the most samples of a record, or NULL. */
+static const struct eeg_signal *fastest_signal(const struct eeg_info *info) {
+    const struct eeg_signal *found = NULL;
+    for (int i = 0; i < info->n_signals; i++)
+        if (!info->signals[i].annotation && (!found || info->signals[i].samples_per_record > found->samples_per_record))
+            found = &info->signals[i];
+    return found;
+}
+
+/* The duration with which the fastest signal has a whole number of Hz, if it has none by the text's number and only one
+ * within the text's digits: "0.003333" of one sample is 1/300. */
+static bool whole_duration(const struct eeg_info *info, const char *text, struct exact_rate *ret) {
+    const struct eeg_signal *fastest = fastest_signal(info);
+    struct exact_rate rate;
+    if (!fastest || !info->duration_num || fastest->samples_per_record * info->duration_den % info->duration_num == 0 ||
+        !rate_of_records(text, fastest->samples_per_record, &rate) || rate.den != 1)
+        return false;
+    const int64_t common = rate_divisor(fastest->samples_per_record, rate.num);
+    *ret = (struct exact_rate){fastest->samples_per_record / common, rate.num / common, false};
+    return true;
+}
+
+/* Durations are often rounded ("0.333333"): one by which the rate is no whole number, though one within its digits is, and
+ * one that gives no rate of small terms stand for a fraction. */
 static void take_rounded_duration(struct edf_header *h, const uint8_t *data) {
     char text[2 * FIELD_MAX + 1];
     struct eeg_info *info = &h->info;
@@ -307,7 +330,8 @@ static void take_rounded_duration(struct edf_header *h, const uint8_t *data) {
                         (num / common <= RATE_MOST_NUM && info->duration_num / common <= RATE_MOST_DEN));
     }
     field_text(text, data + FIELD_DURATION.offset, FIELD_DURATION.width, NULL);
-    if (fits || !rate_of_decimal(text, false, &duration) || duration.approximate)
+    const bool whole = whole_duration(info, text, &duration);
+    if (!whole && (fits || !rate_of_decimal(text, false, &duration) || duration.approximate))
         return;
     info->duration_num = duration.num;
     info->duration_den = duration.den;

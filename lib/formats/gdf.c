@@ -1,6 +1,7 @@
 /* GDF 1.9 and 2: a header of 256 bytes, 256 more for each signal, records in which each signal has its samples one after another in
  * a type of its own, and a table of events at the end. Source: A. Schlögl, "GDF - a general dataformat for biosignals".
- * Little-endian. Events have a code of 16 bits, which is their text. */
+ * Little-endian. Events have a code of 16 bits; its name in the file, else its number, is
+ * their text. */
 
 #include "base/arena.h"
 #include "base/base.h"
@@ -259,20 +260,59 @@ static int by_onset_of_event(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Mode 1: positions (from 1) and codes; mode 3: also signals and lengths. */
+/* The names that a file gives to codes, such as "seizure" for 1; NULL: the code has none. */
+struct code_names {
+    const char *of[BLOCK];
+};
+
+/* Strings one after another, that of code 0 first; an empty one is no name. */
+static void split_names(struct gdf *g, const uint8_t *text, size_t n, struct code_names *ret) {
+    for (size_t code = 0, len; n && code < BLOCK; code++, text += len, n -= len) {
+        len = strnlen((const char *)text, n);
+        ret->of[code] = len ? keep_text(g, text, len) : NULL;
+        len += len < n;
+    }
+}
+
+/* Of the header behind those of the signals: a tag of one byte, a length of three, and so many bytes. Tag 1 has the names. */
+static int read_code_names(struct gdf *g, struct code_names *ret, struct err *err) {
+    enum { NAMES = 1, MOST_BYTES = 64 << 10 };
+    const size_t at = BLOCK * ((size_t)g->info.n_signals + 1), n = g->head_bytes - at;
+    const uint8_t *tags;
+    if (n < 4 || n > MOST_BYTES)
+        return 0;
+    uint8_t *room = arena_alloc(&g->arena, n);
+    if (!room)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the events of %s", g->base.path);
+    int rc = filebytes_get(&g->bytes, at, n, room, &tags, err);
+    for (size_t i = 0, len; !rc && i + 4 <= n && tags[i]; i += 4 + len) {
+        len = (size_t)little(tags + i + 1, 3);
+        if (len > n - i - 4)
+            break;
+        if (tags[i] == NAMES)
+            split_names(g, tags + i + 4, len, ret);
+    }
+    return rc;
+}
+
+/* Positions (from 1) and codes; with bit 1 of the mode also signals and lengths; times of day by bit 2 come last. */
 static int take_events(struct gdf *g, const uint8_t *table, int mode, size_t n, double rate_hz, struct err *err) {
     struct eeg_annotation *events = arena_alloc(&g->arena, (n + 1) * sizeof *events);
+    struct code_names names = {0};
     if (!events)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the events of %s", g->base.path);
-    for (size_t i = 0; i < n; i++) {
-        char *text = arena_alloc(&g->arena, 8);
+    int rc = read_code_names(g, &names, err);
+    for (size_t i = 0; i < n && !rc; i++) {
+        const unsigned code = (unsigned)little(table + 4 * n + 2 * i, 2);
+        const char *text = code < BLOCK && names.of[code] ? names.of[code] : arena_printf(&g->arena, "%u", code);
         if (!text)
             return err_set(err, ERR_EXHAUSTED, "out of memory for the events of %s", g->base.path);
-        const double length = mode == 3 ? (double)little(table + 8 * n + 4 * i, 4) : 0;
-        str_format(text, 8, "%u", (unsigned)little(table + 4 * n + 2 * i, 2));
+        const double length = mode & 2 ? (double)little(table + 8 * n + 4 * i, 4) : 0;
         events[i] =
             (struct eeg_annotation){((double)little(table + 4 * i, 4) - 1) / rate_hz, length > 0 ? length / rate_hz : NAN, text};
     }
+    if (rc)
+        return rc;
     if (n)
         qsort(events, n, sizeof *events, by_onset_of_event);
     g->info.annotations = events;
@@ -292,14 +332,16 @@ static int read_event_table(struct gdf *g, struct err *err) {
         return rc;
     const int mode = head[0];
     const bool early = g->version < 1.94;
-    const size_t n = (size_t)(early ? little(head + 4, 4) : little(head + 1, 3)), bytes = n * (mode == 3 ? 12 : 6);
+    const size_t n = (size_t)(early ? little(head + 4, 4) : little(head + 1, 3));
+    const size_t bytes = n * ((mode & 2 ? 12 : 6) + (mode & 4 ? 8 : 0));
     double rate_hz = early ? (double)little(head + 1, 3) : f32_at(head + 4);
     if (!(rate_hz > 0)) /* not stated: samples of the fastest signal */
         for (int i = 0; i < g->info.n_signals; i++)
             rate_hz = fmax(rate_hz, g->signals[i].rate_hz);
-    if (mode != 1 && mode != 3)
+    if (mode > 7 || mode % 2 == 0)
         return note_repair(
-            g, arena_printf(&g->arena, "its table of %zu events has the mode %d, not 1 or 3, and was left out", n, mode), err);
+            g, arena_printf(&g->arena, "its table of %zu events has the mode %d, not 1, 3, 5 or 7, and was left out", n, mode),
+            err);
     if (n > MOST_EVENTS || at + 8 + bytes > g->bytes.len)
         return err_set(err, ERR_INVALID, "%s: its table of events has %zu events in %zu bytes; copy it again", g->base.path, n,
                        g->bytes.len - at);

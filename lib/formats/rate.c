@@ -113,15 +113,15 @@ struct bounds {
     struct fraction exact, low, high;
 };
 
-/* The number that is meant may be the text's up to half a unit, and up to 2 ulp of the number that a program printed. */
-static struct bounds bounds_of(uint64_t digits, int power, bool interval, int ulp_bits) {
+/* The number that is meant may be the text's up to half a unit, and up to 2 ulp of the number that a program printed. per:
+ * the rate is per / text; 0: it is the text. */
+static struct bounds bounds_of(uint64_t digits, int power, uint64_t per, int ulp_bits) {
     const wide up = ten_to(power > 0 ? power : 0) * PARTS, down = ten_to(power < 0 ? -power : 0), parts = (wide)digits * PARTS;
     const wide half = PARTS / 2 + (parts >> ulp_bits) + 1;
     const wide at[] = {parts * down, (parts - half) * down, (parts + half) * down};
-    if (!interval)
+    if (!per)
         return (struct bounds){reduced((struct fraction){at[0], up}), {at[1], up}, {at[2], up}};
-    return (struct bounds){
-        reduced((struct fraction){up * MICROSECONDS, at[0]}), {up * MICROSECONDS, at[2]}, {up * MICROSECONDS, at[1]}};
+    return (struct bounds){reduced((struct fraction){up * per, at[0]}), {up * per, at[2]}, {up * per, at[1]}};
 }
 
 /* The only whole number within the bounds, or 0. */
@@ -144,15 +144,15 @@ static struct fraction meant(const struct bounds *wide_bounds, const struct boun
     return is_small(exact) ? exact : nearest(exact);
 }
 
-static bool rate_within(const char *text, bool interval, int ulp_bits, struct exact_rate *ret) {
+static bool rate_within(const char *text, uint64_t per, int ulp_bits, struct exact_rate *ret) {
     uint64_t digits, padded;
     int power, zeros = 0;
     if (!parse_decimal(text, &digits, &power) || power > 21)
         return false;
     for (padded = digits; padded < 100000; padded *= 10)
         zeros++;
-    const struct bounds as_written = bounds_of(digits, power, interval, ulp_bits),
-                        six_digits = bounds_of(padded, power + zeros, interval, ulp_bits);
+    const struct bounds as_written = bounds_of(digits, power, per, ulp_bits),
+                        six_digits = bounds_of(padded, power + zeros, per, ulp_bits);
     const double value = (double)as_written.exact.num / (double)as_written.exact.den;
     const struct fraction f = meant(&as_written, &six_digits, &ret->approximate);
     if (!(value >= 1e-9 && value <= 1e9) || !is_small(f) ||
@@ -163,10 +163,16 @@ static bool rate_within(const char *text, bool interval, int ulp_bits, struct ex
     return true;
 }
 
-bool rate_of_decimal(const char *text, bool interval, struct exact_rate *ret) { return rate_within(text, interval, 51, ret); }
+bool rate_of_decimal(const char *text, bool interval, struct exact_rate *ret) {
+    return rate_within(text, interval ? MICROSECONDS : 0, 51, ret);
+}
+
+bool rate_of_records(const char *duration, int64_t samples, struct exact_rate *ret) {
+    return samples > 0 && samples <= INT32_MAX && rate_within(duration, (uint64_t)samples, 51, ret);
+}
 
 bool rate_of_number(double hz, bool single, struct exact_rate *ret) {
     char text[40];
     str_format(text, sizeof text, single ? "%.8g" : "%.17g", hz);
-    return rate_within(text, false, single ? 22 : 51, ret);
+    return rate_within(text, 0, single ? 22 : 51, ret);
 }

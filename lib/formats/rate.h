@@ -15,6 +15,8 @@ struct exact_rate {
  * simpler than the decimal itself: "3333.333" µs are 300 Hz, "341.33" Hz are 1024/3, "255.99" are 25599/100. False for what is no
  * such number, or none from 1e-9 to 1e9 Hz. */
 bool rate_of_decimal(const char *text, bool interval, struct exact_rate *ret);
+/* The same of a record of so many samples, from 1, whose duration in seconds the text states: "0.003333" of one is 300 Hz. */
+bool rate_of_records(const char *duration, int64_t samples, struct exact_rate *ret);
 /* The same of a number of a binary file, which had a float or a double for it. */
 bool rate_of_number(double hz, bool single, struct exact_rate *ret);
 

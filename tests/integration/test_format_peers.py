@@ -197,24 +197,25 @@ def write_nihon(stem, blocks=((16, 0, 16), ), log=(), fine=(), name=b"X1", chann
 
 # ---- GDF ----
 
-def write_gdf(stem, version="2.20", kind=3, per_record=1, events=(), mode=3, unit=4275, physical=(-3000, 3000), x=None, names=None, rate=None):
-    """kind: of samples, by its number; events: (position from 1, code, signal, length)."""
+def write_gdf(stem, version="2.20", kind=3, per_record=1, events=(), mode=3, unit=4275, physical=(-3000, 3000), x=None, names=None, rate=None, codes=b""):
+    """kind: of samples, by its number; events: (position from 1, code, signal, length); codes: their names, each with a NUL, that of 0 first."""
     x, names, rate = samples(6) if x is None else x, names or LABELS, rate or RATE
     n, points = x.shape
     types = {1: "<i1", 3: "<i2", 5: "<i4", 7: "<i8", 16: "<f4", 17: "<f8", 279: "i3"}
     start = int((738000 + 9.5 / 24) * 2**32)
-    head = f"GDF {version}".encode().ljust(8) + b"P1 X".ljust(66) + bytes(14) + b"rec".ljust(64) + bytes(16) + struct.pack("<QQH", start, 0, n + 1)
+    head = f"GDF {version}".encode().ljust(8) + b"P1 X".ljust(66) + bytes(14) + b"rec".ljust(64) + bytes(16) + struct.pack("<QQH", start, 0, n + 1 + bool(codes))
     head = head.ljust(236, b"\0") + struct.pack("<qIIHH", points // per_record, per_record, rate, n, 0)
     field = lambda code, values: b"".join(struct.pack("<" + code, v) for v in values)
     head += b"".join(s.encode().ljust(16, b"\0") for s in names) + bytes(86 * n) + field("H", [unit] * n)
     head += field("d", [physical[0]] * n) + field("d", [physical[1]] * n) + field("d", [-32768] * n) + field("d", [32767] * n) + bytes(80 * n)
     head += field("I", [per_record] * n) + field("I", [kind] * n) + bytes(32 * n)
+    head += (b"\1" + struct.pack("<I", len(codes))[:3] + codes).ljust(256, b"\0") if codes else b""
     blocks = x.reshape(n, -1, per_record).transpose(1, 0, 2)
     data = blocks.astype("<i4")[..., None].view("u1").reshape(-1, 4)[:, :3].tobytes() if kind == 279 else blocks.astype(types[kind]).tobytes()
     early = float(version) < 1.94
     table = bytes([mode]) + (struct.pack("<I", rate)[:3] + struct.pack("<I", len(events)) if early else struct.pack("<I", len(events))[:3] + struct.pack("<f", rate))
     columns = list(zip(*events)) or [()] * 4
-    table += field("I", columns[0]) + field("H", columns[1]) + (field("H", columns[2]) + field("I", columns[3]) if mode == 3 else b"")
+    table += field("I", columns[0]) + field("H", columns[1]) + (field("H", columns[2]) + field("I", columns[3]) if mode & 2 else b"") + bytes(8 * len(events) if mode & 4 else 0)
     pathlib.Path(stem + ".gdf").write_bytes(head + data + table)
     return stem + ".gdf"
 
@@ -368,6 +369,15 @@ class Peers(unittest.TestCase):
             facts, x = read(self.stem + ".gdf", self.scratch.name)
             self.assertEqual((x.shape[1], facts["signals"][0]["rate"]), (POINTS, rate))
 
+    def test_names_and_times_of_events_of_gdf(self):  # as BioSig writes them; MNE does not read these modes
+        events = [(251, 1, 0, 500), (1001, 770, 2, 25), (1501, 3, 0, 0)]
+        for mode in (5, 7):
+            facts, _ = read(write_gdf(self.stem, events=events, mode=mode, codes=b"\0Anfall\0\0\xc3\x84rger\0\0"), self.scratch.name)
+            lengths = [2, 0.1, None] if mode == 7 else [None] * 3
+            self.assertEqual(facts["annotations"], [[1, lengths[0], "Anfall"], [4, lengths[1], "770"], [6, lengths[2], "\u00c4rger"]])
+        facts, _ = read(write_gdf(self.stem, events=events, codes=b"\0Anfall"), self.scratch.name)  # cut
+        self.assertEqual([t for _, _, t in facts["annotations"]], ["Anfall", "770", "3"])
+
     def test_24_bits_of_gdf(self):  # which MNE does not read
         self.assertTrue(np.array_equal(*(read(write_gdf(self.stem, kind=kind, per_record=10), self.scratch.name)[1] for kind in (5, 279))))
 
@@ -387,7 +397,7 @@ class Peers(unittest.TestCase):
         facts, x = read(path, self.scratch.name)
         self.assertEqual((x.shape[1], facts["annotations"]), (POINTS, []))
         r = subprocess.run([BRRCTL, "dataset", path, "--json", "--unlabeled", "background"], check=True, capture_output=True, text=True)
-        self.assertEqual(json.loads(r.stdout)["notes"], ["rec.gdf: its table of 1 events has the mode 2, not 1 or 3, and was left out"])
+        self.assertEqual(json.loads(r.stdout)["notes"], ["rec.gdf: its table of 1 events has the mode 2, not 1, 3, 5 or 7, and was left out"])
 
     def learned(self, recordings):
         """The weights that two steps on these recordings leave, the events that the model finds in them, and their scores. A recording is named by

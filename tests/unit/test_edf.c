@@ -277,6 +277,27 @@ static void record_durations_are_exact_rationals(void **state) {
     }
 }
 
+/* As BioSig writes 300 and 256 Hz: a record of one sample, whose duration has eight characters. */
+static void rounded_durations_are_those_of_whole_rates(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t samples, num, den;
+    } cases[] = {
+        {"0.003333", 1, 1, 300}, {"0.003906", 1, 1, 256}, {"0.333333", 100, 1, 3}, {"2", 999, 2, 1}, {"0.0039", 1, 39, 10000}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct opened o;
+        struct written_signal s = PLAIN[0];
+        s.samples = (int)cases[i].samples;
+        struct written_file f = {.n_signals = 1, .n_records = 4, .signals = &s, .duration = cases[i].text};
+        assert_int_equal(open_written(&o, &f, false), 0);
+        assert_int_equal(o.info->duration_num, cases[i].num);
+        assert_int_equal(o.info->duration_den, cases[i].den);
+        assert_true(o.info->signals[0].rate_hz == (double)(cases[i].samples * cases[i].den) / (double)cases[i].num);
+        done(&o);
+    }
+}
+
 static void discontinuous_files_keep_their_gaps(void **state) {
     (void)state;
     struct opened o;
@@ -750,6 +771,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(junk_after_the_last_time_keeper_is_no_record),
         cmocka_unit_test(advisory_header_fields_are_corrected_and_reported),
         cmocka_unit_test(record_durations_are_exact_rationals),
+        cmocka_unit_test(rounded_durations_are_those_of_whole_rates),
         cmocka_unit_test(discontinuous_files_keep_their_gaps),
         cmocka_unit_test(records_that_drift_from_their_clock_begin_a_new_segment),
         cmocka_unit_test(a_bdf_may_call_itself_edf_plus),

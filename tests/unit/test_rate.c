@@ -38,6 +38,10 @@ static void a_decimal_is_a_fraction_only_where_it_is_far_simpler(void **state) {
     assert_rate("3906", true, 256, 1);
     assert_rate("4883", true, 1024, 5);
     struct exact_rate rate;
+    assert_true(rate_of_records("0.003333", 1, &rate) && rate.num == 300 && rate.den == 1);
+    assert_true(rate_of_records("0.003906", 1, &rate) && rate.num == 256 && rate.den == 1);
+    assert_true(rate_of_records("2", 999, &rate) && rate.num == 999 && rate.den == 2);
+    assert_true(rate_of_records("9.59375", 959, &rate) && rate.num == 30688 && rate.den == 307);
     assert_true(rate_of_number(1000.0 / 3, false, &rate) && rate.num == 1000 && rate.den == 3);
     assert_true(rate_of_number((double)255.99F, true, &rate) && rate.num == 25599 && rate.den == 100);
     assert_true(rate_of_decimal("256.0123456789", false, &rate));
