@@ -301,18 +301,18 @@ def check_parts(day):
             events = events_below(f"{day.d.dir}/results/jobs/{end['job']}/events")
             day.ctl("detect", folder, "--model", "line_length", "--out", day.dir / f"parts-found-{k}")
             assert events_below(day.dir / f"parts-found-{k}") == events, (events, "detect and evaluate differ")
-    twice = day.folder("twice")
-    day.folder("twice/one")
-    study.brainvision(twice / "one/a.vhdr", first)
-    shutil.copy(twice / "one/a.vhdr", twice / "one/b.vhdr")
-    with day.check("two headers on one file"):
-        facts = day.rows("dataset", twice, "--unlabeled", "background", "--patient", "folder")[0]
-        assert facts["splits"]["all"]["recordings"] == 1, facts
-    with day.check("two headers of two patients on one file"):
-        for name in ("sub-01_eeg.vhdr", "sub-02_eeg.vhdr"):
-            shutil.copy(twice / "one/a.vhdr", twice / "one" / name)
-        out, err = day.ctl("dataset", twice, "--unlabeled", "background", code=1)
-        assert "sub-01_eeg.vhdr" in out + err and "sub-02_eeg.vhdr" in out + err, (out, err)
+    writers = {".vhdr": study.brainvision, ".set": study.eeglab_pair, ".lay": study.persyst, ".edf": study.edflib}
+    for ending, write in writers.items():
+        with day.check(f"two names of one file, {ending}"):
+            folder = day.folder(f"twice{ending}")
+            path = write(folder / f"sub-01_run-01_eeg{ending}", first)
+            copy = os.link if ending == ".edf" else shutil.copy  # the others: headers on one file of samples
+            copy(path, folder / f"sub-01_run-02_eeg{ending}")
+            facts = day.rows("dataset", folder, "--unlabeled", "background")[0]
+            assert facts["splits"]["all"]["recordings"] == 1 and "one file" in str(facts["notes"]), facts
+            copy(path, folder / f"sub-02_eeg{ending}")
+            out, err = day.ctl("dataset", folder, "--unlabeled", "background", code=1)
+            assert "sub-01_run" in out + err and f"sub-02_eeg{ending}" in out + err, (out, err)
 
 
 # ---- labels ----
@@ -369,8 +369,13 @@ def check_codes(day):
     with day.check(f"--seizure {wanted}"):
         facts = day.rows("dataset", folder, "--labels", "edf-annotations", "--seizure", wanted)[0]
         assert facts["splits"]["all"]["seizures"] == len(want), (facts["splits"], facts["other_event_types"], want)
-        day.ctl("labels", "import", day.dir / "none.csv", folder, code=None)
+        numbers = day.folder("codes/numbers")
+        codes = [int(wanted), 10 * int(wanted), 100 + int(wanted)]
+        study.eeglab(numbers / "codes.set", take, "EEG", [(10 + 10 * i, 4, float(code)) for i, code in enumerate(codes)])
+        facts = day.rows("dataset", numbers, "--labels", "edf-annotations", "--seizure", wanted)[0]
+        assert facts["splits"]["all"]["seizures"] == 1, facts
         study.edflib(folder / "codes.edf", take)
+        shutil.rmtree(numbers)
         (folder / "table.csv").write_text("file;onset;end;type\n" + "".join(f"codes;{at};{at + 4};\"{text}\"\n" for at, _, text in marks), encoding="utf-16")
         day.ctl("labels", "import", folder / "table.csv", folder, "--seizure", wanted)
         assert events_of_labels(folder / "codes_events.tsv") == want, (events_of_labels(folder / "codes_events.tsv"), want)
