@@ -49,8 +49,10 @@ static void on_call_ended(void *ctx, const char *path, int code, const char *rea
 static void wake_loop(void *ctx) { uv_async_send(ctx); }
 
 void server_seed_models(struct services *s, const struct config *c) {
-    for (int i = 0; i < c->n_served; i++)
-        models_seed(s->models, &(struct models_request){c->served[i].name, c->served[i].checkpoint, c->served[i].device});
+    for (int i = 0; i < c->n_served; i++) {
+        const struct models_request request = {SAME_MEMBERS(c->served[i], name, device), .ref = c->served[i].checkpoint};
+        models_seed(s->models, &request);
+    }
 }
 
 static int open_retention(struct daemon *d, struct err *err) {

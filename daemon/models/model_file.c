@@ -72,6 +72,18 @@ void model_file_unlink(const char *results_dir, const char *owner) {
             unlink(path);
 }
 
+bool model_file_find(const char *results_dir, const char *sha256, char path[CACHE_PATH_SIZE]) {
+    char folder[CACHE_PATH_SIZE];
+    struct dirent *e = NULL;
+    if (fsio_join(folder, sizeof folder, results_dir, folders[0], NULL))
+        return false;
+    OWNED_DIR DIR *d = opendir(folder);
+    while (d && !fsio_next_entry(d, &e, NULL) && e)
+        if (model_file_is_link(e->d_name) && str_starts(e->d_name, sha256))
+            return !fsio_join(path, CACHE_PATH_SIZE, folder, e->d_name, NULL);
+    return false;
+}
+
 struct model_file model_file_recorded(const char *results_dir, const char *path) {
     struct model_file file = {.hold = MODEL_FREE};
     char folder[CACHE_PATH_SIZE];

@@ -26,6 +26,8 @@ bool model_file_is_link(const char *name);
 int model_file_link(const char *results_dir, const char *owner, const char *from, struct model_file *ret, struct err *err);
 /* Removes the links of this owner, whatever their weights are; one that has none is fine. */
 void model_file_unlink(const char *results_dir, const char *owner);
+/* A link of these weights, whoever owns it. */
+bool model_file_find(const char *results_dir, const char *sha256, char path[CACHE_PATH_SIZE]);
 /* The file that a record names; its hold is that of the record. */
 struct model_file model_file_recorded(const char *results_dir, const char *path);
 /* Fetches the current object of "store://NAME/KEY", verifies its checksum, and pins it in the cache. A large object is fetched only

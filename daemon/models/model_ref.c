@@ -61,6 +61,26 @@ static int lease_model(const struct model_ref *r, const struct model_wish *wish,
     return err_wrap(err, "model %.200s cannot be used", r->path);
 }
 
+static int find_ref(const struct model_ref *r, const struct model_wish *wish, char path[LIVE_PATH], struct err *err) {
+    return r->origin == MODEL_OBJECT ? fetch_upload(r, wish, path, err) : find_there(r, path, err);
+}
+
+static int check_weights(const char *path, const char *sha256, struct err *err) {
+    char found[DIGEST_HEX_SIZE];
+    int rc = digest_file(path, found, err);
+    if (rc || !strcmp(found, sha256))
+        return rc;
+    return err_set(err, ERR_NOT_FOUND, "the file has other weights now, with SHA-256 %.12s…", found);
+}
+
+/* A link that holds the weights, else the file of the REF, if that still has them. */
+static int find_weights(const struct model_ref *r, const struct model_wish *wish, char path[LIVE_PATH], struct err *err) {
+    if (model_file_find(r->places.results_dir, wish->sha256, path) && !check_weights(path, wish->sha256, NULL))
+        return 0;
+    int rc = find_ref(r, wish, path, err);
+    return rc ? rc : check_weights(path, wish->sha256, err);
+}
+
 int model_resolve(const struct model_ref *ref, const struct model_wish *wish, struct model_file *ret, struct err *err) {
     const bool object = ref->origin == MODEL_OBJECT;
     struct model_file found = {.hold = MODEL_FREE};
@@ -72,7 +92,7 @@ int model_resolve(const struct model_ref *ref, const struct model_wish *wish, st
                        "model %.200s lies in a store, which jobs and streams alone can name; here serve it first: `brrctl "
                        "checkpoint promote %.200s NAME`, and say NAME",
                        ref->path, ref->path);
-    if ((rc = object ? fetch_upload(ref, wish, found.path, err) : find_there(ref, found.path, err)))
+    if ((rc = wish && wish->sha256 ? find_weights(ref, wish, found.path, err) : find_ref(ref, wish, found.path, err)))
         return rc;
     if (wish && wish->owner) {
         if (atomic_load(wish->stop)) /* too late for the fetch, but nobody waits any more */

@@ -31,8 +31,9 @@ struct model_wish {
     const struct source_config *source; /* objects are fetched through its cache and leased; NULL: they are refused */
     const char *owner;                  /* the file is linked for this owner, and an object becomes its upload first; NULL: not */
     const atomic_bool *stop;            /* cancels a fetch */
+    const char *sha256;                 /* of the weights that the owner wants, wherever they are; NULL: those of the REF */
 };
 /* Finds the file, and holds it as the wish says: NULL, none. NOT_FOUND or DENIED list the paths that were tried; PRECONDITION: an
  * object, which the caller cannot use; those of model_fetch and model_file_lease, and INVALID for an object or a file to be
- * linked that is no model. Blocks. */
+ * linked that is no model; NOT_FOUND if neither a link nor the REF has the weights of the wish. Blocks. */
 int model_resolve(const struct model_ref *ref, const struct model_wish *wish, struct model_file *ret, struct err *err);

@@ -5,7 +5,6 @@
 #include "base/base.h"
 #include "base/log.h"
 #include "daemon/models/model_fetch.h"
-#include "daemon/models/serveddb.h"
 #include "detect/builtin.h"
 
 /* File work for a served name, on libuv's thread pool: a model that is found, or fetched, and linked, to be served then; or the
@@ -17,11 +16,13 @@ struct fetching {
     struct model_ref from;  /* unless it removes */
     struct model_file file; /* that is linked, or removed */
     atomic_bool stop;
-    char name[LIVE_NAME], ref[LIVE_PATH], device[32];
-    char before[LIVE_PATH];   /* the file that the record named */
-    bool adopted;             /* the file of a record of an earlier version */
-    bool named;               /* the configuration or a record names the model: the name is missing if this fails */
-    struct served_model *row; /* once the file is there: what is to be served */
+    char name[LIVE_NAME], ref[LIVE_PATH], device[32], principal[PLACES_VIEWER];
+    int64_t time_ms;
+    char sha256[DIGEST_HEX_SIZE]; /* of the weights that are wanted; "": those of the REF */
+    char before[LIVE_PATH];       /* the file that the record named */
+    bool adopted;                 /* the file of a record of an earlier version */
+    bool named;                   /* the configuration or a record names the model: the name is missing if this fails */
+    struct served_model *row;     /* once the file is there: what is to be served */
     models_done_fn *done;
     void *ctx;
     bool started;
@@ -290,16 +291,23 @@ static struct served_record record_of(const struct fetching *f) {
 static int write_record(struct db *db, void *what, struct err *err) {
     struct fetching *f = *(struct fetching **)what;
     const struct served_record record = record_of(f);
-    int rc = serveddb_path(db, f->name, f->before, err);
-    return rc ? rc : serveddb_save(db, &record, err);
+    struct served_load load = {.time_ms = f->time_ms};
+    int rc;
+    if ((rc = serveddb_path(db, f->name, f->before, err)) || (rc = serveddb_save(db, &record, err)) || f->adopted)
+        return rc;
+    str_copy(load.ref, sizeof load.ref, f->ref);
+    str_copy(load.sha256, sizeof load.sha256, f->file.sha256);
+    str_copy(load.principal, sizeof load.principal, f->principal);
+    return serveddb_add_load(db, f->name, &load, err);
 }
 
 static void fetch_work(uv_work_t *work) {
     struct fetching *f = work->data;
+    const struct model_wish wish = {.owner = f->name, .stop = &f->stop, .sha256 = *f->sha256 ? f->sha256 : NULL};
     if (f->removes)
         model_file_release(&f->file);
-    else
-        model_resolve(&f->from, &(struct model_wish){.owner = f->name, .stop = &f->stop}, &f->file, &f->err);
+    else if (model_resolve(&f->from, &wish, &f->file, &f->err) && wish.sha256)
+        err_wrap(&f->err, "the weights before, those of %s with SHA-256 %.12s…, cannot be had", f->ref, f->sha256);
 }
 
 static bool from_store(const struct fetching *f) { return !f->removes && f->from.origin == MODEL_OBJECT; }
@@ -453,20 +461,57 @@ static int new_fetch(struct models *m, const char *name, const char *ref, struct
         return err_set(err, ERR_RANGE, "model %.200s…: the name is too long", ref);
     }
     str_copy(f->name, sizeof f->name, name);
+    f->time_ms = clock_wall_ms();
     f->models = m;
     f->work.data = f;
     *ret = f;
     return 0;
 }
 
+/* Of the load before: a built-in model is meant where the load named it, though a served one may hide it now, and a REF
+ * that is gone says so if no link has the weights either. */
+static int refer_request(struct models *m, struct fetching *f, struct err *err) {
+    struct err gone = {0};
+    if (!*f->sha256)
+        return models_refer(m, f->ref, &f->from, err);
+    f->from = (struct model_ref){.origin = MODEL_OF_DAEMON, .places = *m->config.places};
+    const bool builtin = m->config.cache && builtin_has(f->ref);
+    if (builtin ? refer_builtin(m, f->ref, &f->from, &gone) : models_refer(m, f->ref, &f->from, &gone))
+        f->from = (struct model_ref){.origin = MODEL_OF_DAEMON, .places = *m->config.places, .absent = gone};
+    return 0;
+}
+
+int models_loads(const struct models *m, const char *name, struct served_load ret[SERVEDDB_LOADS], int *ret_n, struct err *err) {
+    int rc = db_look(m->config.db, err);
+    *ret_n = 0;
+    return rc ? rc : serveddb_loads(m->config.db, name, ret, ret_n, err);
+}
+
+/* NOT_FOUND, and those of models_loads. */
+static int find_before(const struct models *m, const char *name, struct served_load *ret, struct err *err) {
+    struct served_load loads[SERVEDDB_LOADS];
+    int n, i = 1;
+    int rc = models_loads(m, name, loads, &n, err);
+    while (i < n && !strcmp(loads[i].sha256, loads[0].sha256))
+        i++;
+    if (rc || i >= n)
+        return rc ? rc : err_set(err, ERR_NOT_FOUND, "no last load of '%s' had other weights than the newest", name);
+    *ret = loads[i];
+    return 0;
+}
+
 int models_serve(struct models *m, const struct models_request *request, models_done_fn *done, void *ctx, struct err *err) {
     const char *name = request->name, *ref = request->ref, *device = request->device ? request->device : "";
+    struct served_load before = {0};
     struct fetching *f = NULL;
     char upload[LIVE_PATH];
     uint32_t devices;
     int rc;
     if ((rc = models_upload_path(m, name, upload, err)) || (rc = find_devices(m, device, &devices, err)))
         return rc;
+    if (request->previous && (rc = find_before(m, name, &before, err)))
+        return rc;
+    ref = request->previous ? before.ref : ref;
     for (int i = 0; !done && i < m->n_fetching; i++)
         if (!strcmp(m->fetching[i]->name, name) && !strcmp(m->fetching[i]->ref, ref)) {
             m->fetching[i]->named = true; /* the configuration was read again, or a caller was faster */
@@ -474,11 +519,13 @@ int models_serve(struct models *m, const struct models_request *request, models_
         }
     if ((rc = new_fetch(m, name, ref, &f, err)))
         return rc;
-    if ((rc = models_refer(m, ref, &f->from, err))) {
+    str_copy(f->sha256, sizeof f->sha256, before.sha256);
+    if ((rc = refer_request(m, f, err))) {
         free(f);
         return rc;
     }
     str_copy(f->device, sizeof f->device, device);
+    str_copy(f->principal, sizeof f->principal, request->principal ? request->principal : "");
     f->named = !done;
     f->done = done;
     f->ctx = ctx;

@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "daemon/db/db_writer.h"
 #include "daemon/models/model_ref.h"
+#include "daemon/models/serveddb.h"
 
 typedef struct uv_loop_s uv_loop_t;
 
@@ -46,11 +47,13 @@ int models_refer(struct models *m, const char *ref, struct model_ref *ret, struc
 /* model_upload_path in this daemon's folder. */
 int models_upload_path(const struct models *m, const char *name, char path[LIVE_PATH], struct err *err);
 /* Serves REF under a name; replaces the model of that name once the new one is fetched and loaded. done(ctx, opened or NULL, err)
- * is called once, later, on the loop. */
+ * is called once, later, on the loop. NOT_FOUND: the name has no previous load, or its weights are there no more. */
 typedef void models_done_fn(void *ctx, const struct live_opened *opened, const struct err *err);
 struct models_request {
     const char *name, *ref;
-    const char *device; /* the name of a device; "" or NULL: every device of the daemon serves the model */
+    const char *device;    /* the name of a device; "" or NULL: every device of the daemon serves the model */
+    const char *principal; /* whose load it is; NULL: that of the configuration */
+    bool previous;         /* the weights of the newest load that had others than the newest of all; ref is not read */
 };
 int models_serve(struct models *m, const struct models_request *request, models_done_fn *done, void *ctx, struct err *err);
 /* For the configuration: serves REF if the name has no record and was not unloaded. A failure is logged, and makes models_state
@@ -76,6 +79,8 @@ struct served_model {
     /* For each device, until they are due; made with the row, so that they cannot fail for want of memory. */
     struct live_order *load[MODELS_MAX_DEVICES], *unload[MODELS_MAX_DEVICES];
 };
+/* serveddb_loads; UNAVAILABLE at once if the volume of the database does not answer. */
+int models_loads(const struct models *m, const char *name, struct served_load ret[SERVEDDB_LOADS], int *ret_n, struct err *err);
 int models_count(const struct models *m);
 /* Number of names whose model could not be had or loaded. */
 int models_failed(const struct models *m);

@@ -8,8 +8,19 @@ int serveddb_setup(struct db *db, struct err *err) {
     static const struct db_column columns[] = {
         {"name", "TEXT"}, {"path", "TEXT"}, {"ref", "TEXT"}, {"sha256", "TEXT"}, {"device", "TEXT"}};
     static const struct db_column unloaded[] = {{"name", "TEXT"}};
-    int rc = db_table(db, "served", columns, sizeof columns / sizeof *columns, "name", err);
-    return rc ? rc : db_table(db, "unloaded", unloaded, 1, "name", err);
+    static const struct db_column loads[] = {{"number", "INTEGER"}, {"name", "TEXT"},   {"time_ms", "INTEGER"},
+                                             {"ref", "TEXT"},       {"sha256", "TEXT"}, {"principal", "TEXT"}};
+    struct db_query q;
+    int rc;
+    if ((rc = db_table(db, "served", columns, sizeof columns / sizeof *columns, "name", err)) ||
+        (rc = db_table(db, "unloaded", unloaded, 1, "name", err)) ||
+        (rc = db_table(db, "loads", loads, sizeof loads / sizeof *loads, "number", err)))
+        return rc;
+    db_query(db,
+             "INSERT INTO loads(name, time_ms, ref, sha256, principal) SELECT name, 0, ref, sha256, '' FROM served "
+             "WHERE sha256 <> '' AND name NOT IN (SELECT name FROM loads)",
+             "note what is served", &q, err);
+    return db_run(&q, err);
 }
 
 /* A statement whose parameter is a name. */
@@ -70,6 +81,45 @@ bool serveddb_names_file(struct db *db, const char *below) {
                    "SELECT 1 FROM pins WHERE substr(path, -length(?1) - 1) = '/' || ?1",
                    below, &row, NULL, NULL) ||
            row;
+}
+
+int serveddb_add_load(struct db *db, const char *name, const struct served_load *load, struct err *err) {
+    struct db_query q;
+    db_query(db, "INSERT INTO loads(name, time_ms, ref, sha256, principal) VALUES(?,?,?,?,?)", "note a load", &q, err);
+    db_put_text(&q, name);
+    db_put_int(&q, load->time_ms);
+    db_put_text(&q, load->ref);
+    db_put_text(&q, load->sha256);
+    db_put_text(&q, load->principal);
+    int rc = db_run(&q, err);
+    if (rc)
+        return rc;
+    db_query(db,
+             "DELETE FROM loads WHERE number IN "
+             "(SELECT number FROM loads WHERE name = ? ORDER BY number DESC LIMIT -1 OFFSET ?) OR number IN (SELECT number FROM "
+             "loads ORDER BY number DESC LIMIT -1 OFFSET ?)",
+             "forget old loads", &q, err);
+    db_put_text(&q, name);
+    db_put_int(&q, SERVEDDB_LOADS);
+    db_put_int(&q, SERVEDDB_MOST_LOADS);
+    return db_run(&q, err);
+}
+
+int serveddb_loads(struct db *db, const char *name, struct served_load ret[SERVEDDB_LOADS], int *ret_n, struct err *err) {
+    OWNED(db_done) struct db_query q;
+    bool row = true;
+    int rc;
+    *ret_n = 0;
+    db_query(db, "SELECT time_ms, ref, sha256, principal FROM loads WHERE name = ? ORDER BY number DESC", "read loads", &q, err);
+    db_put_text(&q, name);
+    while (!(rc = db_next(&q, &row, err)) && row && *ret_n < SERVEDDB_LOADS) {
+        struct served_load *load = &ret[(*ret_n)++];
+        load->time_ms = db_int(&q, 0);
+        str_copy(load->ref, sizeof load->ref, db_text(&q, 1));
+        str_copy(load->sha256, sizeof load->sha256, db_text(&q, 2));
+        str_copy(load->principal, sizeof load->principal, db_text(&q, 3));
+    }
+    return rc;
 }
 
 int serveddb_load(struct db *db, void (*visit)(void *ctx, const struct served_record *record), void *ctx, struct err *err) {

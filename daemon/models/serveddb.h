@@ -2,8 +2,9 @@
  * (db/db_writer.h). One thread at a time for each connection. */
 #pragma once
 #include "daemon/db/db.h"
+#include "store/digest.h"
 
-/* Call once before all other functions: creates the table. */
+/* Call once before all other functions: creates the tables. Served names without a load get one without a time. */
 int serveddb_setup(struct db *db, struct err *err);
 struct served_record {
     const char *name, *path; /* of the model file */
@@ -22,5 +23,15 @@ int serveddb_path(struct db *db, const char *name, char path[4096], struct err *
 /* True if the record of a name or of a pin (jobs/jobdb.h) names a file whose path ends with "/BELOW", or when that cannot be found
  * out. */
 bool serveddb_names_file(struct db *db, const char *below);
+/* The newest loads of each name, also of those that are served no more; SERVEDDB_MOST_LOADS of all names together. */
+enum { SERVEDDB_LOADS = 5, SERVEDDB_MOST_LOADS = 200 };
+struct served_load {
+    int64_t time_ms; /* since 1970; 0: before loads were kept */
+    char ref[4096], sha256[DIGEST_HEX_SIZE];
+    char principal[256]; /* who loaded it; "": the configuration */
+};
+int serveddb_add_load(struct db *db, const char *name, const struct served_load *load, struct err *err);
+/* The newest first. */
+int serveddb_loads(struct db *db, const char *name, struct served_load ret[SERVEDDB_LOADS], int *ret_n, struct err *err);
 /* Visits every name, in alphabetical order. */
 int serveddb_load(struct db *db, void (*visit)(void *ctx, const struct served_record *record), void *ctx, struct err *err);

@@ -136,7 +136,7 @@ void svc_validate_yield(struct services *services);
 /* Ends the Validate calls that have waited or been at work for longer than validate_ms. Call each second. */
 void svc_validate_tick(struct services *services);
 
-/* Loads REF under a name and answers with the ModelDescription (Models.Load, Checkpoints.Promote); the end of the call must be
- * passed to svc_models_load_end. */
-int svc_models_load(struct rpc_call *call, const char *name, const char *ref, const char *device, struct err *err);
+/* Loads a REF under a name, "" = one of the REF, for the caller, and answers with the ModelDescription (Models.Load,
+ * Checkpoints.Promote); the end of the call must be passed to svc_models_load_end. */
+int svc_models_load(struct rpc_call *call, const struct models_request *request, struct err *err);
 void svc_models_load_end(struct rpc_call *call);

@@ -307,7 +307,7 @@ static int pin(struct rpc_call *call, const void *message, struct err *err) {
 
 static int promote(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__PromoteRequest *in = message;
-    return svc_models_load(call, in->name, in->ref, "", err);
+    return svc_models_load(call, &(struct models_request){SAME_MEMBERS(*in, name, ref)}, err);
 }
 
 const struct rpc_method svc_checkpoints[] = {

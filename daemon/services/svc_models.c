@@ -50,6 +50,30 @@ static Brr__V1__ModelDescription *describe(struct arena *arena, const char *name
     return m->name && m->checkpoint && m->montage && m->card ? m : NULL;
 }
 
+/* The loads of the description's name, none while the database does not answer; false without memory. */
+static bool put_loads(struct rpc_call *call, Brr__V1__ModelDescription *m) {
+    struct served_load loads[SERVEDDB_LOADS];
+    struct arena *arena = rpc_arena(call);
+    int n;
+    (void)models_loads(services_of(call)->models, m->name, loads, &n, NULL);
+    if (!(m->loads = arena_alloc(arena, SERVEDDB_LOADS * sizeof *m->loads)))
+        return false;
+    for (; (int)m->n_loads < n; m->n_loads++) {
+        const struct served_load *load = &loads[m->n_loads];
+        Brr__V1__ModelLoad *out = m->loads[m->n_loads] = arena_alloc(arena, sizeof *out);
+        if (!out)
+            return false;
+        brr__v1__model_load__init(out);
+        out->time_ms = load->time_ms;
+        out->ref = arena_strdup(arena, load->ref);
+        out->sha256 = arena_strdup(arena, load->sha256);
+        out->principal = arena_strdup(arena, auth_sees(rpc_caller(call), load->principal) ? load->principal : "");
+        if (!out->ref || !out->sha256 || !out->principal)
+            return false;
+    }
+    return true;
+}
+
 /* "cuda:0, cuda:1" */
 static char *devices_of(struct rpc_call *call, const struct served_model *s) {
     const struct device_set *set = services_of(call)->devices;
@@ -104,7 +128,7 @@ static Brr__V1__ModelDescription *describe_served(struct rpc_call *call, const s
             m->checkpoint = arena_strdup(arena, s->path);
             m->ref = arena_strdup(arena, s->ref);
         }
-        return m && m->name && m->checkpoint && m->ref ? m : NULL;
+        return m && m->name && m->checkpoint && m->ref && put_loads(call, m) ? m : NULL;
     }
     const struct detector_info *info = &s->opened->info;
     Brr__V1__ModelDescription *m = describe(arena, s->name, s->path, &info->file);
@@ -118,7 +142,7 @@ static Brr__V1__ModelDescription *describe_served(struct rpc_call *call, const s
     m->tests = tests_of(call, info->sha256);
     m->ref = arena_strdup(arena, s->ref);
     m->sessions = sessions_of_model(services_of(call)->sessions, s->name);
-    return m->sha256 && m->device && m->tests && m->ref ? m : NULL;
+    return m->sha256 && m->device && m->tests && m->ref && put_loads(call, m) ? m : NULL;
 }
 
 /* NULL: there was no memory for the description. */
@@ -159,7 +183,7 @@ static void answer_description(struct offload *work) {
         return;
     struct arena *arena = rpc_arena(work->call);
     Brr__V1__ModelDescription *m = describe(arena, d->name, d->found.path, &d->file);
-    if (m && !(m->ref = arena_strdup(arena, d->served)))
+    if (m && (!(m->ref = arena_strdup(arena, d->served)) || !put_loads(work->call, m)))
         m = NULL;
     if (answer(work->call, m, &work->err))
         rpc_finish(work->call, &work->err);
@@ -210,19 +234,24 @@ static char *name_of_ref(struct arena *arena, const char *ref) {
     return name;
 }
 
-int svc_models_load(struct rpc_call *call, const char *name, const char *ref, const char *device, struct err *err) {
-    char *own = *name ? arena_strdup(rpc_arena(call), name) : name_of_ref(rpc_arena(call), ref);
-    if (!own)
+int svc_models_load(struct rpc_call *call, const struct models_request *request, struct err *err) {
+    struct models_request own = *request;
+    char *name = *own.name ? arena_strdup(rpc_arena(call), own.name) : name_of_ref(rpc_arena(call), own.ref);
+    if (!name)
         return err_set(err, ERR_EXHAUSTED, "out of memory loading a model");
-    rpc_set_state(call, own);
-    return models_serve(services_of(call)->models, &(struct models_request){own, ref, device}, on_loaded, call, err);
+    own.name = name;
+    own.principal = rpc_caller(call)->name;
+    rpc_set_state(call, name);
+    return models_serve(services_of(call)->models, &own, on_loaded, call, err);
 }
 
 void svc_models_load_end(struct rpc_call *call) { models_forget(services_of(call)->models, call); }
 
 static int load(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__LoadModelRequest *in = message;
-    return svc_models_load(call, in->name, in->ref, in->device, err);
+    if (in->previous && *in->ref)
+        return err_set(err, ERR_INVALID, "a load has a ref or is that of the previous one, not both");
+    return svc_models_load(call, &(struct models_request){SAME_MEMBERS(*in, name, ref, device, previous)}, err);
 }
 
 struct unloading {

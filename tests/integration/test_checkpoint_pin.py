@@ -69,6 +69,7 @@ def as_before(d, job, kept):
             os.rename(old, to)
         os.link(new[0], f"{results}/models/{LEFT}")
         db.execute("UPDATE served SET path=? WHERE path=?", (new[0], path))
+        db.execute("DROP TABLE loads")
         assert db.execute("UPDATE pins SET path=? WHERE path=?", (new[1], kept)).rowcount == 1
     return new
 
@@ -83,6 +84,23 @@ def check_both_at_once(d, job):
                 pins = db.execute("SELECT path FROM pins").fetchall()
             assert listed(d, job)[ref]["pinned"] == (len(pins) == 2) and all(os.path.exists(path) for path, in pins), pins
     assert d.ctl("checkpoint", "unpin", ref)[0] == 0
+
+
+def loads(d):
+    return [(load["ref"], load["time_ms"] > 0) for load in json.loads(d.ctl("models", "ward", "--json")[1])["loads"]]
+
+
+def check_back(d, job, pinned):
+    """The name goes back to weights that a pin holds; its loads outlive a restart, and the oldest are forgotten."""
+    first = json.loads(d.ctl("models", "ward", "--json")[1])
+    assert loads(d) == [(f"job:{job}", False)], "what an earlier version had served"
+    for words in ([pinned], ["line_length"], ["--previous"], ["line_length"], [f"job:{job}"]):
+        until(lambda: d.ctl("load", "ward", *words)[0] == 0, d.read_log)  # not before the file of the load before is gone
+    kept = [(ref, True) for ref in (f"job:{job}", "line_length", pinned, "line_length", pinned)]
+    assert loads(d) == kept, loads(d)
+    d.kill()
+    d.start()
+    assert loads(d) == kept and json.loads(d.ctl("models", "ward", "--json")[1])["sha256"] == first["sha256"], loads(d)
 
 
 def main():
@@ -121,6 +139,7 @@ def main():
         assert not os.path.exists(f"{d.dir}/results/models/{LEFT}"), "a link that no record names"
         models = [json.loads(line) for line in d.ctl("models", "--json")[1].splitlines()]
         assert [m["ref"] for m in models if m["name"] == "ward"] == [f"job:{job['job']}"], models  # while it loads too
+        check_back(d, job["job"], pinned)
         assert d.ctl("checkpoint", "pin", pinned)[0] == 0, "twice is fine"
         assert d.ctl("checkpoint", "unpin", pinned)[0] == 0
         assert not os.path.exists(kept) and pinned not in listed(d, job["job"]), (kept, listed(d, job["job"]))

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import termios
 
-from daemon import BIN, PATIENCE, SOURCE, make_corpus
+from daemon import BIN, PATIENCE, SOURCE, make_corpus, until
 from stream_fixture import streaming_daemon
 
 
@@ -294,6 +294,25 @@ def check_locked_out(d):
     assert code == 2 and "expected unix:" in err
 
 
+def check_loads(d, job, file):
+    """A name goes back to the weights before, and says who loaded what."""
+    before = lines(d, "models", "first")[0]
+    load = lambda *words: until(lambda: d.ctl("load", "first", *words)[0] == 0, d.read_log)  # not before an older file is gone
+    load("line_length")
+    loads = lines(d, "models", "first")[0]["loads"]
+    assert [load["ref"] for load in loads] == ["line_length", f"job:{job}"], loads
+    assert loads[1]["sha256"] == before["sha256"] and loads[0]["time_ms"] >= loads[1]["time_ms"] > 1.7e12 and loads[0]["principal"] == f"uid:{os.getuid()}", loads
+    load("--previous")
+    back = lines(d, "models", "first")[0]
+    assert back["sha256"] == before["sha256"] and back["ref"] == f"job:{job}" and len(back["loads"]) == 3, back
+    text = d.ctl("models", "first")[1]
+    assert text.count(f"{before['sha256']}  job:") == 2 and f"job:{job}  by uid:{os.getuid()}" in text, text
+    code, _, err = d.ctl("load", "second", "--previous")
+    assert code == 3 and "other weights" in err, err
+    for words in (["load", "first"], ["load", "first", file, "--previous"]):
+        assert d.ctl(*words)[0] == 2, words
+
+
 def check_models(d, model):
     job = lines(d, "jobs")[0]["job"]
     assert lines(d, "load", "first", f"job:{job}")[0]["name"] == "first"
@@ -302,6 +321,7 @@ def check_models(d, model):
     assert described["montage"] == "referential-19" and len(described["channels"]) == 19 and described["window_s"] == 16
     assert {m["name"] for m in lines(d, "models")} == {"first", "second"}
     assert lines(d, "models", "second")[0]["sha256"] == hashlib.sha256(open(model, "rb").read()).hexdigest()
+    check_loads(d, job, file)
     lines(d, "unload", "first")
     assert [m["name"] for m in lines(d, "models")] == ["second"]
     assert d.ctl("unload", "first")[0] == 3

@@ -85,7 +85,7 @@ static void note(void *ctx, const struct live_opened *opened, const struct err *
 static int serve(struct bench *b, const char *name, const char *ref, struct err *err) {
     struct err own, *said = err ? err : &own;
     said->code = 0;
-    int rc = models_serve(b->models, &(struct models_request){name, ref, ""}, note, said, said);
+    int rc = models_serve(b->models, &(struct models_request){.name = name, .ref = ref}, note, said, said);
     run(b);
     models_forget(b->models, said);
     return rc ? rc : said->code;
@@ -289,32 +289,32 @@ static void the_file_of_a_model_is_named_by_its_weights_and_goes_after_the_recor
 
 static void the_configuration_only_seeds_names_without_a_record(void **state) {
     struct bench *b = *state;
-    models_seed(b->models, &(struct models_request){"ward", "upload:a", ""});
+    models_seed(b->models, &(struct models_request){.name = "ward", .ref = "upload:a"});
     run(b);
     loaded(b);
     assert_int_equal(serve(b, "ward", "upload:b", NULL), 0);
     loaded(b);
-    models_seed(b->models, &(struct models_request){"ward", "upload:a", ""}); /* read again */
+    models_seed(b->models, &(struct models_request){.name = "ward", .ref = "upload:a"}); /* read again */
     run(b);
     assert_string_equal(models_find(b->models, "ward")->ref, "upload:b");
     stop(b);
     start(b);
-    models_seed(b->models, &(struct models_request){"ward", "upload:a", ""});
+    models_seed(b->models, &(struct models_request){.name = "ward", .ref = "upload:a"});
     run(b);
     assert_string_equal(models_find(b->models, "ward")->ref, "upload:b");
 }
 
 static void a_name_that_was_unloaded_is_not_seeded_again(void **state) {
     struct bench *b = *state;
-    models_seed(b->models, &(struct models_request){"ward", "upload:a", ""});
+    models_seed(b->models, &(struct models_request){.name = "ward", .ref = "upload:a"});
     run(b);
     loaded(b);
     assert_int_equal(models_unserve(b->models, "ward", NULL), 0);
     run(b);
-    models_seed(b->models, &(struct models_request){"ward", "upload:a", ""}); /* read again */
+    models_seed(b->models, &(struct models_request){.name = "ward", .ref = "upload:a"}); /* read again */
     stop(b);
     start(b);
-    models_seed(b->models, &(struct models_request){"ward", "upload:a", ""});
+    models_seed(b->models, &(struct models_request){.name = "ward", .ref = "upload:a"});
     run(b);
     assert_null(models_find(b->models, "ward"));
     assert_true(models_state(b->models) == MODELS_WARM);
@@ -326,18 +326,18 @@ static void a_name_that_was_unloaded_is_not_seeded_again(void **state) {
 
 static void a_configured_model_that_is_gone_makes_the_daemon_not_ready_until_it_is_there(void **state) {
     struct bench *b = *state;
-    models_seed(b->models, &(struct models_request){"ward", "upload:none", ""});
+    models_seed(b->models, &(struct models_request){.name = "ward", .ref = "upload:none"});
     run(b);
     assert_true(models_state(b->models) == MODELS_FAILED);
     assert_int_equal(models_failed(b->models), 1);
-    models_seed(b->models, &(struct models_request){"ward", "upload:a", ""});
+    models_seed(b->models, &(struct models_request){.name = "ward", .ref = "upload:a"});
     run(b);
     loaded(b);
     assert_true(models_state(b->models) == MODELS_WARM);
 }
 
 static void begin(struct bench *b, const char *name, const char *ref, struct err *err) {
-    assert_int_equal(models_serve(b->models, &(struct models_request){name, ref, ""}, note, err, err), 0);
+    assert_int_equal(models_serve(b->models, &(struct models_request){.name = name, .ref = ref}, note, err, err), 0);
 }
 
 static void a_load_that_its_caller_gives_up_is_no_failed_model(void **state) {
@@ -360,12 +360,12 @@ static void a_model_of_the_configuration_outlasts_the_caller_who_loads_it_too(vo
     struct bench *b = *state;
     struct err err = {0};
     begin(b, "ward", "upload:a", &err);
-    models_seed(b->models, &(struct models_request){"ward", "upload:a", ""});
+    models_seed(b->models, &(struct models_request){.name = "ward", .ref = "upload:a"});
     models_forget(b->models, &err);
     run(b);
     loaded(b);
     begin(b, "other", "upload:none", &err);
-    models_seed(b->models, &(struct models_request){"other", "upload:none", ""});
+    models_seed(b->models, &(struct models_request){.name = "other", .ref = "upload:none"});
     models_forget(b->models, &err);
     run(b);
     assert_true(models_state(b->models) == MODELS_FAILED);
@@ -381,7 +381,7 @@ static void the_configuration_leaves_a_record_whose_model_is_gone(void **state) 
         db_query(b->db, "INSERT INTO served(name, path, ref) VALUES('ward','/none.safetensors','a')", "insert", &q, NULL), 0);
     assert_int_equal(db_run(&q, NULL), 0);
     start(b);
-    models_seed(b->models, &(struct models_request){"ward", "upload:b", ""});
+    models_seed(b->models, &(struct models_request){.name = "ward", .ref = "upload:b"});
     run(b);
     assert_null(models_find(b->models, "ward"));
     assert_true(models_state(b->models) == MODELS_FAILED);
@@ -713,6 +713,35 @@ static void a_bare_name_is_never_that_of_an_upload(void **state) {
     assert_int_equal(models_refer(b->models, "a", &ref, &err), ERR_NOT_FOUND); /* though there is an upload of the name */
 }
 
+static int go_back(struct bench *b, struct err *err) {
+    const struct models_request request = {.name = "ward", .ref = "", .previous = true};
+    err->code = 0;
+    int rc = models_serve(b->models, &request, note, err, err);
+    run(b);
+    return rc ? rc : err->code;
+}
+
+static void a_name_goes_back_to_the_weights_before_unless_they_are_gone(void **state) {
+    struct bench *b = *state;
+    char first[DIGEST_HEX_SIZE], path[600], text[800];
+    struct err err;
+    serve_a(b);
+    str_copy(first, sizeof first, models_find(b->models, "ward")->sha256);
+    assert_int_equal(go_back(b, &err), ERR_NOT_FOUND);
+    assert_int_equal(serve(b, "ward", "upload:b", NULL), 0);
+    loaded(b);
+    str_format(path, sizeof path, "%s/uploads/a.safetensors", b->results);
+    assert_int_equal(go_back(b, &err), 0);
+    loaded(b);
+    assert_string_equal(models_find(b->models, "ward")->sha256, first);
+    assert_int_equal(serve(b, "ward", "upload:b", NULL), 0);
+    loaded(b);
+    assert_int_equal(other_weights(path), 0); /* those of b, which is served */
+    assert_int_equal(go_back(b, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err_text(&err, text, sizeof text), "upload:a"));
+    assert_true(fsio_exists(models_find(b->models, "ward")->path));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_name_goes_on_serving_when_memory_is_short_for_the_next_model, set_up, tear_down),
@@ -744,6 +773,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(links_that_a_crash_left_are_swept_but_never_the_last_name_of_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_object_is_refused_where_it_cannot_be_held, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_bare_name_is_never_that_of_an_upload, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_name_goes_back_to_the_weights_before_unless_they_are_gone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(orders_that_nobody_takes_go_with_the_models, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

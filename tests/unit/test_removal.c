@@ -287,7 +287,8 @@ static void a_job_whose_model_serves_from_another_volume_stays(void **state) {
     struct err err;
     char folder[2048];
     far = true;
-    assert_int_equal(models_serve(f->models, &(struct models_request){"ward", "job:train-1", ""}, on_served, f, NULL), 0);
+    assert_int_equal(models_serve(f->models, &(struct models_request){.name = "ward", .ref = "job:train-1"}, on_served, f, NULL),
+                     0);
     run(f);
     assert_string_equal(models_find(f->models, "ward")->path, f->model);
     assert_int_equal(removal_record(&removal, "train-1", folder, &err), ERR_PRECONDITION);
@@ -299,7 +300,8 @@ static void a_job_whose_model_serves_from_another_volume_stays(void **state) {
 
 static void a_job_whose_model_serves_from_a_file_of_its_own_goes(void **state) {
     struct fixture *f = *state;
-    assert_int_equal(models_serve(f->models, &(struct models_request){"ward", "job:train-1", ""}, on_served, f, NULL), 0);
+    assert_int_equal(models_serve(f->models, &(struct models_request){.name = "ward", .ref = "job:train-1"}, on_served, f, NULL),
+                     0);
     run(f);
     record(f);
     models_forget(f->models, f);

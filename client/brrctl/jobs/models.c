@@ -1,4 +1,4 @@
-/* models [NAME], load NAME REF, unload NAME. */
+/* models [NAME], load NAME REF, load NAME --previous, unload NAME. */
 
 #include "base/base.h"
 #include "base/counted.h"
@@ -12,17 +12,19 @@
 
 struct load_options {
     const char *device;
+    bool previous;
 };
 #define OPTIONS struct load_options
 static const struct argument load_rows[] = {
     TEXT("--device", device, "NAME", "the daemon's device that serves it, such as cuda:1; default: every device"),
+    FLAG("--previous", previous, "instead of REF: the weights that the name had before, if they are still there"),
 };
 static const struct argument_table load_arguments = ARGUMENT_TABLE(load_rows);
 
 static const char fields[] =
     "name checkpoint sha256 type preset mixer parameters montage channels rate_hz window_s hop_s threshold_on threshold_off "
     "alarm_rates alarm_hours alarm_false_high device memory_bytes step sessions precision bf16_difference ref most_missing "
-    "card!null tests![]";
+    "loads(time_ms ref sha256 principal) card!null tests![]";
 
 static void list_model(struct listing *l, const void *model) {
     const Brr__V1__ModelDescription *m = model;
@@ -97,6 +99,16 @@ static void print_alarms(const Brr__V1__ModelDescription *m) {
     putchar('\n');
 }
 
+static void print_loads(const Brr__V1__ModelDescription *m) {
+    for (size_t i = 0; i < m->n_loads; i++) {
+        const Brr__V1__ModelLoad *load = m->loads[i];
+        char when[32];
+        printf("  %-11s %s  %s  %s%s%s\n", i ? "" : "loads",
+               load->time_ms ? output_time(load->time_ms, when, sizeof when) : "earlier", load->sha256, load->ref,
+               *load->principal ? "  by " : "", load->principal);
+    }
+}
+
 static void print_details(const void *model) {
     const Brr__V1__ModelDescription *m = model;
     char memory[32];
@@ -121,6 +133,7 @@ static void print_details(const void *model) {
         print_alarms(m);
     print_card(m->card);
     print_tests(m->tests);
+    print_loads(m);
     if (!*m->device) {
         puts("  state       not loaded; `brrctl load NAME REF` serves a model, and a stream that names it loads it");
         return;
@@ -172,13 +185,18 @@ static int cmd_models(const struct arguments *o) {
 
 static int cmd_load(const struct arguments *o) {
     Brr__V1__LoadModelRequest in = BRR__V1__LOAD_MODEL_REQUEST__INIT;
-    char ref[4096];
+    const struct load_options *own = o->own;
+    char ref[4096] = "";
+    if (own->previous == (o->n_args == 2)) {
+        fputs("brrctl: load needs NAME REF, or NAME --previous\n", stderr);
+        return EXIT_USAGE;
+    }
     in.name = (char *)(uintptr_t)o->args[0];
-    in.ref = brrctl_ref(o->args[1], ref, sizeof ref);
-    const char *device = ((const struct load_options *)o->own)->device;
-    in.device = (char *)(uintptr_t)(device ? device : "");
+    in.ref = own->previous ? ref : brrctl_ref(o->args[1], ref, sizeof ref);
+    in.previous = own->previous;
+    in.device = (char *)(uintptr_t)(own->device ? own->device : "");
     int code = brrctl_show_model(o, "/brr.v1.Models/Load", &in.base);
-    if (!code && strcmp(o->args[0], o->args[1]) != 0)
+    if (!code && !own->previous && strcmp(o->args[0], o->args[1]) != 0)
         brrctl_tell_builtin(o->args[0]);
     return code;
 }
@@ -205,14 +223,17 @@ const struct command command_models = {
 
 const struct command command_load = {
     .name = "load",
-    .words = "NAME REF",
+    .words = "NAME [REF]",
     .options = &load_arguments,
     .summary = "serve a model",
     .run = cmd_load,
-    .details = "REF: as in `brrctl checkpoint promote`. A NAME of a built-in model (ward, demo, line_length, band_power) means the "
-               "served model\n"
-               "from then on, until `brrctl unload NAME`.\n"
-               "example: brrctl load best job:train-260131-1",
+    .details =
+        "REF: as in `brrctl checkpoint promote`. A NAME of a built-in model (ward, demo, line_length, band_power) means the "
+        "served model\n"
+        "from then on, until `brrctl unload NAME`. `brrctl models NAME` lists its last five loads; --previous goes back to the "
+        "newest\n"
+        "of other weights than now, by their SHA-256.\n"
+        "example: brrctl load best job:train-260131-1",
 };
 
 const struct command command_unload = {
