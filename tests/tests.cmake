@@ -121,7 +121,7 @@ foreach(name test_snapshot test_store)
 endforeach()
 target_link_libraries(test_rpc PRIVATE brr)
 target_link_libraries(test_scan_library PRIVATE brr_scan OpenMP::OpenMP_C)
-target_sources(test_client_call PRIVATE ${CMAKE_SOURCE_DIR}/client/brrctl/call.c ${CMAKE_SOURCE_DIR}/client/brrctl/output.c
+target_sources(test_client_call PRIVATE ${CMAKE_SOURCE_DIR}/client/brrctl/call.c ${CMAKE_SOURCE_DIR}/client/brrctl/listing.c ${CMAKE_SOURCE_DIR}/client/brrctl/output.c
     ${CMAKE_SOURCE_DIR}/client/brrctl/message_json.c)
 target_sources(test_listing PRIVATE ${CMAKE_SOURCE_DIR}/client/brrctl/listing.c)
 target_link_libraries(test_client_call PRIVATE brr_proto)

@@ -48,7 +48,7 @@ void brr_rpc_close(brr_rpc *rpc) { (void)rpc; }
 
 /* ---- */
 
-static const struct brrctl_method logs = {"/brr.v1.Jobs/Logs", &brr__v1__log_line__descriptor, 0};
+static const char logs[] = "/brr.v1.Jobs/Logs";
 static const Brr__V1__JobLogsRequest ask = BRR__V1__JOB_LOGS_REQUEST__INIT;
 static const uint8_t line[] = {0x1a, 2, 'o', 'k'}, damaged[] = {0x1a, 200, 'o', 'k'}; /* text: "ok"; a length beyond the end */
 static const struct arguments none;
@@ -69,11 +69,11 @@ static void answers_are_visited_until_the_end_or_until_enough(void **state) {
     int n = 0;
     (void)state;
     give(line, sizeof line, 2);
-    assert_int_equal(brrctl_follow(&none, &logs, &ask.base, count, &n), 0);
+    assert_int_equal(brrctl_follow(&none, logs, &ask.base, count, &n), 0);
     assert_int_equal(n, 2);
     n = 0;
     give(line, sizeof line, 9);
-    assert_int_equal(brrctl_follow(&none, &logs, &ask.base, count, &n), 0);
+    assert_int_equal(brrctl_follow(&none, logs, &ask.base, count, &n), 0);
     assert_int_equal(n, 3);
 }
 
@@ -81,9 +81,9 @@ static void an_answer_that_cannot_be_read_is_an_error(void **state) {
     int n = 0, code = 0;
     (void)state;
     give(damaged, sizeof damaged, 2);
-    assert_int_equal(brrctl_follow(&none, &logs, &ask.base, count, &n), EXIT_FAILED);
+    assert_int_equal(brrctl_follow(&none, logs, &ask.base, count, &n), EXIT_FAILED);
     assert_int_equal(n, 0);
-    assert_null(brrctl_call(&none, &logs, &ask.base, &code));
+    assert_null(brrctl_call(&none, logs, &ask.base, &code));
     assert_int_equal(code, EXIT_FAILED);
 }
 
