@@ -64,12 +64,15 @@ void server_watch_devices(struct daemon *d) {
 
 void server_watch_models(struct daemon *d) {
     struct services *s = &d->services;
-    enum models_state now = models_state(s->models);
-    if (now == MODELS_WARM && (snapshot_store_restoring(d->snapshot_store) || sessions_restoring(s->sessions)))
+    const bool was_warm = atomic_load(&s->models_state) == MODELS_WARM; /* which stays */
+    enum models_state now = was_warm ? MODELS_WARM : models_state(s->models);
+    const bool restoring = !was_warm && (snapshot_store_restoring(d->snapshot_store) || sessions_restoring(s->sessions));
+    if (now == MODELS_WARM && restoring)
         now = MODELS_LOADING;
-    if (atomic_load(&s->models_state) != MODELS_WARM)
+    if (!was_warm) {
         atomic_store(&s->models_state, (int)now);
-    meters_ready(&d->meters, "models", atomic_load(&s->models_state) == MODELS_WARM);
+        meters_ready(&d->meters, "models", now == MODELS_WARM);
+    }
     meters_models(&d->meters, s->models, s->sessions);
     if (!d->announced && now != MODELS_LOADING) {
         d->announced = true;

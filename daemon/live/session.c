@@ -8,9 +8,13 @@ static const double RATE_TOLERANCE = 0.02, RATE_FAR = 0.15;
 
 struct sessions *sessions_new(const struct sessions_config *config) {
     struct sessions *all = calloc(1, sizeof *all);
-    if (all)
-        all->config = *config;
-    return all;
+    if (!all)
+        return NULL;
+    all->config = *config;
+    if ((all->by_id = map_new(SIZE_MAX)))
+        return all;
+    free(all);
+    return NULL;
 }
 
 void sessions_free(struct sessions *all) {
@@ -21,6 +25,7 @@ void sessions_free(struct sessions *all) {
         session_free(all->first);
         all->first = next;
     }
+    map_free(all->by_id, NULL);
     free(all);
 }
 
@@ -71,6 +76,7 @@ int session_open(struct sessions *all, const struct session_request *request, co
 const char *session_id(const struct session *s) { return s->id; }
 const char *session_model(const struct session *s) { return s->model; }
 bool session_is_resumable(const struct session *s) { return s->resumable; }
+bool session_is_realtime(const struct session *s) { return live_stream_open(s->stream)->realtime; }
 int64_t session_resume_ttl_ms(const struct session *s) { return s->resumable ? s->all->config.resume_ttl_ms : 0; }
 
 static struct session *done_first(struct session *a, struct session *b) { return a && a->parked_ms < b->parked_ms ? a : b; }

@@ -190,8 +190,13 @@ void session_deliver(struct session *s, const struct live_report *r) {
         deliver(s, r);
         return;
     }
-    if (!s->held_ms)
-        s->held_ms = clock_ms();
+    s->all->holding += !s->held_ms;
+    s->held_ms = s->held_ms ? s->held_ms : clock_ms();
+}
+
+static void hold_nothing(struct session *s) {
+    s->all->holding -= s->held_ms != 0;
+    s->held_ms = 0;
 }
 
 void session_release_held(struct session *s) {
@@ -199,7 +204,7 @@ void session_release_held(struct session *s) {
     struct live_report *summary = s->held_summary;
     s->held = (struct ring){0};
     s->held_summary = NULL;
-    s->held_ms = 0;
+    hold_nothing(s);
     for (const struct live_report *r = held.first; r && s->sink; r = ring_next(r))
         deliver(s, r);
     ring_clear(&held);
@@ -212,7 +217,7 @@ void session_drop_held(struct session *s) {
     ring_clear(&s->held);
     live_report_free(s->held_summary);
     s->held_summary = NULL;
-    s->held_ms = 0;
+    hold_nothing(s);
 }
 
 void session_look_at_held(struct session *s) {
@@ -221,7 +226,7 @@ void session_look_at_held(struct session *s) {
 }
 
 void sessions_journaled(struct sessions *all) {
-    for (struct session *s = all->first, *next; s; s = next) {
+    for (struct session *s = all->holding ? all->first : NULL, *next; s; s = next) {
         next = s->next_session;
         session_look_at_held(s);
     }

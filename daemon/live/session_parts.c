@@ -18,7 +18,10 @@ void session_free(struct session *s) {
     live_report_free(s->summary);
     live_report_free(s->failure);
     ring_clear(&s->kept);
-    session_drop_held(s);
+    if (s->all) {
+        session_drop_held(s);
+        s->all->saved_bytes -= s->saved_bytes;
+    }
     free(s->info);
     eegring_drop(s->eeg);
     free(s->past_eeg);
@@ -136,7 +139,8 @@ int session_begin(struct session *s, char *state, size_t len, struct err *err) {
     } else {
         free(state);
     }
-    if (!o || !all->config.post(all->config.post_ctx, o)) {
+    if (!o || map_put(all->by_id, s->id, s, NULL) || !all->config.post(all->config.post_ctx, o)) {
+        map_remove(all->by_id, s->id);
         live_order_free(o);
         session_free(s);
         return err_set(err, ERR_EXHAUSTED, "too much waits for the device; try again later");
@@ -149,6 +153,7 @@ int session_begin(struct session *s, char *state, size_t len, struct err *err) {
 
 void session_forget(struct session *s) {
     LIST_REMOVE(s->all->first, s, next_session);
+    map_remove(s->all->by_id, s->id);
     session_free(s);
 }
 

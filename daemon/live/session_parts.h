@@ -1,6 +1,7 @@
 /* session_parts: a session's state and the steps of its life, for session.c, session_save.c and session_watch.c; nobody else
  * includes it. Loop thread. */
 #pragma once
+#include "base/map.h"
 #include "daemon/journal/journal.h"
 #include "daemon/live/model_quota.h"
 #include "daemon/live/pace.h"
@@ -110,7 +111,10 @@ struct sessions {
     struct sessions_config config;
     struct session *first;
     struct model_quota models;
+    struct map *by_id;      /* all sessions of the list, by their ids */
     int count;              /* of sessions whose streams the host has */
+    int holding;            /* of sessions with alarms that are not on the disk (held_ms) */
+    int64_t saved_bytes;    /* of the newest snapshots of all */
     int64_t waiting_bytes;  /* samples of all that wait for it */
     bool awaited;           /* sessions may still be restored */
     bool settled;           /* alarms of an earlier process are settled */
@@ -196,6 +200,7 @@ void session_survive(struct session *s, const struct err *err);
 void session_let_go(struct session *s);
 void session_forget(struct session *s); /* after CLOSED */
 void session_drop_snapshot(struct session *s);
+static inline struct session *session_of_id(const struct sessions *all, const char *id) { return map_get(all->by_id, id); }
 
 /* Begins a snapshot, unless there is nowhere to keep it. */
 void session_save_begin(struct session *s);

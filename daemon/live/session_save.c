@@ -8,7 +8,7 @@
 #include "daemon/live/snapshot.h"
 
 /* VERSION: of a snapshot's layout, its first number. */
-enum { VERSION = 9, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20, FAR_BYTES = 8 << 20 };
+enum { VERSION = 9, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20, FAR_BYTES = 8 << 20, OWN_BYTES = 8 << 10 };
 
 /* Strings that session_request borrows while a session is made from a snapshot. */
 struct opening {
@@ -214,13 +214,10 @@ void session_save_begin(struct session *s) {
 static bool far(const struct session *s) { return (s->consumed - s->durable) * s->channels * s->width >= FAR_BYTES; }
 
 static void save_when_due(struct session *s, int64_t now, int64_t least_ms) {
-    int64_t bytes = 0;
     if (!s->resumable || !s->opened || session_is_closing(s) || s->saving || s->consumed <= s->durable ||
         now - s->saved_ms < least_ms)
         return;
-    for (const struct session *other = s->all->first; other; other = other->next_session)
-        bytes += other->saved_bytes;
-    int64_t period = bytes * 1000 / BYTES_A_SECOND; /* for all snapshots together */
+    const int64_t period = s->all->saved_bytes * 1000 / BYTES_A_SECOND; /* for all snapshots together */
     if (now - s->saved_ms >= period)
         session_save_begin(s);
 }
@@ -298,10 +295,12 @@ void session_saved(struct session *s, struct live_report *r) {
         return;
     }
     str_init(&state, STATE_MAX);
+    str_reserve(&state, r->state_len + (size_t)s->saved_bytes / 8 + OWN_BYTES);
     pack_session(s, r, &state);
     size_t len = state.len;
     char *data = str_take(&state);
     s->saved = s->consumed;
+    s->all->saved_bytes += (int64_t)len - s->saved_bytes;
     s->saved_bytes = (int64_t)len;
     s->on_disk = true;
     const struct session_snapshot snapshot = {.id = s->id,
@@ -320,15 +319,8 @@ void session_saved(struct session *s, struct live_report *r) {
     }
 }
 
-static struct session *find(struct sessions *all, const char *id) {
-    struct session *s = all->first;
-    while (s && strcmp(s->id, id) != 0)
-        s = s->next_session;
-    return s;
-}
-
 void sessions_disown(struct sessions *all, const char *id) {
-    struct session *s = find(all, id);
+    struct session *s = session_of_id(all, id);
     struct err err;
     if (!s)
         return;
@@ -352,7 +344,7 @@ int sessions_claim(struct sessions *all, const char *token, struct session_claim
     if (!store->claim || !resume_token_digest(token, digest))
         return err_set(err, ERR_UNSUPPORTED, "no daemon shares the snapshots of streams");
     resume_token_id(digest, id);
-    struct session *s = find(all, id);
+    struct session *s = session_of_id(all, id);
     if (s && s->parked_ms)
         s->parked_ms = clock_ms();
     if (!s && sessions_places(all, false) >= all->config.max_sessions)
@@ -361,7 +353,7 @@ int sessions_claim(struct sessions *all, const char *token, struct session_claim
 }
 
 void sessions_kept(struct sessions *all, const char *id, const struct err *err) {
-    struct session *s = find(all, id);
+    struct session *s = session_of_id(all, id);
     if (!s || !s->saving)
         return;
     if (err->code == ERR_ABORTED) {
@@ -413,7 +405,7 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     unpack_opening(&in, o);
     if (in.failed)
         return err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt or of another version");
-    struct session *other = find(all, o->id);
+    struct session *other = session_of_id(all, o->id);
     if (other)
         return err_set(err, session_is_closing(other) ? ERR_UNAVAILABLE : ERR_EXISTS,
                        "there is a session of this snapshot already");
@@ -479,7 +471,7 @@ void session_inherit_eeg(struct session *s) {
 }
 
 void sessions_inherit_eeg(struct sessions *all, const char *id, char *data, size_t len) {
-    struct session *s = find(all, id);
+    struct session *s = session_of_id(all, id);
     if (!s || s->past_eeg || s->opened) {
         free(data);
         return;
