@@ -185,6 +185,7 @@ int64_t session_next_result(const struct session *s); /* number of the first res
 const char *session_id(const struct session *s);
 const char *session_model(const struct session *s); /* its name in metrics */
 bool session_is_resumable(const struct session *s);
+bool session_is_realtime(const struct session *s);      /* Open.realtime */
 int64_t session_resume_ttl_ms(const struct session *s); /* how long it waits for its client; 0 unless resumable */
 
 /* data: channel-major samples of all channels. INVALID when the sizes do not fit, RANGE beyond the longest gap. */

@@ -5,7 +5,7 @@
 #include "daemon/services/convert_stream.h"
 #include "daemon/services/stream_call.h"
 
-enum { ACK_DELAY_MS = 10 };
+enum { ACK_DELAY_MS = 10, LIVE_ACK_MS = 250 };
 
 void stream_call_refuse(struct stream_call *c, const struct err *err, const char *reason, int64_t retry_ms) {
     c->outcome = "refused";
@@ -32,13 +32,21 @@ void stream_call_ack(struct stream_call *c) {
     reply(c, &m);
 }
 
-static void on_ack_timer(uv_timer_t *timer) { stream_call_ack(timer->data); }
+static void ack_waiting(struct stream_call *c) {
+    if (c->ack_waiting)
+        stream_call_ack(c);
+}
 
+static void on_ack_timer(uv_timer_t *timer) { ack_waiting(timer->data); }
+
+/* Acks of live streams leave together, at the next multiple of LIVE_ACK_MS, or with an answer before. */
 void stream_call_ack_soon(struct stream_call *c) {
     if (c->ack_waiting || c->ended)
         return;
     c->ack_waiting = true;
-    uv_timer_start(&c->ack_timer, on_ack_timer, ACK_DELAY_MS, 0);
+    const bool live = c->session && session_is_realtime(c->session);
+    const uint64_t delay = live ? LIVE_ACK_MS - uv_now(c->ack_timer.loop) % LIVE_ACK_MS : ACK_DELAY_MS;
+    uv_timer_start(&c->ack_timer, on_ack_timer, delay, 0);
 }
 
 void stream_call_steer(struct stream_call *c) {
@@ -141,7 +149,12 @@ static void send_report(struct stream_call *c, const struct live_report *r) {
     stream_call_steer(c);
 }
 
-static void on_report(void *owner, const struct live_report *r) { send_report(owner, r); }
+static void on_report(void *owner, const struct live_report *r) {
+    struct stream_call *c = owner;
+    send_report(c, r);
+    if (c->session && session_is_realtime(c->session))
+        ack_waiting(c);
+}
 
 static void on_progress(void *owner) {
     stream_call_ack_soon(owner);

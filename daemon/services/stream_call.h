@@ -44,7 +44,7 @@ void stream_call_refuse(struct stream_call *c, const struct err *err, const char
 void stream_call_lack_memory(struct rpc_call *call);
 /* Sends an Ack now, if the call has a session. */
 void stream_call_ack(struct stream_call *c);
-/* Sends one Ack for all chunks of the next ACK_DELAY_MS. */
+/* Sends one Ack for all chunks of the next hundredth of a second, or of a live stream a quarter of a second. */
 void stream_call_ack_soon(struct stream_call *c);
 /* Holds or releases the reading of messages, depending on the room in the session and the answers that wait to be sent. */
 void stream_call_steer(struct stream_call *c);

@@ -85,6 +85,22 @@ def check_gaps(w):
     assert not numpy.isnan(short[0]).any() and short[2].gaps == 1 and len(short[0]) == SHORT
 
 
+def check_acks(w):
+    """Of a live stream one Ack a quarter of a second, or one with a result: not one for each chunk."""
+    step, told, begun = RATE // 50, [], time.monotonic()
+
+    def chunks():
+        yield w.open(realtime=True)
+        for first in range(0, 2 * RATE, step):
+            yield w.chunk(first, min(first + step, 2 * RATE))
+            time.sleep(0.02)
+
+    for m in w.stub.Run(chunks()):
+        told.append(m.WhichOneof("kind"))
+    most = (time.monotonic() - begun) / 0.25 + told.count("result") + told.count("provisional") + 3
+    assert 0 < told.count("ack") <= most, (told.count("ack"), most, told)
+
+
 def check_refusals(d, w, recording):
     code, detail = w.refusal(w.open(model="nobody"))
     assert code == "NOT_FOUND" and "nobody" in detail.message, detail
@@ -149,6 +165,7 @@ def main():
         whole = check_chunks_of_one(w)
         check_duplicates(w, whole)
         check_gaps(w)
+        check_acks(w)
         check_refusals(d, w, recording)
         check_interrupted_client(d, recording, model)
         check_killed_client(d, recording, model, trace(d, recording, model))
