@@ -136,6 +136,15 @@ int fsio_writer_write(struct fsio_writer *w, const void *data, size_t len, struc
     return 0;
 }
 
+int fsio_sync_folder(const char *dir, struct err *err) {
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return err_errno(err, errno, "cannot open directory %s", dir);
+    int rc = fsync(fd) < 0 && errno != EINVAL ? err_errno(err, errno, "cannot sync directory %s", dir) : 0;
+    close(fd);
+    return rc;
+}
+
 static int sync_directory_of(const char *path, struct err *err) {
     char dir[PATH_MAX];
     if (!str_copy(dir, sizeof dir, path))
@@ -145,12 +154,7 @@ static int sync_directory_of(const char *path, struct err *err) {
         str_copy(dir, sizeof dir, ".");
     else
         slash[slash == dir] = '\0';
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return err_errno(err, errno, "cannot open directory %s", dir);
-    int rc = fsync(fd) < 0 && errno != EINVAL ? err_errno(err, errno, "cannot sync directory %s", dir) : 0;
-    close(fd);
-    return rc;
+    return fsio_sync_folder(dir, err);
 }
 
 /* Renames like rename(2), but fails with ENOENT if there is no file `to`. */
@@ -162,23 +166,29 @@ static int rename_over(const char *from, const char *to) {
     return access(to, F_OK) ? -1 : rename(from, to);
 }
 
-static int commit(struct fsio_writer *w, int (*place)(const char *from, const char *to), struct err *err) {
+int fsio_writer_place(struct fsio_writer *w, bool renew, struct err *err) {
     int rc = 0;
     if (fsync(w->fd) < 0)
         rc = err_errno(err, errno, "cannot sync %s", w->path);
     if (close(w->fd) < 0 && !rc)
         rc = err_errno(err, errno, "cannot close %s", w->path);
     w->fd = -1;
-    if (rc || (place(w->tmp_path, w->path) < 0 && (rc = err_errno(err, errno, "cannot put %s in place", w->path)))) {
+    if (rc || ((renew ? rename_over : rename)(w->tmp_path, w->path) < 0 &&
+               (rc = err_errno(err, errno, "cannot put %s in place", w->path)))) {
         fsio_writer_abort(w);
         return rc;
     }
     w->tmp_path[0] = '\0';
-    return sync_directory_of(w->path, err);
+    return 0;
 }
 
-int fsio_writer_commit(struct fsio_writer *w, struct err *err) { return commit(w, rename, err); }
-int fsio_writer_renew(struct fsio_writer *w, struct err *err) { return commit(w, rename_over, err); }
+static int commit(struct fsio_writer *w, bool renew, struct err *err) {
+    int rc = fsio_writer_place(w, renew, err);
+    return rc ? rc : sync_directory_of(w->path, err);
+}
+
+int fsio_writer_commit(struct fsio_writer *w, struct err *err) { return commit(w, false, err); }
+int fsio_writer_renew(struct fsio_writer *w, struct err *err) { return commit(w, true, err); }
 
 void fsio_writer_abort(struct fsio_writer *w) {
     if (w->fd >= 0)

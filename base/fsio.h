@@ -40,6 +40,9 @@ int fsio_writer_commit(struct fsio_writer *w, struct err *err);
 /* Commits only if the file exists; NOT_FOUND, and nothing is written, if it was moved or removed. Atomic where the file system has
  * RENAME_EXCHANGE; elsewhere (NFS, overlayfs) the file is looked for just before the rename. */
 int fsio_writer_renew(struct fsio_writer *w, struct err *err);
+/* As commit, or with `renew` as renew, but the new name is durable only after fsio_sync_folder: for many files. */
+int fsio_writer_place(struct fsio_writer *w, bool renew, struct err *err);
+int fsio_sync_folder(const char *path, struct err *err);
 void fsio_writer_abort(struct fsio_writer *w);
 /* True if the file name is that of a temporary file of fsio_writer. */
 bool fsio_is_temporary(const char *name);

@@ -48,6 +48,17 @@ static bool reserve(struct str *s, size_t extra) {
     return true;
 }
 
+void str_reserve(struct str *s, size_t extra) {
+    if (extra > s->max - s->len || s->len + extra < s->cap)
+        return;
+    char *data = realloc(s->data, s->len + extra + 1);
+    if (!data)
+        return;
+    s->data = data;
+    s->cap = s->len + extra + 1;
+    s->data[s->len] = '\0';
+}
+
 void str_append(struct str *s, const void *bytes, size_t len) {
     if (s->overflow)
         return;

@@ -34,6 +34,8 @@ void str_put_f64(struct str *s, double value);
 /* Appends a list of items that `between` separates, in about `room` bytes: the list is cut behind an item and ends with " and N
  * more". The first item is always whole. */
 void str_put_list(struct str *s, const char *list, const char *between, size_t room);
+/* Room for `extra` more bytes, so that appending them does not move the text; without memory nothing changes. */
+void str_reserve(struct str *s, size_t extra);
 /* Passes the malloc'd text to the caller, who frees it; s is empty afterwards. NULL after an overflow. */
 char *str_take(struct str *s);
 

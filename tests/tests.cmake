@@ -116,6 +116,7 @@ target_link_options(test_session_journal PRIVATE -Wl,--wrap=journal_add -Wl,--wr
 foreach(name test_session_save test_snapshot_store)
   target_link_options(${name} PRIVATE -Wl,--wrap=clock_ms)
 endforeach()
+target_link_options(test_snapshot PRIVATE -Wl,--wrap=fsync)
 foreach(name test_snapshot test_store)
   target_link_options(${name} PRIVATE -Wl,--wrap=readdir) # a volume fails where the test says
 endforeach()

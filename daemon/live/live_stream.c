@@ -44,6 +44,7 @@ struct live_stream {
     struct quality *quality;           /* of the used channels */
     float *scratch;                    /* used channels × samples of the newest chunk */
     int64_t scratch_floats;
+    size_t state_len; /* of the newest snapshot */
 };
 
 /* ---- its owner's handle ---- */
@@ -478,10 +479,11 @@ int live_stream_begin(struct live_stream *s, struct live_model *m, int64_t devic
 void live_stream_save(struct live_stream *s, struct live_order *o) {
     struct live_report *r = live_order_answer(o);
     struct str state = str_of(STATE_MAX);
+    str_reserve(&state, s->state_len + s->state_len / 8);
     if (!s->timeline || s->failed)
         err_set(&r->err, ERR_PRECONDITION, "the stream has ended");
     else if (!save_state(s, &state, &r->err)) {
-        r->state_len = state.len;
+        r->state_len = s->state_len = state.len;
         r->state = str_take(&state);
         if (!r->state)
             err_set(&r->err, ERR_EXHAUSTED, "out of memory for the state of a stream");

@@ -82,35 +82,35 @@ static int prepare_file(const char *dir, const char *id, const struct parts *p, 
     return rc;
 }
 
-static int write_with(int (*commit)(struct fsio_writer *w, struct err *err), const char *dir, const char *id,
-                      const struct parts *parts, struct err *err) {
-    struct fsio_writer w;
-    int rc;
-    if ((rc = snapshot_unmark(dir, id, err)) || (rc = prepare_file(dir, id, parts, &w, err)))
-        return rc;
-    return commit(&w, err);
-}
-
-static int write_framed(int (*commit)(struct fsio_writer *w, struct err *err), const char *dir, const char *id,
-                        const struct parts *state, struct err *err) {
+static int write_framed(const char *dir, const struct snapshot_file *f, struct err *err) {
     char hex[DIGEST_HEX_SIZE];
     OWNED(str_done) struct str head = str_of(HEAD);
-    int rc = frame(state->state, state->state_len, &head, hex, err);
-    const struct parts all = {head.data, state->state, hex, head.len, state->state_len};
-    return rc ? rc : write_with(commit, dir, id, &all, err);
+    struct fsio_writer w;
+    int rc = frame(f->state, f->len, &head, hex, err);
+    const struct parts all = {head.data, f->state, hex, head.len, f->len};
+    if (rc || (rc = snapshot_unmark(dir, f->id, err)) || (rc = prepare_file(dir, f->id, &all, &w, err)))
+        return rc;
+    rc = fsio_writer_place(&w, f->renew, err);
+    return rc == ERR_NOT_FOUND && f->renew ? err_set(err, ERR_ABORTED, "another daemon has taken the stream over") : rc;
+}
+
+void snapshot_write_all(const char *dir, struct snapshot_file *files, size_t n) {
+    struct err err = {0};
+    int written = 0;
+    for (size_t i = 0; i < n; i++)
+        written += !files[i].err.code && !write_framed(dir, &files[i], &files[i].err);
+    if (!written || !fsio_sync_folder(dir, &err))
+        return;
+    for (size_t i = 0; i < n; i++)
+        files[i].err = files[i].err.code ? files[i].err : err;
 }
 
 int snapshot_write(const char *dir, const char *id, const void *state, size_t len, struct err *err) {
-    return write_framed(fsio_writer_commit, dir, id, &(struct parts){.state = state, .state_len = len}, err);
-}
-
-static int commit_own(struct fsio_writer *w, struct err *err) {
-    int rc = fsio_writer_renew(w, err);
-    return rc == ERR_NOT_FOUND ? err_set(err, ERR_ABORTED, "another daemon has taken the stream over") : rc;
-}
-
-int snapshot_renew(const char *dir, const char *id, const void *state, size_t len, struct err *err) {
-    return write_framed(commit_own, dir, id, &(struct parts){.state = state, .state_len = len}, err);
+    struct snapshot_file file = {.id = id, .state = state, .len = len};
+    snapshot_write_all(dir, &file, 1);
+    if (file.err.code && err)
+        *err = file.err;
+    return file.err.code;
 }
 
 int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err) {

@@ -17,8 +17,15 @@ enum {
 /* The folder, mode 0700; what killed writers left in it is removed. */
 int snapshot_prepare(const char *dir, struct err *err);
 int snapshot_write(const char *dir, const char *id, const void *state, size_t len, struct err *err);
-/* Replaces the snapshot. ABORTED, and nothing is written, if another daemon has claimed it (live/claim.h). */
-int snapshot_renew(const char *dir, const char *id, const void *state, size_t len, struct err *err);
+struct snapshot_file {
+    const char *id;
+    const void *state;
+    size_t len;
+    bool renew; /* only if it is there: ABORTED, and nothing is written, if another daemon has claimed it (live/claim.h) */
+    struct err err;
+};
+/* Writes n snapshots with one sync of their folder. Snapshots without an error are durable then. */
+void snapshot_write_all(const char *dir, struct snapshot_file *files, size_t n);
 /* DATA_LOSS when the file is corrupt or of another version. The caller frees *ret. */
 int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err);
 /* Marks the session as ended: its client was sent the Summary. The next snapshot_write of this id removes the mark. */

@@ -7,7 +7,7 @@
 #include "daemon/live/snapshot.h"
 #include "daemon/viewer/eegring.h"
 
-enum { RETRY_MS = 5000, OTHERS_MS = 3000 };
+enum { RETRY_MS = 5000, OTHERS_MS = 3000, WRITES = 16 /* at most, with one sync of the folder */ };
 enum deed {
     DEED_WRITE,
     DEED_END,
@@ -50,11 +50,12 @@ struct restoring {
     int64_t until_ms, next_ms, try_ms;
 };
 
-/* Tasks one after the other; the first is at work. */
+/* Tasks one after the other; the first is at work, or the first few that write. */
 struct lane {
     struct snapshot_store *store;
     uv_work_t work;
     struct task *first, *last;
+    int at_work;
 };
 
 struct snapshot_store {
@@ -125,14 +126,27 @@ static void write_eeg(const struct snapshot_store *s, const struct task *t) {
                  err_text(&err, text, sizeof text));
 }
 
+static void write_snapshots(const struct snapshot_store *s, struct task *first, int n) {
+    struct snapshot_file files[WRITES];
+    struct task *t = first;
+    for (int i = 0; i < n; i++, t = t->next) {
+        files[i] = (struct snapshot_file){.id = t->id, .state = t->state, .len = t->len, .renew = t->again};
+        if (*t->sha256)
+            (void)snapshot_keep_model(s->dir, t->sha256, t->model, &files[i].err);
+    }
+    snapshot_write_all(s->dir, files, (size_t)n);
+    t = first;
+    for (int i = 0; i < n; i++, t = t->next)
+        t->err = files[i].err;
+}
+
 static void run(uv_work_t *work) {
     struct lane *lane = work->data;
     struct snapshot_store *s = lane->store;
     struct task *t = lane->first;
     switch (t->deed) {
     case DEED_WRITE:
-        if (!*t->sha256 || !snapshot_keep_model(s->dir, t->sha256, t->model, &t->err))
-            (t->again ? snapshot_renew : snapshot_write)(s->dir, t->id, t->state, t->len, &t->err);
+        write_snapshots(s, t, lane->at_work);
         break;
     case DEED_EEG:
         write_eeg(s, t);
@@ -178,12 +192,16 @@ static void on_claimed(struct snapshot_store *s, struct task *t);
 static void on_others(struct snapshot_store *s, struct task *t);
 
 static void go_on(struct lane *lane) {
+    const struct task *t = lane->first;
+    lane->at_work = 1;
+    while (t->deed == DEED_WRITE && lane->at_work < WRITES && (t = t->next) && t->deed == DEED_WRITE)
+        lane->at_work++;
     lane->work.data = lane;
     uv_queue_work(lane->store->loop, &lane->work, run, done); /* fails for want of a function alone */
 }
 
 /* Where a task belongs in the queue: before the claims at its end, of which each looks into the folders of all other daemons, and
- * which clients can ask for without end; a claim behind all others. The first task is at work. */
+ * which clients can ask for without end; a claim behind all others. The first tasks are at work. */
 static struct task *task_before(const struct lane *lane, enum deed deed) {
     struct task *behind = lane->first;
     if (deed == DEED_CLAIM || !behind)
@@ -228,14 +246,8 @@ static void save_eeg(struct snapshot_store *s, struct task *t) {
     enqueue(s, t);
 }
 
-static void done(uv_work_t *work, int status) {
-    struct lane *lane = work->data;
-    struct snapshot_store *s = lane->store;
-    struct task *t = pop(lane);
+static void task_over(struct snapshot_store *s, struct task *t) {
     char text[800];
-    (void)status;
-    if (lane->first)
-        go_on(lane);
     if (t->err.code && t->deed != DEED_READ && t->deed != DEED_CLAIM)
         log_warn("snapshot of a stream", "error=\"%s\"", err_text(&t->err, text, sizeof text));
     if (t->deed == DEED_LIST)
@@ -254,6 +266,19 @@ static void done(uv_work_t *work, int status) {
     }
     s->written(s->ctx, t->id, &t->err);
     save_eeg(s, t);
+}
+
+static void done(uv_work_t *work, int status) {
+    struct lane *lane = work->data, over = {0};
+    (void)status;
+    for (int i = 0; i < lane->at_work; i++) {
+        struct task *t = pop(lane);
+        QUEUE_ADD(&over, t, next);
+    }
+    if (lane->first)
+        go_on(lane);
+    while (over.first)
+        task_over(lane->store, pop(&over));
 }
 
 static bool ask(struct snapshot_store *s, enum deed deed, const char *id) {

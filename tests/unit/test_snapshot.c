@@ -22,6 +22,20 @@ static int tear_down(void **state) {
     return 0;
 }
 
+static const char *id_of(char digit) {
+    static char name[SNAPSHOT_ID_SIZE];
+    memset(name, digit, sizeof name - 1);
+    return name;
+}
+
+static int syncs;
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd) {
+    syncs++;
+    return __real_fsync(fd);
+}
+
 static int mode_of(const char *file) {
     struct stat st;
     assert_int_equal(stat(file, &st), 0);
@@ -61,6 +75,33 @@ static void what_is_written_is_read_and_nobody_else_may(void **state) {
     assert_int_equal(snapshot_read(dir, id, &data, &len, NULL), ERR_NOT_FOUND);
     assert_int_equal(snapshot_list(dir, &ids, &n, NULL), 0);
     assert_int_equal(n, 0);
+}
+
+static void many_are_written_with_one_sync_and_each_says_its_error(void **state) {
+    (void)state;
+    char here[SNAPSHOT_ID_SIZE], fresh[SNAPSHOT_ID_SIZE], claimed[SNAPSHOT_ID_SIZE];
+    const char *const ids[] = {memcpy(here, id_of('a'), sizeof here), memcpy(fresh, id_of('b'), sizeof fresh),
+                               memcpy(claimed, id_of('c'), sizeof claimed)};
+    char *data = NULL;
+    size_t len = 0;
+    assert_int_equal(snapshot_write(dir, ids[0], "old", 3, NULL), 0);
+    struct snapshot_file files[] = {{.id = ids[0], .state = "new", .len = 3, .renew = true},
+                                    {.id = ids[1], .state = "first", .len = 5},
+                                    {.id = ids[2], .state = "x", .len = 1, .renew = true}};
+    const int before = syncs;
+    snapshot_write_all(dir, files, 3);
+    assert_int_equal(syncs - before, 4); /* two that were put in place, one that was not, and the folder */
+    assert_int_equal(files[0].err.code, 0);
+    assert_int_equal(files[1].err.code, 0);
+    assert_int_equal(files[2].err.code, ERR_ABORTED);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(snapshot_read(dir, ids[i], &data, &len, NULL), 0);
+        assert_int_equal(len, files[i].len);
+        assert_memory_equal(data, files[i].state, len);
+        free(data);
+        assert_int_equal(snapshot_remove(dir, ids[i], NULL), 0);
+    }
+    assert_int_equal(snapshot_read(dir, ids[2], &data, &len, NULL), ERR_NOT_FOUND);
 }
 
 static void a_directory_that_cannot_be_read_to_its_end_is_an_error(void **state) {
@@ -122,12 +163,6 @@ static void a_rejected_one_is_kept_aside(void **state) {
 }
 
 /* An id of one digit. */
-static const char *id_of(char digit) {
-    static char name[SNAPSHOT_ID_SIZE];
-    memset(name, digit, sizeof name - 1);
-    return name;
-}
-
 static void rejected_path(char digit, char file[700]) { snprintf(file, 700, "%s/rejected/%s", dir, id_of(digit)); }
 
 static void reject_one(char digit, int64_t bytes, int64_t age_s) {
@@ -245,6 +280,7 @@ int main(void) {
 #define SNAPSHOT_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         SNAPSHOT_TEST(what_is_written_is_read_and_nobody_else_may),
+        SNAPSHOT_TEST(many_are_written_with_one_sync_and_each_says_its_error),
         SNAPSHOT_TEST(a_directory_that_cannot_be_read_to_its_end_is_an_error),
         SNAPSHOT_TEST(a_changed_byte_or_length_is_refused),
         SNAPSHOT_TEST(a_rejected_one_is_kept_aside),
