@@ -14,7 +14,7 @@ struct mailbox {
     pthread_cond_t filled, drained;
     struct message *first, *last;
     size_t count, max;
-    bool closed;
+    bool closed, corked, owed; /* owed: wake was not called for messages that wait */
     mailbox_wake_fn *wake;
     void *ctx;
 };
@@ -48,6 +48,15 @@ static bool wait_until(struct mailbox *box, pthread_cond_t *cond, const struct t
     return pthread_cond_timedwait(cond, &box->lock, deadline) != ETIMEDOUT;
 }
 
+/* Unlocks, and calls wake if that is owed and now is the time. */
+static void pay(struct mailbox *box, bool now) {
+    const bool wakes = now && box->owed;
+    box->owed = box->owed && !now;
+    pthread_mutex_unlock(&box->lock);
+    if (wakes && box->wake)
+        box->wake(box->ctx);
+}
+
 bool mailbox_post_wait(struct mailbox *box, struct message *msg, int64_t timeout_ms) {
     struct timespec deadline = clock_after_ms(timeout_ms > 0 ? timeout_ms : 0);
     pthread_mutex_lock(&box->lock);
@@ -58,13 +67,28 @@ bool mailbox_post_wait(struct mailbox *box, struct message *msg, int64_t timeout
         pthread_mutex_unlock(&box->lock);
         return false;
     }
-    bool was_empty = box->count++ == 0;
+    box->owed = box->owed || !box->count;
+    box->count++;
     QUEUE_ADD(box, msg, next);
     pthread_cond_signal(&box->filled);
-    pthread_mutex_unlock(&box->lock);
-    if (was_empty && box->wake)
-        box->wake(box->ctx);
+    pay(box, !box->corked || box->count == box->max);
     return true;
+}
+
+void mailbox_cork(struct mailbox *box) {
+    LOCKED(&box->lock);
+    box->corked = true;
+}
+
+void mailbox_uncork(struct mailbox *box) {
+    pthread_mutex_lock(&box->lock);
+    box->corked = false;
+    pay(box, true);
+}
+
+void mailbox_flush(struct mailbox *box) {
+    pthread_mutex_lock(&box->lock);
+    pay(box, true);
 }
 
 bool mailbox_post(struct mailbox *box, struct message *msg) { return mailbox_post_wait(box, msg, 0); }

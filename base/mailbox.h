@@ -23,6 +23,11 @@ void mailbox_free(struct mailbox *box);
 bool mailbox_post(struct mailbox *box, struct message *msg);
 /* Like post, but waits up to timeout_ms (-1 = no limit) for room. Returns false on timeout or when closed. */
 bool mailbox_post_wait(struct mailbox *box, struct message *msg, int64_t timeout_ms);
+/* Until mailbox_uncork, posts do not call wake unless the mailbox is full; then wake is called once for the messages
+ * that wait. For the only poster of a mailbox, on its thread. */
+void mailbox_cork(struct mailbox *box);
+void mailbox_uncork(struct mailbox *box);
+void mailbox_flush(struct mailbox *box); /* calls wake now for what waits, and stays corked */
 /* Returns the next message, or NULL when there is none. Never blocks. */
 struct message *mailbox_take(struct mailbox *box);
 /* Returns the next message, waiting up to timeout_ms (-1 = no limit). NULL on timeout, or when closed and empty. */

@@ -24,7 +24,11 @@ static struct message *next_order(struct host *h, bool due) {
     if (due)
         return mailbox_take(h->orders);
     atomic_store(&h->busy_since_ms, 0);
-    return mailbox_wait(h->orders, h->work->pause_ms ? h->work->pause_ms(h->state) : -1);
+    const int64_t pause_ms = h->work->pause_ms ? h->work->pause_ms(h->state) : -1;
+    if (pause_ms < 0 || pause_ms > h->work->sleeps_ms)
+        return mailbox_wait(h->orders, pause_ms);
+    nanosleep(&(struct timespec){.tv_nsec = pause_ms * 1000000L}, NULL);
+    return mailbox_take(h->orders);
 }
 
 /* Until the host is to stop and no order waits. */

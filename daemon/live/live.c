@@ -19,6 +19,7 @@ struct live {
     live_post_fn *serve; /* to the host of replays, or NULL */
     void *serve_ctx;
     struct eegring_limits viewer;
+    struct live_delay delay;     /* of models for which LOAD names none */
     int64_t alarm_hop;           /* 256 Hz samples; of streams that ask for none */
     int lanes;                   /* threads that take samples in */
     struct live_stream *streams; /* all, the newest first */
@@ -90,7 +91,7 @@ static void answer_load(struct live *l, struct live_order *o, struct live_model 
         err_set(&r->err, ERR_EXHAUSTED, "out of memory for a model");
     if (r->opened) {
         m->pins++;
-        m->max_delay_s = o->max_delay_ms < 0 ? l->models.max_delay_s : (double)o->max_delay_ms / 1000;
+        m->max_delay_s = o->max_delay_ms < 0 ? -1 : (double)o->max_delay_ms / 1000;
     }
     live_report_post(r, l->reports);
 }
@@ -326,12 +327,19 @@ static void choose_due(struct live *l, const struct live_model *m, bool realtime
     l->n_due = kept;
 }
 
+static double delay_of(const struct live *l, const struct live_model *m) {
+    if (m->max_delay_s >= 0)
+        return m->max_delay_s;
+    const int64_t ms = m->steps ? l->delay.steps_ms : l->delay.windows_ms;
+    return m->streams < l->delay.least_streams ? 0 : (double)ms / 1000;
+}
+
 /* True while streams of a batch that is not full wait for others that fall due within the model's delay. */
 static bool holds(struct live *l, const struct live_model *m, const struct choice *c) {
-    double waited = c->n ? l->now_s - c->oldest : 0;
-    if (!c->n || c->n == m->most || waited < 0 || waited >= m->max_delay_s)
+    const double waited = c->n ? l->now_s - c->oldest : 0, delay = delay_of(l, m);
+    if (!c->n || c->n == m->most || waited < 0 || waited >= delay)
         return false;
-    l->pause_s = fmin(l->pause_s, m->max_delay_s - waited);
+    l->pause_s = fmin(l->pause_s, delay - waited);
     return true;
 }
 
@@ -409,6 +417,8 @@ static bool run_batch(struct live *l, struct live_model *m, bool realtime) {
         device_live_begin(l->models.device);
     else
         stream_give_way(l->stream); /* windows side by side have streams of their own */
+    if (!m->steps)
+        mailbox_flush(l->reports); /* windows may take seconds, and the loop can go on with what was taken in */
     int rc = detector_run(m->detector, l->stream, timelines, n, m->most, &windows, &err);
     if (realtime)
         device_live_end(l->models.device);
@@ -466,11 +476,12 @@ struct live *live_new(const struct live_config *config) {
     l->alarm_hop = info.is_async ? ALARM_HOP_CUDA : ALARM_HOP_CPU;
     l->loads = (struct live_loads){.loader = config->loader, .post = config->post, .ctx = config->post_ctx};
     l->models = (struct live_models){SAME_MEMBERS(*config, device, metrics, memory_limit_bytes),
-                                     .batch = config->batch ? config->batch : LIVE_BATCH_CPU,
-                                     .max_delay_s = (double)config->max_delay_ms / 1000, .may_be_fp32 = config->may_be_fp32};
+                                     .batch = config->batch ? config->batch : LIVE_BATCH_CPU, .may_be_fp32 = config->may_be_fp32};
+    l->models.alone = config->lanes <= 1;
+    l->models.batch_steps = config->batch_steps ? config->batch_steps : l->models.batch;
     str_copy(l->models.device_name, sizeof l->models.device_name, info.name);
     l->pause_s = INFINITY;
-    COPY_MEMBERS(*l, *config, serve, serve_ctx, viewer);
+    COPY_MEMBERS(*l, *config, serve, serve_ctx, viewer, delay);
     l->lanes = config->lanes > 1 ? config->lanes : 1;
     if (stream_open(config->device, config->priority, &l->stream, NULL)) {
         free(l);

@@ -14,6 +14,12 @@
 
 struct live;
 
+/* For how long live streams of a model wait for others to share a batch, once the model has so many streams. */
+struct live_delay {
+    int64_t windows_ms, steps_ms; /* steps: of a model that computes in steps */
+    int least_streams;
+};
+
 struct live_config {
     struct device *device;
     struct mailbox *reports;    /* where answers go */
@@ -21,9 +27,10 @@ struct live_config {
     int64_t memory_limit_bytes; /* of one model with its lanes, 0 = no limit */
     int batch;                  /* windows of one model that are computed together, at most LIVE_MAX_BATCH; fewer if a model of
                                  * so many would take more than a sixteenth of the device; 0 = LIVE_BATCH_CPU */
-    int lanes;            /* threads that take samples of several streams in (filters, quality, suppression); 0 and 1: the host's
-                           * own. A stream is taken in by one thread at a time, and its bits do not depend on which */
-    int64_t max_delay_ms; /* for which live streams of a model wait for others to share a batch, unless LOAD says otherwise */
+    int batch_steps;            /* of a model that computes in steps; 0 = as batch */
+    int lanes;               /* threads that take samples of several streams in (filters, quality, suppression); 0 and 1: the host's
+                              * own, which then computes steps alone. A stream is taken in by one thread at a time */
+    struct live_delay delay; /* of models for which LOAD names none */
     bool may_be_fp32; /* a model that the loader has read for bf16 computes in fp32 where its file allows bf16 no such difference */
     struct model_loader *loader; /* reads the files of models */
     live_post_fn *post; /* gives the loader's orders to live_order, on the host's thread; called on a thread of the loader */

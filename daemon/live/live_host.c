@@ -14,6 +14,7 @@ static_assert((int)LIVE_MAX_BATCH >= (int)DETECTOR_BATCH_GPU && (int)LIVE_MAX_BA
 struct live_host {
     struct live *live;
     struct model_loader *loader;
+    struct mailbox *reports;
 };
 
 static struct message *close_streams(void *state) {
@@ -39,6 +40,11 @@ static int replay_lanes(const struct device_info *info) {
     return cpus < LANES_BESIDE_GPU ? cpus : LANES_BESIDE_GPU;
 }
 
+static struct live_delay delay_on(const struct device_info *info) {
+    return info->is_async ? (struct live_delay){LIVE_MAX_DELAY_MS, LIVE_MAX_DELAY_MS, 0}
+                          : (struct live_delay){LIVE_MAX_DELAY_MS, LIVE_MAX_DELAY_STEPS_MS, LIVE_CROWD};
+}
+
 static int open_streams(struct host_site *site, bool replays, void **ret, struct err *err) {
     const struct live_host_config *own = site->config;
     const enum dtype precision = !own->automatic ? own->precision : site->info.is_async ? DTYPE_BF16 : DTYPE_F32;
@@ -55,7 +61,8 @@ static int open_streams(struct host_site *site, bool replays, void **ret, struct
                                                 : replays            ? DETECTOR_BATCH_GPU
                                                                      : LIVE_BATCH_GPU,
                                        .lanes = replays ? replay_lanes(&site->info) : 1,
-                                       .max_delay_ms = site->info.is_async && !replays ? LIVE_MAX_DELAY_MS_GPU : 0,
+                                       .batch_steps = site->info.is_async || replays ? 0 : LIVE_BATCH_STEPS,
+                                       .delay = replays ? (struct live_delay){0} : delay_on(&site->info),
                                        .may_be_fp32 = own->automatic,
                                        .loader = h->loader,
                                        .post = pass_order,
@@ -68,6 +75,7 @@ static int open_streams(struct host_site *site, bool replays, void **ret, struct
         close_streams(h);
         return err_set(err, ERR_EXHAUSTED, "out of memory for the streams of %s", site->info.name);
     }
+    h->reports = config.reports;
     *ret = h;
     return 0;
 }
@@ -77,8 +85,22 @@ static int open_replays(void *ctx, void **ret, struct err *err) { return open_st
 
 /* message is the first member of an order and of a report. */
 static void order_stream(void *state, struct message *m) { live_order(((struct live_host *)state)->live, (struct live_order *)m); }
+
+/* The reports of a turn, of its orders and its step, wake the loop once. */
+static void order_live(void *state, struct message *m) {
+    mailbox_cork(((struct live_host *)state)->reports);
+    order_stream(state, m);
+}
 static void drop_report(struct message *m) { live_report_free((struct live_report *)m); }
 static bool step_streams(void *state) { return live_step(((struct live_host *)state)->live) != LIVE_IDLE; }
+
+static bool step_live(void *state) {
+    struct mailbox *reports = ((struct live_host *)state)->reports;
+    mailbox_cork(reports);
+    const bool ran = step_streams(state);
+    mailbox_uncork(reports);
+    return ran;
+}
 
 static int64_t pause_ms(void *state) { return live_pause_ms(((struct live_host *)state)->live); }
 
@@ -90,9 +112,10 @@ static const struct host_work live_work = {.name = "live",
                                            .niceness = NICENESS_LIVE,
                                            .prompt = true,
                                            .open = open_live,
-                                           .order = order_stream,
-                                           .step = step_streams,
+                                           .order = order_live,
+                                           .step = step_live,
                                            .pause_ms = pause_ms,
+                                           .sleeps_ms = LIVE_MAX_DELAY_STEPS_MS,
                                            .close = close_streams,
                                            .waits = waits_for_file};
 static const struct host_work replay_work = {.name = "replays",

@@ -17,7 +17,10 @@ enum {
     LIVE_BATCH_CPU = 4,
     LIVE_BATCH_GPU = 32, /* of live windows: fewer than model_launch_steps, so that none waits for a launch of a minute's steps */
     LIVE_MAX_SAMPLES = 1 << 30, /* of one report */
-    LIVE_MAX_DELAY_MS_GPU = 5,
+    LIVE_BATCH_STEPS = 16,      /* of live windows of a model that computes in steps, on a CPU */
+    LIVE_MAX_DELAY_MS = 5,
+    LIVE_MAX_DELAY_STEPS_MS = 50,   /* of such a model */
+    LIVE_CROWD = 16,                /* streams of a model that wait for one another on a CPU */
     LIVE_CREDIT_BYTES = 256 * 1024, /* of a stream's reports that its owner has not released */
 };
 

@@ -103,7 +103,8 @@ static int upload_as(struct live_models *s, struct model_image *image, struct de
     enum { SHARE = 16 };
     struct device_info info;
     device_describe(s->device, &info);
-    int rc, batch = model_image_batch(image, s->batch, LIVE_BATCH_CPU, info.total_bytes / SHARE);
+    const int most = seizure_step(&image->file.model) ? s->batch_steps : s->batch;
+    int rc, batch = model_image_batch(image, most, LIVE_BATCH_CPU, info.total_bytes / SHARE);
     while ((rc = detector_upload(s->device, image, ret, err)) == ERR_EXHAUSTED && batch > LIVE_BATCH_CPU)
         batch = model_image_batch(image, batch / 2, LIVE_BATCH_CPU, info.total_bytes / SHARE);
     return rc;
@@ -127,12 +128,14 @@ int live_models_load(struct live_models *s, const struct live_prepared *p, const
     int rc = upload(s, p->image, &detector, err);
     if (rc)
         return rc;
-    if ((rc = detector_spread(detector, p->image, s->stream, s->memory_limit_bytes, err))) {
+    const struct lane_use lanes = {s->memory_limit_bytes, s->alone};
+    if ((rc = detector_spread(detector, p->image, s->stream, &lanes, err))) {
         detector_close(detector);
         return rc;
     }
     m->detector = detector;
-    m->max_delay_s = s->max_delay_s;
+    m->steps = seizure_step(&p->image->file.model) != 0;
+    m->max_delay_s = -1;
     m->most = p->image->max_batch;
     m->bytes = p->bytes;
     m->mtime_ns = p->mtime_ns;

@@ -11,7 +11,8 @@ struct live_model {
     char alias[LIVE_PATH];   /* another file of the same contents, and its size and time */
     int64_t alias_bytes, alias_mtime_ns;
     int most;           /* windows of its batches */
-    double max_delay_s; /* for which its live streams wait for one another */
+    bool steps;         /* it computes in steps */
+    double max_delay_s; /* for which its live streams wait for one another; < 0: as those of the device */
     int pins, streams;  /* the owner's counts: orders to keep it, streams that use it */
     int64_t used;       /* turn of the newest use */
     struct metric *windows, *dropped, *compute, *batch, *lag, *suppressed, *bursts;
@@ -23,8 +24,8 @@ struct live_models {
     struct stream *stream;      /* that the detectors run on */
     struct metrics *metrics;    /* may be NULL */
     int64_t memory_limit_bytes; /* of one model; 0 = no limit */
-    int batch;                  /* windows, as of struct live_config */
-    double max_delay_s;         /* of models for which LOAD names none */
+    int batch, batch_steps;     /* windows, as of struct live_config */
+    bool alone;                 /* one thread computes steps */
     bool may_be_fp32;           /* as of struct live_config */
     struct live_model items[LIVE_MAX_MODELS];
     struct live_order *served[LIVE_MAX_MODELS]; /* of the host of replays: SERVED orders, whose models are uploaded on demand */

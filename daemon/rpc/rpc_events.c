@@ -7,6 +7,7 @@
 
 void *tag_drain(void *arg) {
     struct rpc_server *s = arg;
+    pthread_setname_np(pthread_self(), "rpc-drain");
     for (;;) {
         grpc_event e = grpc_completion_queue_next(s->queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
         struct tag *tag = e.type == GRPC_OP_COMPLETE ? e.tag : NULL;
@@ -26,6 +27,7 @@ void *tag_drain(void *arg) {
 
 void *tag_poll(void *arg) {
     const struct rpc_server *s = arg;
+    pthread_setname_np(pthread_self(), "rpc-poll");
     while (grpc_completion_queue_next(s->idle, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL).type != GRPC_QUEUE_SHUTDOWN)
         ;
     return NULL;

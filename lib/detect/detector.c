@@ -7,6 +7,8 @@
 #include "detect/timeline.h"
 #include "kernels/op.h"
 
+enum { LANE_STEPS = 16 }; /* rows of a network of steps: more fall out of the caches */
+
 OWNABLE(struct stream, stream_close)
 OWNABLE(struct seizure_net, seizure_free)
 
@@ -354,22 +356,24 @@ static bool lanes_agree(struct detector *d, struct infer_lanes *lanes, struct st
     return same && !memcmp(p, b->p, n_p * sizeof *p) && (!n_state || !memcmp(state, d->state_host, n_state * sizeof *state));
 }
 
-int detector_spread(struct detector *d, const struct model_image *image, struct stream *s, int64_t memory_limit_bytes,
+int detector_spread(struct detector *d, const struct model_image *image, struct stream *s, const struct lane_use *use,
                     struct err *err) {
     const struct seizure_config *c = &d->info.file.model;
     struct device_info info;
     struct infer_lanes *lanes = NULL;
     device_describe(d->device, &info);
-    const int n = !seizure_step(c) || info.threads < d->max_batch ? info.threads : d->max_batch;
-    if (info.is_async || n < 2 || n > d->max_batch || d->lanes)
+    const bool steps = seizure_step(c) != 0, alone = steps && use->alone;
+    const int n = alone ? 1 : !steps || info.threads < d->max_batch ? info.threads : d->max_batch;
+    const int rows = !steps ? 1 : d->max_batch < LANE_STEPS ? d->max_batch : LANE_STEPS;
+    if (info.is_async || (n < 2 && !alone) || n > d->max_batch || d->lanes)
         return 0;
-    int64_t bytes = infer_lanes_bytes(c, image->precision, n);
-    if (memory_limit_bytes && bytes > memory_limit_bytes - d->info.memory_bytes)
+    int64_t bytes = infer_lanes_bytes(c, image->precision, n, rows);
+    if (use->memory_limit_bytes && bytes > use->memory_limit_bytes - d->info.memory_bytes)
         return 0;
-    int rc = infer_lanes_open(image, n, &lanes, err);
+    int rc = infer_lanes_open(image, n, rows, &lanes, err);
     if (rc)
         return rc;
-    if (!lanes_agree(d, lanes, s, n)) {
+    if (!lanes_agree(d, lanes, s, n) || !lanes_agree(d, lanes, s, n * rows < d->max_batch ? n * rows : d->max_batch)) {
         infer_lanes_close(lanes);
         return 0;
     }
@@ -385,7 +389,8 @@ int detector_open_for(struct stream *s, const char *checkpoint, const struct mod
     struct detector *d = NULL;
     int rc = model_image_open(checkpoint, use, &image, err);
     rc = rc ? rc : detector_upload(stream_device(s), image, &d, err);
-    rc = rc || !seizure_step(&image->file.model) ? rc : detector_spread(d, image, s, use->memory_limit_bytes, err);
+    const struct lane_use lanes = {use->memory_limit_bytes, false};
+    rc = rc || !seizure_step(&image->file.model) ? rc : detector_spread(d, image, s, &lanes, err);
     if (rc)
         detector_close(d);
     else

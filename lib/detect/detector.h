@@ -34,11 +34,15 @@ int detector_wrap(struct device *dev, struct seizure_net *net, const struct mode
 /* Runs a window of zeros, so that the first real one finds kernels, memory and caches ready. recordings > 0, on a device that
  * queues: runs as many windows as the first batch of so many recordings has, which may take as long as that batch. */
 int detector_warm_up(struct detector *d, struct stream *s, int64_t recordings, struct err *err);
-/* Windows that wait together run side by side on a CPU, one thread each (detect/lanes.h): of a model that looks at whole windows
- * where they are no fewer than threads, of one that computes in steps always, on at most max_batch threads. Their networks must fit
- * beside this one into memory_limit_bytes (0 = no limit) and give the same bits, else nothing changes. image: what the detector was
+/* Windows that wait together run side by side on a CPU, on lanes of one thread each (detect/lanes.h): of a model that
+ * looks at whole windows where they are no fewer than threads, of one that computes in steps always, several at once.
+ * The networks of the lanes must give the same bits as this one, else nothing changes. image: what the detector was
  * uploaded from. The thread that calls it is the one that runs the detector. */
-int detector_spread(struct detector *d, const struct model_image *image, struct stream *s, int64_t memory_limit_bytes,
+struct lane_use {
+    int64_t memory_limit_bytes; /* of this network and those of the lanes; 0 = no limit */
+    bool alone;                 /* steps on the calling thread; else on at most max_batch threads */
+};
+int detector_spread(struct detector *d, const struct model_image *image, struct stream *s, const struct lane_use *use,
                     struct err *err);
 /* As detector_open, for a thread with this one stream: a network of steps is spread. */
 int detector_open_for(struct stream *s, const char *checkpoint, const struct model_use *use, struct detector **ret,

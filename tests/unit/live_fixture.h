@@ -31,6 +31,7 @@ struct bench {
     int batch;                   /* of live; 0: the default */
     int lanes;                   /* of live */
     int64_t max_delay_ms;        /* of live */
+    int least_streams;           /* that wait for one another */
     bool automatic;              /* bf16, where the bound of a model allows it */
     float x[CHANNELS * SAMPLES]; /* channel-major */
 };
@@ -46,7 +47,7 @@ static inline struct live *live_of(struct bench *b, int64_t memory_limit_bytes) 
                                           .batch = b->batch,
                                           .lanes = b->lanes,
                                           .viewer = {.samples = SAMPLES, .max_bytes = 1 << 24},
-                                          .max_delay_ms = b->max_delay_ms,
+                                          .delay = {b->max_delay_ms, b->max_delay_ms, b->least_streams},
                                           .may_be_fp32 = b->automatic,
                                           .loader = b->loader,
                                           .post = post_prepared,

@@ -329,9 +329,10 @@ static void windows_side_by_side_equal_each_alone(void **state) {
         assert_int_equal(model_image_open(f->path, &(struct model_use){4, DTYPE_F32, 0}, &image, NULL), 0);
         assert_int_equal(detector_upload(dev, image, &spread, NULL), 0);
         int64_t bytes = detector_info(spread)->memory_bytes;
-        assert_int_equal(detector_spread(spread, image, s, bytes + 1000, NULL), 0); /* there is no room for them */
+        assert_int_equal(detector_spread(spread, image, s, &(struct lane_use){bytes + 1000, false}, NULL),
+                         0); /* there is no room for them */
         assert_int_equal(detector_info(spread)->memory_bytes, bytes);
-        assert_int_equal(detector_spread(spread, image, s, 0, NULL), 0);
+        assert_int_equal(detector_spread(spread, image, s, &(struct lane_use){0, false}, NULL), 0);
         device_describe(dev, &info);
         if (info.threads > 1 && !strstr(info.description, "avx512")) /* there oneDNN chooses by the number of threads */
             assert_true(detector_info(spread)->memory_bytes > bytes);

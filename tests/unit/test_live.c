@@ -589,6 +589,26 @@ static void live_streams_wait_for_others_until_a_batch_is_full_or_the_delay_is_o
     close_stream(b, &replay);
 }
 
+static void a_few_streams_do_not_wait(void **state) {
+    enum { DELAY_MS = 1000 * 1000 };
+    struct bench *b = *state;
+    struct heard one, other;
+    const struct live_open live = {.alarm_hop_s = -1, .realtime = true};
+    close_live(b);
+    b->max_delay_ms = DELAY_MS;
+    b->least_streams = 2;
+    b->live = live_of(b, 0);
+    open_stream(b, &one, &live);
+    live_order(b->live, received_now(chunk(b, one.stream, 0, WINDOW, 0)));
+    assert_int_equal(live_step(b->live), LIVE_RAN_REALTIME);
+    open_stream(b, &other, &live);
+    live_order(b->live, received_now(chunk(b, other.stream, 0, WINDOW, 0)));
+    assert_int_equal(live_step(b->live), LIVE_IDLE);
+    assert_in_range(live_pause_ms(b->live), 1, DELAY_MS);
+    close_stream(b, &one);
+    close_stream(b, &other);
+}
+
 /* ---- the end ---- */
 
 static void a_failure_is_reported_once_and_then_only_closed(void **state) {
@@ -739,6 +759,7 @@ int main(void) {
                                        LIVE_TEST(a_caller_that_took_more_time_waits_for_one_that_took_less),
                                        LIVE_TEST(replays_wait_with_windows_for_whole_batches),
                                        LIVE_TEST(live_streams_wait_for_others_until_a_batch_is_full_or_the_delay_is_over),
+                                       LIVE_TEST(a_few_streams_do_not_wait),
                                        LIVE_TEST(a_failure_is_reported_once_and_then_only_closed),
                                        LIVE_TEST(samples_that_are_no_numbers_are_held_over_and_told_and_touch_no_other_stream),
                                        LIVE_TEST(a_result_is_given_whole_or_not_at_all),

@@ -30,6 +30,32 @@ static void messages_come_out_in_order_and_wake_once_per_filling(void **state) {
     mailbox_free(NULL);
 }
 
+static void a_corked_box_wakes_at_the_end_or_when_it_is_full(void **state) {
+    (void)state;
+    atomic_int wakes = 0;
+    struct message m[3] = {{.kind = 1}, {.kind = 2}, {.kind = 3}};
+    struct mailbox *box = mailbox_new(3, count_wake, &wakes);
+    mailbox_cork(box);
+    for (int i = 0; i < 2; i++)
+        assert_true(mailbox_post(box, &m[i]));
+    assert_int_equal(wakes, 0);
+    mailbox_flush(box);
+    assert_int_equal(wakes, 1);
+    for (int i = 0; i < 2; i++)
+        assert_ptr_equal(mailbox_take(box), &m[i]);
+    for (int i = 0; i < 3; i++)
+        assert_true(mailbox_post(box, &m[i]));
+    assert_int_equal(wakes, 2); /* it is full */
+    mailbox_uncork(box);
+    assert_int_equal(wakes, 2); /* nothing came since */
+    while (mailbox_take(box))
+        ;
+    assert_true(mailbox_post(box, &m[0]));
+    assert_int_equal(wakes, 3);
+    assert_ptr_equal(mailbox_take(box), &m[0]);
+    mailbox_free(box);
+}
+
 static void a_full_box_refuses_or_waits_as_long_as_told(void **state) {
     (void)state;
     struct message a = {0}, b = {0};
@@ -128,6 +154,7 @@ static void closing_wakes_a_waiting_taker(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_come_out_in_order_and_wake_once_per_filling),
+        cmocka_unit_test(a_corked_box_wakes_at_the_end_or_when_it_is_full),
         cmocka_unit_test(a_full_box_refuses_or_waits_as_long_as_told),
         cmocka_unit_test(closing_refuses_posts_and_lets_the_rest_out),
         cmocka_unit_test(producers_on_threads_lose_nothing_and_keep_their_order),
