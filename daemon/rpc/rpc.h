@@ -21,6 +21,7 @@ enum { RPC_GRACE_MS = 30 * 1000, RPC_FILE_IDLE_MS = 60 * 1000 };
 /* A call whose client sends no message at all ends after the first; the callers of open calls are checked again after the second.
  */
 enum { RPC_MESSAGES_S = 1000, RPC_MESSAGES_BURST = 2000, RPC_PACE_MS = 10 };
+enum { RPC_PATIENCE_MS = 10, RPC_APART_MS = 50 };
 enum { RPC_FIRST_MESSAGE_MS = 60 * 1000, RPC_CHECK_MS = 60 * 1000, RPC_ID_SIZE = 80 };
 
 /* A handler of a call: answers with rpc_send and rpc_finish, at once or later. An error that it returns ends the call, unless the
@@ -102,6 +103,9 @@ int rpc_refuse(struct rpc_call *call, const struct err *err, const char *reason,
  * returning unless it called rpc_hold; then rpc_release lets the next one in. */
 void rpc_hold(struct rpc_call *call);
 void rpc_release(struct rpc_call *call);
+/* From now on a message of the client stream waits up to RPC_PATIENCE_MS for those of other calls, so that the loop wakes
+ * once for many; but not messages that come less than RPC_APART_MS after one another. */
+void rpc_be_patient(struct rpc_call *call);
 /* Calls the handler as `message` is called: for what happens later. */
 void rpc_handle(struct rpc_call *call, rpc_handler *handler, const void *request);
 const char *rpc_library_version(void);

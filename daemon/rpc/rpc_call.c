@@ -178,7 +178,8 @@ static void take_message(struct rpc_call *c, const uint8_t *data, size_t len) {
 
 void call_take_message(struct rpc_call *c, bool ok) {
     c->receiving = false;
-    c->heard = true;
+    c->apart = uv_now(c->server->loop) - c->heard_ms >= RPC_APART_MS;
+    c->heard_ms = uv_now(c->server->loop);
     grpc_byte_buffer *buffer = c->received;
     c->received = NULL;
     if (!ok || !buffer) { /* half-close, or the call is gone */
@@ -213,6 +214,7 @@ void rpc_concerns(struct rpc_call *c, const char *kind, const char *id) {
     str_copy(c->id, sizeof c->id, id);
 }
 
+void rpc_be_patient(struct rpc_call *c) { c->patient = true; }
 void rpc_hold(struct rpc_call *c) { c->held = true; }
 
 void rpc_release(struct rpc_call *c) {

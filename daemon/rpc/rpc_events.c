@@ -5,12 +5,30 @@
 #include "base/queue.h"
 #include "daemon/rpc/rpc_state.h"
 
+static gpr_timespec patience_from_now(void) {
+    return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(RPC_PATIENCE_MS, GPR_TIMESPAN));
+}
+
+/* True if the loop is to wake for what came. *wake_at: when it must for tags that are patient; the far future: none waits. */
+static bool is_time(const struct tag *tag, gpr_timespec *wake_at) {
+    const gpr_timespec never = gpr_inf_future(GPR_CLOCK_MONOTONIC);
+    const bool waits = gpr_time_cmp(*wake_at, never) < 0;
+    if (tag && tag->patient && !waits)
+        *wake_at = patience_from_now();
+    if (tag && tag->patient && (!waits || gpr_time_cmp(gpr_now(GPR_CLOCK_MONOTONIC), *wake_at) < 0))
+        return false;
+    *wake_at = never;
+    return true;
+}
+
 void *tag_drain(void *arg) {
     struct rpc_server *s = arg;
+    gpr_timespec wake_at = gpr_inf_future(GPR_CLOCK_MONOTONIC);
     pthread_setname_np(pthread_self(), "rpc-drain");
     for (;;) {
-        grpc_event e = grpc_completion_queue_next(s->queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+        grpc_event e = grpc_completion_queue_next(s->queue, wake_at, NULL);
         struct tag *tag = e.type == GRPC_OP_COMPLETE ? e.tag : NULL;
+        const bool now = is_time(tag, &wake_at); /* the loop may free the tag once it is in the list */
         pthread_mutex_lock(&s->lock);
         if (tag) {
             tag->ok = e.success;
@@ -19,7 +37,8 @@ void *tag_drain(void *arg) {
         s->drained = e.type == GRPC_QUEUE_SHUTDOWN;
         bool over = s->drained;
         pthread_mutex_unlock(&s->lock);
-        uv_async_send(&s->wake);
+        if (now)
+            uv_async_send(&s->wake);
         if (over)
             return NULL;
     }
@@ -46,7 +65,8 @@ struct tag *tag_new(struct rpc_server *s, enum tag_kind kind, struct rpc_call *c
     struct tag *tag = calloc(1, sizeof *tag);
     if (!tag)
         return NULL;
-    *tag = (struct tag){.kind = kind, .call = call, .server = s};
+    const bool patient = kind == TAG_RECV && call && call->patient && call->apart;
+    *tag = (struct tag){.kind = kind, .patient = patient, .call = call, .server = s};
     if (call)
         call->tags++;
     return tag;

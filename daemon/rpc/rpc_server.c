@@ -195,7 +195,7 @@ static bool waits_for_client(const struct rpc_call *c) {
 static int patience_ms(const struct rpc_call *c) {
     if (!c->method || !call_is_open(c))
         return 0;
-    if (c->receiving && !c->heard)
+    if (c->receiving && !c->heard_ms)
         return RPC_FIRST_MESSAGE_MS;
     return waits_for_client(c) ? c->method->idle_ms : 0;
 }

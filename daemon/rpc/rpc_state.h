@@ -17,6 +17,7 @@ enum tag_kind { TAG_NEW, TAG_RECV, TAG_SEND, TAG_CLOSED, TAG_STATUS, TAG_SHUTDOW
 struct tag {
     enum tag_kind kind;
     bool ok;
+    bool patient; /* the loop need not wake for it at once */
     struct rpc_call *call;
     struct listener *listener; /* of TAG_SHUTDOWN */
     struct rpc_server *server;
@@ -60,7 +61,8 @@ struct rpc_call {
     bool gone;                              /* the client went away, as the loop knows it */
     bool admitted;                          /* the caller is known and may call the method */
     bool given_up;                          /* cancelled for reading nothing */
-    bool heard;                             /* a message has come */
+    bool patient, apart;                    /* rpc_be_patient; the newest message came long after the one before */
+    uint64_t heard_ms;                      /* when it came; 0: none has come */
     bool listed;                            /* among the calls of the server, and counted at its listener */
     void (*flushed)(struct rpc_call *call); /* told when no answer is left; may be NULL */
     int code;

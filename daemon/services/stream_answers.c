@@ -82,6 +82,8 @@ static void on_opened(void *owner, const struct live_opened *o) {
         return;
     }
     c->opened = true;
+    if (session_is_realtime(c->session))
+        rpc_be_patient(c->call);
     rpc_concerns(c->call, "session", session_id(c->session));
     opened.session_id = (char *)(uintptr_t)session_id(c->session);
     opened.max_chunk_samples = max_chunk > INT32_MAX ? INT32_MAX : (int32_t)max_chunk;
