@@ -99,19 +99,21 @@ def measure(args, beds):
             **{key: got[key] for key in GIVEN}}
 
 
+def median(rows):
+    """One row for rows of the same number of beds."""
+    of = lambda value: round(statistics.median(map(value, rows)), 3)  # noqa: E731
+    names = sorted({name for r in rows for name in r["threads"]})
+    numbers = {key: of(lambda r: r[key]) for key in rows[0] if key not in ("beds", "threads")}  # noqa: B023
+    ms = {name: of(lambda r: r["threads"].get(name, 0)) for name in names}  # noqa: B023
+    return {"beds": rows[0]["beds"], "rounds": len(rows), **numbers, "threads": ms}
+
+
 def table(rows):
-    """Medians over the rounds."""
-    most = collections.Counter()
-    for r in rows:
-        most |= collections.Counter(r["threads"])
-    names = [name for name, _ in most.most_common()]
+    names = sorted(rows[-1]["threads"], key=lambda name: -rows[-1]["threads"][name])
     print("| beds | all | " + " | ".join(names) + " | brr-load | lag p99 |\n" + "|---" * (len(names) + 4) + "|")
-    for beds in sorted({r["beds"] for r in rows}):
-        runs = [r for r in rows if r["beds"] == beds]
-        of = lambda value: statistics.median(map(value, runs))  # noqa: E731
-        values = [of(lambda r: r["ms"]), *[of(lambda r: r["threads"].get(name, 0)) for name in names]]  # noqa: B023
-        print(f"| {beds} | " + " | ".join(f"{v:.2f}" for v in [*values, of(lambda r: r["client_ms"])])
-              + f" | {of(lambda r: r['result_lag_p99_ms']):.0f} ms |", flush=True)
+    for r in rows:
+        values = [r["ms"], *[r["threads"].get(name, 0) for name in names], r["client_ms"]]
+        print(f"| {r['beds']} | " + " | ".join(f"{v:.2f}" for v in values) + f" | {r['result_lag_p99_ms']:.0f} ms |")
 
 
 def main():
@@ -131,10 +133,11 @@ def main():
         for beds in map(int, args.beds.split(",")):
             rows.append(measure(args, beds))
             print(json.dumps(rows[-1]), flush=True)
-    table(rows)
+    medians = [median([r for r in rows if r["beds"] == beds]) for beds in sorted({r["beds"] for r in rows})]
+    table(medians)
     if args.output:
         with open(args.output, "w", encoding="utf-8") as f:
-            f.writelines(json.dumps(r) + "\n" for r in rows)
+            f.writelines(json.dumps(r) + "\n" for r in medians)
 
 
 if __name__ == "__main__":
