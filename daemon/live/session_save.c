@@ -8,7 +8,8 @@
 #include "daemon/live/snapshot.h"
 
 /* VERSION: of a snapshot's layout, its first number. */
-enum { VERSION = 9, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20, FAR_BYTES = 8 << 20, OWN_BYTES = 8 << 10 };
+enum { VERSION = 9, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20, FAR_BYTES = 8 << 20 };
+enum { OWN_BYTES = 8 << 10 }; /* of a snapshot, beside the state of its stream */
 
 /* Strings that session_request borrows while a session is made from a snapshot. */
 struct opening {
