@@ -50,7 +50,7 @@ static int add_event(void *ctx, const struct event *event, struct err *err) {
 
 static int add_alarm(void *ctx, const struct timeline_alarm *alarm, struct err *err) {
     brr_detector_stream *s = ctx;
-    struct brr_detector_alarm a = {.sample = alarm->sample, .on = alarm->kind == ALARM_ON, .probability = alarm->p};
+    struct brr_detector_alarm a = {.sample = alarm->sample, .on = alarm->on, .probability = alarm->p};
     return pile_add(&s->alarms, &a, 1, sizeof a, err);
 }
 

@@ -248,14 +248,14 @@ static int on_alarm(void *ctx, const struct timeline_alarm *alarm, struct err *e
     if (!r)
         return err_set(err, ERR_EXHAUSTED, "out of memory for an alarm");
     r->seq = s->next_alarm++;
-    r->on = alarm->kind == ALARM_ON;
+    r->on = alarm->on;
     r->off = offs[alarm->reason];
     r->replay = !live_open_is_live(&s->open);
     r->first = alarm->sample;
     r->probability = alarm->p;
     r->wall_ms = clock_wall_ms();
     post(s, r);
-    put_mark(s, alarm->kind == ALARM_ON ? EEGRING_ALARM_ON : EEGRING_ALARM_OFF, alarm->sample, alarm->sample);
+    put_mark(s, alarm->on ? EEGRING_ALARM_ON : EEGRING_ALARM_OFF, alarm->sample, alarm->sample);
     return 0;
 }
 

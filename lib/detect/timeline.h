@@ -29,7 +29,6 @@ struct timeline_options {
     const struct alarm_config *alarms;  /* NULL = those of the events */
 };
 
-enum alarm_kind { ALARM_OFF, ALARM_ON };
 /* Why an alarm went off. After all but the first nobody knows whether the seizure is over. */
 enum alarm_reason {
     ALARM_ENDED,      /* by the rule */
@@ -38,8 +37,8 @@ enum alarm_reason {
     ALARM_FINISHED    /* the source ended */
 };
 struct timeline_alarm {
-    enum alarm_kind kind;
-    enum alarm_reason reason; /* ALARM_OFF */
+    bool on;
+    enum alarm_reason reason; /* of its end */
     int64_t sample;           /* at which the rule holds */
     int64_t known;            /* end of the window that shows it, or of the segment: nobody can know earlier */
     float p;                  /* at the sample; NaN at the end of a segment */

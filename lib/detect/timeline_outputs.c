@@ -69,7 +69,7 @@ static int set_alarm_off(struct timeline *t, int64_t sample, struct err *err) {
     bool active = t->alarm.active;
     t->alarm = (struct alarm_rule){.config = t->alarm.config};
     const enum alarm_reason reason = t->finishing && sample == t->now ? ALARM_FINISHED : ALARM_GAP;
-    const struct timeline_alarm off = {ALARM_OFF, reason, sample, sample, NAN};
+    const struct timeline_alarm off = {false, reason, sample, sample, NAN};
     return active && t->sink.alarm ? t->sink.alarm(t->sink.ctx, &off, err) : 0;
 }
 
@@ -110,8 +110,7 @@ static int judge(struct timeline *t, int64_t known, const float *p, int64_t n, s
         int change = alarm_rule_push(&t->alarm, taken);
         t->deaf_end = p ? t->deaf_end : first + i + 1;
         const bool deaf = t->deaf_end > first + i - run;
-        const struct timeline_alarm alarm = {change > 0 ? ALARM_ON : ALARM_OFF, deaf ? ALARM_ELECTRODES : ALARM_ENDED, first + i,
-                                             known, taken};
+        const struct timeline_alarm alarm = {change > 0, deaf ? ALARM_ELECTRODES : ALARM_ENDED, first + i, known, taken};
         if (change && t->sink.alarm && (rc = t->sink.alarm(t->sink.ctx, &alarm, err)))
             return rc;
     }

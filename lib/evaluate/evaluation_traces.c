@@ -61,7 +61,7 @@ static int pass_gap(void *ctx, int64_t first, int64_t n, struct err *err) {
 
 static int keep_alarm(void *ctx, const struct timeline_alarm *alarm, struct err *err) {
     struct trace *t = trace_in(ctx);
-    if (alarm->kind != ALARM_ON)
+    if (!alarm->on)
         return 0;
     double *alarms = realloc(t->alarms_s, (size_t)(t->n_alarms + 1) * sizeof *alarms);
     if (!alarms)

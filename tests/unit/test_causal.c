@@ -179,7 +179,7 @@ static int keep(void *ctx, int64_t first, const float *p, int64_t n, struct err 
 static int keep_alarm(void *ctx, const struct timeline_alarm *alarm, struct err *e) {
     struct trace *t = ctx;
     (void)e;
-    if (alarm->kind == ALARM_ON && !t->ons++)
+    if (alarm->on && !t->ons++)
         t->first_known = alarm->known;
     return 0;
 }
@@ -354,7 +354,7 @@ struct alarms {
 static int keep_known(void *ctx, const struct timeline_alarm *alarm, struct err *e) {
     struct alarms *to = ctx;
     (void)e;
-    if (alarm->kind == ALARM_ON) {
+    if (alarm->on) {
         assert_in_range(to->n, 0, 3);
         to->known[to->n++] = alarm->known;
     }

@@ -66,7 +66,7 @@ struct heard {
 static int hear(void *ctx, const struct timeline_alarm *alarm, struct err *err) {
     struct heard *h = ctx;
     (void)err;
-    if (alarm->kind != ALARM_ON)
+    if (!alarm->on)
         return 0;
     assert_true(alarm->known > alarm->sample);
     assert_in_range(h->n, 0, MAX_ALARMS - 1);

@@ -33,7 +33,7 @@ struct truth {
 };
 
 struct alarm {
-    enum alarm_kind kind;
+    bool on;
     int64_t sample, known;
     enum alarm_reason reason;
 };
@@ -193,14 +193,13 @@ static inline void expect_alarms(int64_t alarm_hop) {
                 want.judged[i] = deaf ? 0 : want.provisional[i];
                 int change = alarm_rule_push(&rule, want.judged[i]);
                 if (change)
-                    want.alarms[want.n_alarms++] =
-                        (struct alarm){.kind = change > 0 ? ALARM_ON : ALARM_OFF, .sample = i, .known = end};
+                    want.alarms[want.n_alarms++] = (struct alarm){.on = change > 0, .sample = i, .known = end};
             }
             bool shared = end >= first + window && (end - window - first) % file.hop == 0;
             want.windows += !shared;
         }
         if (rule.active)
-            want.alarms[want.n_alarms++] = (struct alarm){.kind = ALARM_OFF, .sample = last, .known = last};
+            want.alarms[want.n_alarms++] = (struct alarm){.on = false, .sample = last, .known = last};
     }
 }
 
@@ -288,7 +287,7 @@ static inline int on_event(void *ctx, const struct event *event, struct err *err
 static inline int on_alarm(void *ctx, const struct timeline_alarm *alarm, struct err *err) {
     struct result *r = ctx;
     (void)err;
-    r->alarms[r->n_alarms++] = (struct alarm){alarm->kind, alarm->sample, alarm->known, alarm->reason};
+    r->alarms[r->n_alarms++] = (struct alarm){alarm->on, alarm->sample, alarm->known, alarm->reason};
     return 0;
 }
 
@@ -445,7 +444,7 @@ static inline void compare(const char *what) {
                     got.events[i].confidence == want.events[i].confidence);
     assert_int_equal(got.n_alarms, want.n_alarms);
     for (int64_t i = 0; i < want.n_alarms; i++)
-        assert_true(got.alarms[i].kind == want.alarms[i].kind && got.alarms[i].sample == want.alarms[i].sample &&
+        assert_true(got.alarms[i].on == want.alarms[i].on && got.alarms[i].sample == want.alarms[i].sample &&
                     got.alarms[i].known == want.alarms[i].known);
     assert_int_equal(got.n_suppressed, want.n_suppressed);
     for (int64_t i = 0; i < want.n_suppressed; i++)
