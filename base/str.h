@@ -25,7 +25,7 @@ static inline bool str_ok(const struct str *s) { return !s->overflow; }
 const char *str_cstr(const struct str *s);
 void str_append(struct str *s, const void *bytes, size_t len);
 void str_puts(struct str *s, const char *text);
-/* A NULL text for %s writes nothing, and stops a debug build. */
+/* A NULL text for %s writes nothing, and stops the program where BRR_STOP_AT_NULL is set, as in tests. */
 void str_printf(struct str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void str_vprintf(struct str *s, const char *fmt, va_list ap);
 /* Appends a finite number in the fewest significant digits (at least 6 are tried) that read back equal, with '.' as the decimal
@@ -39,7 +39,7 @@ void str_reserve(struct str *s, size_t extra);
 /* Passes the malloc'd text to the caller, who frees it; s is empty afterwards. NULL after an overflow. */
 char *str_take(struct str *s);
 
-/* For texts that must not be NULL, such as those of a table: "" instead of NULL; a debug build stops. */
+/* For texts that must not be NULL, such as those of a table: "" instead of NULL; with BRR_STOP_AT_NULL it stops. */
 const char *str_or_empty(const char *text);
 /* Removes an incomplete UTF-8 character from the end of a text that was truncated. */
 void str_cut_utf8(char *text);

@@ -45,7 +45,7 @@ function(brr_test name)
   endif()
   add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/with_limit.py ${limit} ${ARG_COMMAND})
   set_tests_properties(${name} PROPERTIES TIMEOUT 14400 SKIP_RETURN_CODE 77 COST ${cost} PROCESSORS ${halves} LABELS "${ARG_LABELS}"
-    ENVIRONMENT "OMP_WAIT_POLICY=passive;${ARG_ENVIRONMENT}")
+    ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_STOP_AT_NULL=1;${ARG_ENVIRONMENT}")
 endfunction()
 
 function(seeded_label source ret) # "seeded", or nothing

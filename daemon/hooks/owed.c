@@ -139,8 +139,12 @@ static struct owed_bed *bed_of(struct owed *o, const struct journal_entry *e, in
     return b;
 }
 
-/* An alarm that ended and has begun again within alarms.rejoin: the hook hears of neither. */
-static bool rejoins(struct owed *o, struct owed_bed *b, const struct journal_entry *on) {
+/* An alarm that ended and has begun again within alarms.rejoin: the hook hears of neither. A beginning that the journal may have
+ * already is none: a stream that goes on from its snapshot reports it once more. */
+static bool rejoins(struct owed *o, struct owed_bed *b, const struct journal_line *line) {
+    const struct journal_entry *on = &line->entry;
+    if (line->again && atomic_load(&line->state) != LINE_WRITTEN)
+        return false;
     for (struct telling_item *i = b->items; on->kind == JOURNAL_ALARM_ON && *on->alarm && i; i = i->next)
         if (i->line->entry.kind == JOURNAL_ALARM_OFF && !strcmp(i->line->entry.alarm, on->alarm)) {
             settle_item(o, b, i, "not told: the alarm went on");
@@ -154,7 +158,7 @@ struct owed_bed *owed_add(struct owed *o, struct journal_line *line, int64_t now
     struct telling_item *i = calloc(1, sizeof *i);
     struct owed_bed *b = i ? bed_of(o, e, now_ms) : NULL;
     const bool answered = line->answered && e->kind == JOURNAL_ESCALATED;
-    if (!b || answered || rejoins(o, b, e)) {
+    if (!b || answered || rejoins(o, b, line)) {
         o->settled(o->ctx, e, !b ? "dropped: too much waits" : answered ? "answered" : "not told: the alarm went on");
         free(i);
         if (b)

@@ -247,7 +247,7 @@ static void add_orphans(const struct gather *g, struct status *to) {
 void gather_roster(const struct gather *g, struct status *to) {
     add_beds(g, to);
     add_orphans(g, to);
-    for (int i = 0, n = 0; i < to->n_streams; i++) {
+    for (int i = 0, n = 0; i < to->n_streams + to->n_folded; i++) {
         struct status_stream *s = &to->streams[i];
         s->key = *s->id ? s->id : arena_printf(&to->arena, "bed-%d", s->place < INT_MAX ? s->place : 100000 + n++);
         s->key = s->key ? s->key : "";

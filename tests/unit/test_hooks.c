@@ -560,6 +560,26 @@ static void an_alarm_that_goes_on_in_another_session_is_not_over(void **state) {
     owed_done(&o);
 }
 
+/* The daemon was killed while the end waited for alarms.rejoin; the stream goes on from a snapshot in which the alarm is on. */
+static void an_alarm_that_is_reported_again_does_not_take_its_end(void **state) {
+    struct owed o = owed_new();
+    char text[TELLING_TEXT];
+    (void)state;
+    struct journal_entry on = entry(JOURNAL_ALARM_ON, "bed-7", 512), off = entry(JOURNAL_ALARM_OFF, "bed-7", 1024);
+    o.rejoin_ms = 60000;
+    assert_true(owe_entry(&o, &off, NOW_MS));
+    struct journal_line *l = journal_line_new(&on);
+    l->again = true;
+    l->made_ms = NOW_MS + 1000;
+    assert_non_null(owed_add(&o, l, NOW_MS + 1000));
+    atomic_store(&l->state, LINE_KNOWN);
+    assert_int_equal(n_settled, 0);
+    assert_string_equal(next_told(&o, NOW_MS + 60000, text), "bed-7");
+    assert_non_null(strstr(text, "the alarm is over"));
+    journal_line_drop(l);
+    owed_done(&o);
+}
+
 static void escalations_are_grouped_and_settled_by_an_answer_or_an_end(void **state) {
     struct owed o = owed_new();
     char text[TELLING_TEXT], bed[16];
@@ -748,6 +768,7 @@ int main(void) {
         cmocka_unit_test(a_flood_of_names_drops_no_alarm_of_another),
         cmocka_unit_test(an_alarm_that_goes_on_in_another_session_is_not_over),
         cmocka_unit_test(escalations_are_grouped_and_settled_by_an_answer_or_an_end),
+        cmocka_unit_test(an_alarm_that_is_reported_again_does_not_take_its_end),
         cmocka_unit_test(an_answer_ends_the_attempts_of_an_escalation),
         cmocka_unit_test(an_alarm_that_is_tried_again_says_that_it_was_answered),
         in_temp_dir(what_replaces_a_message_goes_to_who_was_owed_it),
