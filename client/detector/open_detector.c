@@ -63,12 +63,14 @@ static int upload_model(struct opening *o, const char *path, struct err *err) {
 /* A model without a network is made by its name, in a file that is gone once it has been read. */
 static int open_made(struct opening *o, struct err *err) {
     struct modelfile file;
-    char path[] = "/tmp/brr-model-XXXXXX";
+    const char *folder = getenv("TMPDIR");
+    char path[4096];
+    str_format(path, sizeof path, "%.4000s/brr-model-XXXXXX", folder && *folder ? folder : "/tmp");
     int rc = builtin_model(o->model, &file, err), fd = rc ? -1 : mkstemp(path);
     if (rc)
         return rc;
     if (fd < 0)
-        return err_set(err, ERR_EXHAUSTED, "no file for the model %s can be made in /tmp", o->model);
+        return err_set(err, ERR_EXHAUSTED, "no file %s for the model %s can be made; TMPDIR names another folder", path, o->model);
     close(fd);
     if (!(rc = modelfile_save_initial(path, &file, err)))
         rc = upload_model(o, path, err);

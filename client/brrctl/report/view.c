@@ -115,10 +115,12 @@ static int compare_file(void *ctx, const struct job_file *file, struct err *err)
 static int mark_job(const struct arguments *o, struct viewing *v, const char *id) {
     struct job_search s = {.recording = v->path, .stem = eegfile_stem(v->path, true)};
     const char *name = fsio_basename(v->path);
-    char pattern[512], path[] = "/tmp/brrctl-view-XXXXXX_events.tsv";
+    const char *folder = getenv("TMPDIR");
+    char pattern[512], path[4096];
     const char *const patterns[] = {pattern};
     struct err err = {0};
     str_format(pattern, sizeof pattern, "*%.*s_events.tsv", (int)(s.stem - (size_t)(name - v->path)), name);
+    str_format(path, sizeof path, "%.4000s/brrctl-view-XXXXXX_events.tsv", folder && *folder ? folder : "/tmp");
     str_init(&s.data, 64 << 20);
     int code = job_files_each(o, id, patterns, 1, compare_file, &s), fd = -1;
     if (code == 0 && !s.likeness)
