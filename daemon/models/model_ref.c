@@ -3,7 +3,7 @@
 #include "base/base.h"
 #include "daemon/models/model_fetch.h"
 #include "daemon/models/upload_owner.h"
-#include "detect/model_image.h"
+#include "detect/detector.h"
 #include "detect/modelfile.h"
 
 enum { MAX_NAME = 64 };
@@ -97,9 +97,8 @@ int model_resolve(const struct model_ref *ref, const struct model_wish *wish, st
     if (wish && wish->owner) {
         if (atomic_load(wish->stop)) /* too late for the fetch, but nobody waits any more */
             return err_set(err, ERR_CANCELLED, "model %.200s is not served: given up meanwhile", ref->path);
-        return (rc = model_image_check(found.path, err))
-                   ? rc
-                   : model_file_link(ref->places.results_dir, wish->owner, found.path, ret, err);
+        return (rc = detector_check(found.path, err)) ? rc
+                                                      : model_file_link(ref->places.results_dir, wish->owner, found.path, ret, err);
     }
     *ret = found;
     return 0;

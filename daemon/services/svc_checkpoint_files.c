@@ -5,7 +5,7 @@
 #include "daemon/models/upload_owner.h"
 #include "daemon/services/checkpoint_find.h"
 #include "daemon/services/convert.h"
-#include "detect/model_image.h"
+#include "detect/detector.h"
 #include "store/digest.h"
 
 enum { PART_BYTES = 1 << 20 };
@@ -24,7 +24,7 @@ static void read_whole(struct offload *work) {
     struct verify *v = (struct verify *)work;
     checkpoint_find_file(work);
     if (!work->err.code && !digest_file(v->one.file.path, v->sha256, &v->wrong))
-        model_image_check(v->one.file.path, &v->wrong);
+        detector_check(v->one.file.path, &v->wrong);
 }
 
 static void answer_verify(struct offload *work) {

@@ -11,6 +11,8 @@ enum { LANE_STEPS = 16 }; /* rows of a network of steps: more fall out of the ca
 
 OWNABLE(struct stream, stream_close)
 OWNABLE(struct seizure_net, seizure_free)
+OWNABLE(struct device, device_close)
+OWNABLE(struct detector, detector_close)
 
 /* Windows on their way through the network: `rows` rows, of each `steps` windows one after the other. Window k of row i is number
  * k · wide + i in x and p; the network takes `wide` rows, and nobody reads those behind `rows`. */
@@ -133,28 +135,48 @@ static int infer_rows(struct detector *d, struct stream *s, const struct tensor 
     return stream_to_host(s, d->state_host, d->state, bytes, err);
 }
 
-/* Where weights overflow although each is finite, the answer is NaN, or 0 for ever: a window of noise tells. */
-static int check_window(struct detector *d, struct stream *s, struct err *err) {
-    const struct seizure_config *c = &d->info.file.model;
+/* The logits, in p of the first batch, of a window of noise or of a rhythm of 3 Hz, as z-scores. */
+static int answer_window(struct detector *d, struct stream *s, bool rhythm, struct err *err) {
     const struct batch *b = &d->batches[0];
-    struct tensor x = tensor_3d(d->x, DTYPE_F32, 1, d->window, c->in_channels),
-                  logits = tensor_2d(d->logits, DTYPE_F32, 1, d->window);
-    size_t wide = (size_t)d->window * (size_t)c->in_channels, out = (size_t)d->window * sizeof(float);
+    const int64_t channels = d->info.file.model.in_channels, wide = d->window * channels;
+    struct tensor x = tensor_3d(d->x, DTYPE_F32, 1, d->window, channels), logits = tensor_2d(d->logits, DTYPE_F32, 1, d->window);
     struct rng rng;
     int rc;
     rng_init(&rng, 1, RNG_SYNTH, 0);
-    for (size_t i = 0; i < wide; i++)
-        b->x[i] = (float)rng_normal(&rng);
+    for (int64_t i = 0; i < wide; i++)
+        b->x[i] = rhythm ? 1.5f * (float)sin(2 * M_PI * 3 * (double)(i / channels) / FRONTEND_RATE_HZ + (double)(i % channels))
+                         : (float)rng_normal(&rng);
     if (d->n_state)
         memset(d->state_host, 0, (size_t)d->n_state * sizeof *d->state_host);
-    if ((rc = stream_to_device(s, d->x, b->x, wide * sizeof *b->x, err)) || (rc = infer_rows(d, s, &x, 1, &logits, err)) ||
-        (rc = stream_to_host(s, b->p, d->logits, out, err)) || (rc = stream_sync(s, err)))
+    if ((rc = stream_to_device(s, d->x, b->x, (size_t)wide * sizeof *b->x, err)) || (rc = infer_rows(d, s, &x, 1, &logits, err)) ||
+        (rc = stream_to_host(s, b->p, d->logits, (size_t)d->window * sizeof *b->p, err)))
         return rc;
-    for (int64_t i = 0; i < d->window; i++)
-        if (!isfinite(b->p[i]))
-            return err_set(err, ERR_INVALID, "%s: the answer to a window of noise is not finite; the file is no usable model",
-                           d->path);
-    return 0;
+    return stream_sync(s, err);
+}
+
+/* Where weights overflow although each is finite, answers are no numbers; where one weight hides the others, every answer is 0
+ * or 1. The models without a network have no weights, and call a window background until they have heard enough. */
+static int check_answers(struct detector *d, struct stream *s, struct err *err) {
+    const float scale = modelfile_logit_scale(&d->info.file);
+    int64_t zeros = 0, ones = 0;
+    for (int rhythm = 0; rhythm < 2; rhythm++) {
+        int rc = answer_window(d, s, rhythm, err);
+        for (int64_t i = 0; !rc && i < d->window; i++) {
+            const float logit = d->batches[0].p[i], p = 1 / (1 + expf(-logit * scale));
+            if (!isfinite(logit))
+                return err_set(err, ERR_INVALID, "%s: the answer to a window of %s is not finite; the file is no usable model",
+                               d->path, rhythm ? "a rhythm" : "noise");
+            zeros += p == 0;
+            ones += p == 1;
+        }
+        if (rc)
+            return rc;
+    }
+    if ((zeros < 2 * d->window && ones < 2 * d->window) || seizure_is_feature(d->info.file.model.type))
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   "%s: the probability is %d at every sample of noise and of a rhythm of 3 Hz; the file is no usable model",
+                   d->path, zeros ? 0 : 1);
 }
 
 int detector_upload(struct device *dev, const struct model_image *image, struct detector **ret, struct err *err) {
@@ -181,7 +203,7 @@ int detector_upload(struct device *dev, const struct model_image *image, struct 
     d->info.bf16_difference = difference;
     str_copy(d->path, sizeof d->path, image->path);
     memcpy(d->info.sha256, image->sha256, sizeof image->sha256);
-    if ((rc = check_window(d, s, err))) {
+    if ((rc = check_answers(d, s, err))) {
         detector_close(d);
         return rc;
     }
@@ -193,6 +215,14 @@ int detector_open(struct device *dev, const char *checkpoint, const struct model
     OWNED_POINTER(model_image_close) struct model_image *image = NULL;
     int rc = model_image_open(checkpoint, use, &image, err);
     return rc ? rc : detector_upload(dev, image, ret, err);
+}
+
+int detector_check(const char *path, struct err *err) {
+    OWNED_POINTER(device_close) struct device *dev = NULL;
+    OWNED_POINTER(detector_close) struct detector *d = NULL;
+    const struct model_use use = {.max_batch = 1, .precision = DTYPE_F32};
+    int rc = device_open("cpu", 1, &dev, err);
+    return rc ? rc : detector_open(dev, path, &use, &d, err);
 }
 
 void detector_close(struct detector *d) {

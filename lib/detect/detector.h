@@ -28,6 +28,9 @@ int detector_best_batch(struct device *dev);
 int detector_upload(struct device *dev, const struct model_image *image, struct detector **ret, struct err *err);
 /* Loads a model file; errors as of model_image_open, and of the device. */
 int detector_open(struct device *dev, const char *checkpoint, const struct model_use *use, struct detector **ret, struct err *err);
+/* Tries to load a model file: its content, and its answers to two windows, on one processor. Any thread. Errors as of
+ * detector_open: INVALID for the file, others of the moment. */
+int detector_check(const char *path, struct err *err);
 /* Wraps a net owned by the caller (validation inside training); the net must outlive it. */
 int detector_wrap(struct device *dev, struct seizure_net *net, const struct modelfile *file, int max_batch, struct detector **ret,
                   struct err *err);

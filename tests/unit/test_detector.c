@@ -168,6 +168,26 @@ static void a_network_that_answers_no_numbers_is_refused(void **state) {
     assert_null(d);
 }
 
+/* One weight that hides all others: the answer to anything is 0, or 1. */
+static void a_network_that_always_answers_the_same_is_refused(void **state) {
+    struct model *f = *state;
+    struct detector *d = NULL;
+    struct err err = {0};
+    const float biases[] = {-1e30f, 1e30f, -60, 0};
+    char sha[65];
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(modelfile_save(f->path, &f->file, f->net, NULL, f->s, sha, &err), 0);
+        poison(f, "head.out.bias", biases[i]);
+        const int rc = detector_open(f->dev, f->path, &(struct model_use){2, DTYPE_F32, 0}, &d, &err);
+        assert_int_equal(rc, i < 2 ? ERR_INVALID : 0);
+        assert_int_equal(detector_check(f->path, &err), rc);
+        if (rc)
+            assert_non_null(strstr(err.message, i ? "probability is 1 at every" : "probability is 0 at every"));
+        detector_close(d);
+        d = NULL;
+    }
+}
+
 /* Little on disk, much claimed: nothing may be allocated for it. */
 static void a_file_that_claims_more_than_it_holds_costs_no_memory(void **state) {
     struct model *f = *state;
@@ -420,6 +440,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_file_that_claims_more_than_it_holds_costs_no_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(values_that_are_no_numbers_are_refused_by_name, setup, teardown),
         cmocka_unit_test_setup_teardown(a_network_that_answers_no_numbers_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_network_that_always_answers_the_same_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(files_that_are_no_models_are_refused_with_the_reason, setup, teardown),
         cmocka_unit_test_setup_teardown(batched_and_interleaved_streams_equal_each_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(windows_side_by_side_equal_each_alone, setup, teardown),
