@@ -91,7 +91,7 @@ BRR_DETECTOR_API void brr_detector_stream_close(brr_detector_stream *stream);
 /* n samples in microvolts, channel by channel: uv[c][0..n), all channels of the source. An error ends the stream. */
 BRR_DETECTOR_API int brr_detector_push(brr_detector_stream *stream, const float *const *uv, int64_t n,
                                        struct brr_detector_error *err);
-/* The next sample comes `missing` source samples later than expected. */
+/* The next sample comes `missing` source samples later than expected. RANGE above 24 h between two samples. */
 BRR_DETECTOR_API int brr_detector_gap(brr_detector_stream *stream, int64_t missing, struct brr_detector_error *err);
 /* The source has ended: the remaining results become ready. */
 BRR_DETECTOR_API int brr_detector_finish(brr_detector_stream *stream, struct brr_detector_error *err);

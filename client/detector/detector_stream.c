@@ -16,8 +16,10 @@ struct brr_detector_stream {
     brr_detector *detector;
     struct timeline *timeline;
     struct pile probabilities, events, alarms, rows;
-    int64_t first; /* sample of the oldest probability in the pile */
-    bool taken;    /* the piles were given out, and begin again with the next call */
+    double rate_hz;
+    int64_t missing; /* source samples of the gap that is open */
+    int64_t first;   /* sample of the oldest probability in the pile */
+    bool taken;      /* the piles were given out, and begin again with the next call */
     bool gives_rows;
 };
 
@@ -66,6 +68,7 @@ static int open_timeline(void *context, struct err *err) {
     struct timeline_sink sink = {.ctx = o->to, .probabilities = add_probabilities, .event = add_event, .alarm = add_alarm};
     if (o->source.rows)
         sink = (struct timeline_sink){.ctx = o->to};
+    o->to->rate_hz = o->source.rate_hz;
     o->to->gives_rows = o->source.rows;
     struct events_config events;
     int rc = events_config_with(&file->events, o->source.on, o->source.off, &events, err);
@@ -163,6 +166,7 @@ static int push_samples(struct stream_change *c, struct err *err) {
     const float *used[FRONTEND_MAX_LABELS];
     const int *sources = NULL;
     int n_sources = timeline_sources(c->stream->timeline, &sources), rc;
+    c->stream->missing = c->n ? 0 : c->stream->missing;
     for (int64_t at = 0; at < c->n; at += PUSH_MOST) {
         for (int i = 0; i < n_sources; i++)
             used[i] = c->uv[sources[i]] + at;
@@ -173,7 +177,15 @@ static int push_samples(struct stream_change *c, struct err *err) {
     return 0;
 }
 
-static int push_gap(struct stream_change *c, struct err *err) { return timeline_gap(c->stream->timeline, c->n, err); }
+/* A gap costs a probability for each of its samples, so that a wrong year would take all memory. */
+static int push_gap(struct stream_change *c, struct err *err) {
+    brr_detector_stream *s = c->stream;
+    if ((double)s->missing + (double)c->n > 86400 * s->rate_hz)
+        return err_set(err, ERR_RANGE, "a gap of %.1f days; expected at most 24 h: open a new stream after it",
+                       ((double)s->missing + (double)c->n) / s->rate_hz / 86400);
+    s->missing += c->n;
+    return timeline_gap(s->timeline, c->n, err);
+}
 
 static int push_end(struct stream_change *c, struct err *err) {
     int rc = timeline_finish(c->stream->timeline, err);

@@ -70,7 +70,7 @@ static int open_made(struct opening *o, struct err *err) {
     if (rc)
         return rc;
     if (fd < 0)
-        return err_set(err, ERR_EXHAUSTED, "no file %s for the model %s can be made; TMPDIR names another folder", path, o->model);
+        return err_set(err, ERR_EXHAUSTED, "no file %s can be made for %s; TMPDIR names another folder", path, o->model);
     close(fd);
     if (!(rc = modelfile_save_initial(path, &file, err)))
         rc = upload_model(o, path, err);

@@ -97,8 +97,8 @@ int model_resolve(const struct model_ref *ref, const struct model_wish *wish, st
     if (wish && wish->owner) {
         if (atomic_load(wish->stop)) /* too late for the fetch, but nobody waits any more */
             return err_set(err, ERR_CANCELLED, "model %.200s is not served: given up meanwhile", ref->path);
-        return (rc = detector_check(found.path, err)) ? rc
-                                                      : model_file_link(ref->places.results_dir, wish->owner, found.path, ret, err);
+        rc = detector_check(found.path, err);
+        return rc ? rc : model_file_link(ref->places.results_dir, wish->owner, found.path, ret, err);
     }
     *ret = found;
     return 0;

@@ -139,12 +139,13 @@ static int infer_rows(struct detector *d, struct stream *s, const struct tensor 
 static int answer_window(struct detector *d, struct stream *s, bool rhythm, struct err *err) {
     const struct batch *b = &d->batches[0];
     const int64_t channels = d->info.file.model.in_channels, wide = d->window * channels;
-    struct tensor x = tensor_3d(d->x, DTYPE_F32, 1, d->window, channels), logits = tensor_2d(d->logits, DTYPE_F32, 1, d->window);
+    struct tensor x = tensor_3d(d->x, DTYPE_F32, 1, d->window, channels);
+    struct tensor logits = tensor_2d(d->logits, DTYPE_F32, 1, d->window);
     struct rng rng;
     int rc;
     rng_init(&rng, 1, RNG_SYNTH, 0);
     for (int64_t i = 0; i < wide; i++)
-        b->x[i] = rhythm ? 1.5f * (float)sin(2 * M_PI * 3 * (double)(i / channels) / FRONTEND_RATE_HZ + (double)(i % channels))
+        b->x[i] = rhythm ? (float)sin((double)(i / channels) * 6 * M_PI / FRONTEND_RATE_HZ + (double)(i % channels))
                          : (float)rng_normal(&rng);
     if (d->n_state)
         memset(d->state_host, 0, (size_t)d->n_state * sizeof *d->state_host);
@@ -154,8 +155,8 @@ static int answer_window(struct detector *d, struct stream *s, bool rhythm, stru
     return stream_sync(s, err);
 }
 
-/* Where weights overflow although each is finite, answers are no numbers; where one weight hides the others, every answer is 0
- * or 1. The models without a network have no weights, and call a window background until they have heard enough. */
+/* Where weights overflow although each is finite, answers are no numbers; where one weight hides all others, they are 0 or 1 for
+ * ever. Models without a network have no weights, and call a window background until they have heard enough. */
 static int check_answers(struct detector *d, struct stream *s, struct err *err) {
     const float scale = modelfile_logit_scale(&d->info.file);
     int64_t zeros = 0, ones = 0;
@@ -164,8 +165,8 @@ static int check_answers(struct detector *d, struct stream *s, struct err *err) 
         for (int64_t i = 0; !rc && i < d->window; i++) {
             const float logit = d->batches[0].p[i], p = 1 / (1 + expf(-logit * scale));
             if (!isfinite(logit))
-                return err_set(err, ERR_INVALID, "%s: the answer to a window of %s is not finite; the file is no usable model",
-                               d->path, rhythm ? "a rhythm" : "noise");
+                return err_set(err, ERR_INVALID, "%s: the answer to %s is not finite; the file is no usable model", d->path,
+                               rhythm ? "a rhythm" : "a window of noise");
             zeros += p == 0;
             ones += p == 1;
         }
@@ -174,8 +175,7 @@ static int check_answers(struct detector *d, struct stream *s, struct err *err) 
     }
     if ((zeros < 2 * d->window && ones < 2 * d->window) || seizure_is_feature(d->info.file.model.type))
         return 0;
-    return err_set(err, ERR_INVALID,
-                   "%s: the probability is %d at every sample of noise and of a rhythm of 3 Hz; the file is no usable model",
+    return err_set(err, ERR_INVALID, "%s: the probability is %d at every sample of noise and of a rhythm; it is no usable model",
                    d->path, zeros ? 0 : 1);
 }
 

@@ -125,10 +125,8 @@ static int place_record(struct edf *edf, int64_t record, struct err *err) {
         c->missing++;
         onset = expected;
     } else if (onset < expected - c->tolerance_s && edf->len) {
-        return err_set(err, ERR_INVALID,
-                       "%s: record %lld begins at %.6g s, before the record in front of it ends (%.6g s): the clock steps back; "
-                       "export the recording again, or cut it there",
-                       h->name, (long long)record + 1, onset, expected);
+        return err_set(err, ERR_INVALID, "%s: record %lld begins at %.6g s, the record in front of it ends at %.6g s: %s", h->name,
+                       (long long)record + 1, onset, expected, format_steps_back(expected - onset));
     } else if (onset < expected - c->tolerance_s) { /* records that arrive are live */
         c->backwards++;
         onset = expected;
@@ -196,29 +194,6 @@ static void judge_keepers(struct edf *edf) {
     }
 }
 
-/* Move the first time-keeper's onset into the start. */
-static void shift_start(struct eeg_start *start, double onset) {
-    double whole = floor(onset);
-    start->subsecond = onset - whole;
-    if (whole == 0 || !start->known || fabs(whole) > 1e9)
-        return;
-    struct tm tm = {.tm_year = start->year - 1900,
-                    .tm_mon = start->month - 1,
-                    .tm_mday = start->day,
-                    .tm_hour = start->hour,
-                    .tm_min = start->minute,
-                    .tm_sec = start->second};
-    time_t at = timegm(&tm) + (time_t)whole;
-    if (!gmtime_r(&at, &tm))
-        return;
-    start->year = tm.tm_year + 1900;
-    start->month = tm.tm_mon + 1;
-    start->day = tm.tm_mday;
-    start->hour = tm.tm_hour;
-    start->minute = tm.tm_min;
-    start->second = tm.tm_sec;
-}
-
 /* Before the first record is placed. */
 void edf_start_clock(struct edf *edf) {
     struct edf_header *h = &edf->header;
@@ -237,7 +212,7 @@ void edf_start_clock(struct edf *edf) {
 void edf_see_first_record(struct edf *edf) {
     double first = edf->clock.keeper >= 0 ? keeper_onset(edf, edf->clock.keeper, 0) : NAN;
     edf->clock.first_onset_s = isfinite(first) ? first : 0;
-    shift_start(&edf->header.info.start, edf->clock.first_onset_s);
+    eeg_start_add(&edf->header.info.start, edf->clock.first_onset_s);
 }
 
 int edf_build_timeline(struct edf *edf, struct err *err) {

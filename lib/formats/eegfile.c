@@ -269,6 +269,50 @@ const char *eeg_start_text(const struct eeg_start *s, char *buf, size_t size) {
     return buf;
 }
 
+void eeg_start_add(struct eeg_start *start, double seconds) {
+    const double whole = floor(seconds);
+    start->subsecond = seconds - whole;
+    if (whole == 0 || !start->known || fabs(whole) > 1e9)
+        return;
+    struct tm tm = {.tm_year = start->year - 1900,
+                    .tm_mon = start->month - 1,
+                    .tm_mday = start->day,
+                    .tm_hour = start->hour,
+                    .tm_min = start->minute,
+                    .tm_sec = start->second};
+    const time_t at = timegm(&tm) + (time_t)whole;
+    if (!gmtime_r(&at, &tm))
+        return;
+    start->year = tm.tm_year + 1900;
+    start->month = tm.tm_mon + 1;
+    start->day = tm.tm_mday;
+    start->hour = tm.tm_hour;
+    start->minute = tm.tm_min;
+    start->second = tm.tm_sec;
+}
+
+const char *format_steps_back(double back_s) {
+    return back_s > EEGFILE_MOST_GAP_S
+               ? "the clock steps back, and one of the two dates is probably wrong; put it right, or cut there"
+               : "the clock steps back; export the recording again, or cut it there";
+}
+
+bool eeg_has_long_gap(const struct eeg_info *info, char *buf, size_t size) {
+    for (int i = 1; i < info->n_segments; i++) {
+        const struct eeg_segment *s = &info->segments[i];
+        const double end_s = s[-1].start_s + (double)s[-1].n_records * info->record_s, gap_s = s->start_s - end_s;
+        struct eeg_start date = info->start;
+        char text[24];
+        if (!(gap_s > EEGFILE_MOST_GAP_S))
+            continue;
+        eeg_start_add(&date, s->start_s + info->start.subsecond);
+        str_format(buf, size, "a gap of %.1f days at %.0f s by its clock: a date, %s behind it, is probably wrong", gap_s / 86400,
+                   end_s, eeg_start_text(&date, text, sizeof text));
+        return true;
+    }
+    return false;
+}
+
 /* A signal that can be read, with as many samples per record as the first one. */
 static int check_signal(const struct eegfile *file, int signal, int64_t per_record, struct err *err) {
     const struct eeg_info *info = file->info;

@@ -175,6 +175,12 @@ int eegfile_segments(const struct eegfile *file, const struct eeg_segment **ret)
 /* "YYYY-MM-DD HH:MM:SS" of info->start, or "n/a". Returns buf; size ≥ 20. */
 const char *eegfile_start_text(const struct eegfile *file, char *buf, size_t size);
 const char *eeg_start_text(const struct eeg_start *start, char *buf, size_t size);
+/* Moves a known start by so many seconds, at most 1e9; its subsecond becomes the fraction of them. */
+void eeg_start_add(struct eeg_start *start, double seconds);
+
+/* True if there is a gap above EEGFILE_MOST_GAP_S: then buf says where, how long, and that a date is probably wrong. */
+enum { EEGFILE_MOST_GAP_S = 24 * 3600 };
+bool eeg_has_long_gap(const struct eeg_info *info, char *buf, size_t size);
 
 /* Samples of signals that have as many of them per record, counted from the first record of the file, gaps left out: those of a
  * segment begin at first_record · samples_per_record. */

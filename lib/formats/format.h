@@ -51,6 +51,9 @@ struct recording_format {
 #include "formats/recordings.def"
 #undef RECORDING_FORMAT
 
+/* The end of a sentence about samples that begin back_s before those in front of them end. */
+const char *format_steps_back(double back_s);
+
 /* Opens the companion `name` (beside the source's file, or among its parts). *ret_whole: its length in all. path (size) receives
  * its path, which ret->name points to. NOT_FOUND names both files. */
 enum { FORMAT_PATH_SIZE = 4096 };

@@ -202,9 +202,8 @@ int matrix_add_block(struct matrix *m, size_t offset, int64_t n_records, double 
         return 0;
     if (start_s < end_s(m) - 1.5 * m->info.record_s)
         return err_set(err, ERR_INVALID,
-                       "%s: samples from number %lld on begin at %.6g s, before the ones in front of them end (%.6g s): the clock "
-                       "steps back; export the recording again, or cut it there",
-                       m->base.path, (long long)m->info.n_records, start_s, end_s(m));
+                       "%s: samples from number %lld on begin at %.6g s, those in front of them end at %.6g s: %s", m->base.path,
+                       (long long)m->info.n_records, start_s, end_s(m), format_steps_back(end_s(m) - start_s));
     void *grown = matrix_grow(m, BLOCKS, m->blocks, m->n_blocks, sizeof *m->blocks);
     if (!grown)
         return matrix_out_of_memory(m, err);
@@ -262,9 +261,8 @@ int matrix_place_marks(struct matrix *m, double most_back_s, bool of_day, struct
             backwards += missing_s <= -CLOCK_DRIFT_S;
             if (missing_s < -most_back_s)
                 return err_set(err, ERR_INVALID,
-                               "%s: the segment at sample %lld is dated %.6g s before the samples in front of it end: the clock "
-                               "steps back; export the recording again, or cut it there",
-                               m->base.path, (long long)b->record + 1, -missing_s);
+                               "%s: the segment at sample %lld begins %.6g s before the samples in front of it end: %s",
+                               m->base.path, (long long)b->record + 1, -missing_s, format_steps_back(-missing_s));
             missing_s = missing_s >= CLOCK_DRIFT_S ? missing_s : 0;
         }
         int rc = missing_s >= m->info.record_s / 2 ? place_gap(m, b->record, missing_s, err) : 0;

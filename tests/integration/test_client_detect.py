@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -179,7 +180,16 @@ def check_bad_weights(d, model):
                   ["ensemble", good, bad, "--out", f"{d.dir}/both.safetensors"]):
         code, text, err = d.ctl(*words)
         assert code == 1 and name in text + err and "NaN" in text + err, (words, text, err)
-    assert [m for m in map(json.loads, d.ctl("models", "--json")[1].splitlines()) if m["name"] == "ward"] == served
+    at = 8 + int.from_bytes(data[:8], "little") + header["head.out.bias"]["data_offsets"][0]
+    good_data = bytearray(open(good, "rb").read())
+    good_data[at:at + 4] = struct.pack("<f", -1e30)
+    with open(bad, "wb") as f:
+        f.write(good_data)
+    for words in (["load", "ward", bad], ["checkpoint", "verify", bad]):
+        code, text, err = d.ctl(*words)
+        assert code == 1 and "the probability is 0 at every sample" in text + err, (words, text, err)
+    now = [m for m in map(json.loads, d.ctl("models", "--json")[1].splitlines()) if m["name"] == "ward"]
+    assert now == served, (now, served)
     assert d.ctl("unload", "ward")[0] == 0
 
 
@@ -251,6 +261,21 @@ def check_gap(d, recording, model):
     assert numpy.isnan(p[first:end]).all() and not numpy.isnan(p[:first]).any() and not numpy.isnan(p[end:]).any()
     code, text, err = d.ctl("windows", path, "--window", "16", "--hop", "8", "--json")
     assert code == 0 and json.loads(text)["segments"] == 2 and json.loads(text)["windows"] == summary["windows"], (text, summary)
+
+
+def check_gap_of_days(d, recording, model):
+    """Behind a wrong date detect goes on, as behind a gap of a day; a trace of all samples is refused before the daemon is asked."""
+    path, day, found = f"{d.dir}/days_eeg.edf", 86400, {}
+    for days in (1, 40):
+        discontinuous(recording, path, days * day)
+        code, _, err = d.ctl("detect", path, "--model", model, "--on", "0.001", "--output", f"{d.dir}/days{days}")
+        with open(f"{d.dir}/days{days}/days_events.tsv", encoding="utf-8") as f:
+            found[days] = [float(row["onset"]) - (days * day if float(row["onset"]) > day else 0) for row in csv.DictReader(f, delimiter="\t")]
+        assert code == 0 and ("a gap of 40.0 days at 50 s" in err and "is probably wrong" in err) == (days == 40), (code, err)
+    assert found[1] == found[40] and found[1][0] < SHIFT_AT <= found[1][-1], found
+    for more in ([], ["--probs", f"{d.dir}/p.npy"]):
+        code, _, err = d.ctl("stream", path, "--model", model, *more)
+        assert code == 1 and "a gap of 40.0 days at 50 s" in err and "expected at most 24 h" in err, (code, err)
 
 
 def check_trends(d):
@@ -395,6 +420,7 @@ def main():
         check_words(d, recording, model)
         check_partial(d, recording)
         check_gap(d, recording, model)
+        check_gap_of_days(d, recording, model)
         check_trends(d)
         check_units(d, recording, model)
         check_pace(d, recording, model)

@@ -115,6 +115,13 @@ class LabFiles(unittest.TestCase):
         for found in (detector.detect(x, 256, LABELS, unit="V"), detector.detect(brr.read(path, unit="V"))):
             np.testing.assert_allclose(found.probabilities, right, atol=1e-3)
 
+    def test_a_gap_of_days_is_refused(self):
+        stream = brr.Detector("line_length").stream(256, LABELS)
+        stream.push(samples(256, 1))
+        stream.gap(20 * 3600 * 256)
+        with self.assertRaisesRegex(brr.Error, "a gap of 1.7 days; expected at most 24 h"):
+            stream.gap(20 * 3600 * 256)
+
     def test_one_file_of_samples_is_one_recording(self):
         brainvision(self.dir / "a", samples(), "3906.25", marker="a.vmrk")
         (self.dir / "b.vhdr").write_bytes((self.dir / "a.vhdr").read_bytes())

@@ -201,6 +201,7 @@ static struct detection_config config_of(const struct batch *b) {
         .force = o->force,
         .playback = {.model = b->model,
                      .client = "brrctl detect",
+                     .split_gaps = true,
                      .no_resume = true, /* as fast as the device: nothing waits to be durable */
                      .alarm_hop_s = !isnan(detect_options_of(o)->alarm_hop_s) ? detect_options_of(o)->alarm_hop_s
                                     : detect_options_of(o)->alarm_rate        ? 0

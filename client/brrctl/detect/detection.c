@@ -7,7 +7,7 @@
 #include "store/digest.h"
 #include "store/outputs.h"
 
-enum { PLOT_CHANNELS_SHOWN = 19, WRITE_BUFFER = 1 << 20, ALARM_SIGNAL_S = 30, MOST_GAP_S = 86400, MAX_EVENTS_BYTES = 256 << 20 };
+enum { PLOT_CHANNELS_SHOWN = 19, WRITE_BUFFER = 1 << 20, ALARM_SIGNAL_S = 30, MAX_EVENTS_BYTES = 256 << 20 };
 
 /* ---- what arrives ---- */
 
@@ -185,28 +185,16 @@ static void make_buffers(struct detection *d) {
     plot_trace_init(d->suppression.trace, "suppression", d->duration_s, DETECTION_RATE_HZ);
 }
 
-/* INVALID if a gap is too long for a trace, which holds a number for each sample, missing ones included. */
-static int check_gaps(const char *path, const struct eeg_info *info, struct err *err) {
-    for (int i = 1; i < info->n_segments; i++) {
-        const double end_s = info->segments[i - 1].start_s + (double)info->segments[i - 1].n_records * info->record_s;
-        const double gap_s = info->segments[i].start_s - end_s;
-        if (gap_s > MOST_GAP_S)
-            return err_set(
-                err, ERR_INVALID,
-                "%s: a gap of %.1f days at %.0f s by its clock; expected at most %d h for a trace: cut the recording there, or "
-                "put a wrong date right",
-                path, gap_s / 86400, end_s, MOST_GAP_S / 3600);
-    }
-    return 0;
-}
-
 int detection_open(struct detection *d, const char *path, struct source *source, const struct detection_config *config,
                    struct err *err) {
     *d = (struct detection){.config = config, .highest = NAN, .highest_s = NAN, .highest_alarm = NAN, .path = path};
     d->playback = playback_new(source);
     d->duration_s = source->info->duration_s;
-    int rc = config->want_trace ? check_gaps(path, source->info, err) : 0;
-    if (rc == 0) {
+    const bool long_gap = eeg_has_long_gap(source->info, d->gap, sizeof d->gap);
+    int rc = 0;
+    if (long_gap && !config->playback.split_gaps) {
+        rc = err_set(err, ERR_INVALID, "%s: %s; expected at most 24 h here: cut the recording there", path, d->gap);
+    } else {
         make_buffers(d);
         rc = config->want_reference ? find_reference(d, err) : 0;
     }
@@ -264,12 +252,10 @@ char *detection_note(const struct detection *d) {
     str_puts(&text, d->note);
     for (int i = 0; i < info->n_repairs; i++)
         str_printf(&text, "%s%s", text.len ? "; " : "", info->repairs[i]);
-    const char *const notes[] = {d->unread, d->missing};
-    for (int i = 0; i < 2; i++)
+    const char *const notes[] = {d->gap, d->unread, d->missing, d->mislabelled};
+    for (int i = 0; i < 4; i++)
         if (*notes[i])
             str_printf(&text, "%s%s", text.len ? "; " : "", notes[i]);
-    if (*d->mislabelled)
-        str_printf(&text, "%s%s", text.len ? "; " : "", d->mislabelled);
     return text.len ? strdup(str_cstr(&text)) : NULL;
 }
 

@@ -35,9 +35,10 @@ struct detection {
     const char *path;
     double duration_s, on, off, window_s, hop_s, alarm_hop_s;
     char model_sha256[72], note[512], session[64], mislabelled[200];
-    char unread[256], missing[256]; /* "" or why labels are left out; which samples are no numbers */
-    bool mostly_missing;            /* a channel that the model reads has more than half of them */
-    struct missing_channel *rows;   /* of the channels that the model reads */
+    char gap[200], unread[256];   /* "" or a gap of days; why labels are left out */
+    char missing[256];            /* "" or which samples are no numbers */
+    bool mostly_missing;          /* a channel that the model reads has more than half of them */
+    struct missing_channel *rows; /* of the channels that the model reads */
     int n_rows;
     struct brr_event *events;
     int n_events;

@@ -194,8 +194,14 @@ static int push_gap(struct run *run, const struct source_block *block) {
     if (run->source_failed)
         return brrctl_set_error(run->err, BRR_DATA_LOSS, "records overlap in time: a segment starts before the one before it ends");
     int rc = declare_missed(run);
-    rc = rc ? rc : brr_stream_gap(run->stream, block->first - run->position, block->cause ? block->cause : "file", run->err);
-    run->position = block->first;
+    const double most = run->config->split_gaps ? floor(EEGFILE_MOST_GAP_S * run->r->source->rate_hz) : 0;
+    while (!rc && run->position < block->first) {
+        const int64_t left = block->first - run->position, n = most >= 1 && (double)left > most ? (int64_t)most : left;
+        if ((rc = brr_stream_gap(run->stream, n, block->cause ? block->cause : "file", run->err)) == 0) {
+            run->position += n;
+            rc = take(run, 0);
+        }
+    }
     return rc;
 }
 

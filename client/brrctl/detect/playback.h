@@ -32,6 +32,7 @@ struct playback_config {
      * time of the source throughout, the summary's counts are those of the last stream. */
     bool live;
     bool as_live;          /* a recording in real time counts as live */
+    bool split_gaps;       /* gaps above 24 h are sent in parts, which daemons take; else they end the stream */
     double move_after_s;   /* with several endpoints; 0 = the library's choice */
     int64_t chunk_samples; /* 0 = the library's choice */
 };
