@@ -232,10 +232,31 @@ def check_gaps(day):
         assert not len(read.gaps) and read.repairs, (read.gaps, read.repairs)
         assert abs(read.annotations[0].onset - night.seizures[0][0]) < 1 / 256, read.annotations
         np.testing.assert_array_equal(read.data, night.uv)
+    check_days(day)
     with day.check("detect behind gaps"):
         day.ctl("detect", folder, "--model", "line_length", *EASY, "--out", day.dir / "gaps-found")
         found = events_below(day.dir / "gaps-found")
         assert len(found) == 3 and all(f == found["bv"] for f in found.values()) and near(found["bv"][0], take.seizures), (found, take.seizures)
+
+
+def check_days(day):
+    """A gap of days, as a wrong date makes: detect goes on behind it, what would need a number for each missing sample says no at once."""
+    days = int(day.rng.integers(2, 4000))
+    take = day.take(256, seconds=60)
+    late = study.Take(day.rng, 256, take.uv.shape[1] // 256, [(a + 86400 * days, b + 86400 * days) for a, b in take.seizures], [(5 * 256, 86400.0 * days)])
+    for path in (study.brainvision(day.folder("days") / "bv.vhdr", late), study.eeglab(day.dir / "days/set.set", late, "EEG")):
+        with day.check(f"a gap of {days} days, {path.name}"):
+            out, err = day.ctl("detect", path, "--model", "line_length", *EASY, "--out", day.dir / f"days-{path.stem}")
+            spans, seconds = events_of(day.dir / f"days-{path.stem}/{path.stem}_events.tsv")
+            assert near(spans, late.seizures) and seconds == late.seconds(), (spans, late.seizures, seconds)
+            assert re.search(r"date.*wrong|wrong.*date", out + err), (out, err)
+            out, err = day.ctl("stream", path, "--model", "line_length", "--output", day.dir / "none.tsv", code=None)
+            assert not (day.dir / "none.tsv").exists() and "gap" in out + err, (out, err)
+            try:
+                brr.Detector("line_length").detect(brr.read(path))
+                raise AssertionError("a number for each missing sample")
+            except (ValueError, brr.Error) as e:
+                assert "gap" in str(e), e
 
 
 def check_units(day):

@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                   {"json", "chb01_03_annotations.json"}, {"table", "chb01_03.table"}};
     static char dir[64];
     if (!*dir) {
-        str_format(dir, sizeof dir, "/tmp/brr-fuzz-labels-%ld", (long)getpid());
+        str_format(dir, sizeof dir, "%s/brr-fuzz-labels-%ld", fsio_is_dir("/dev/shm") ? "/dev/shm" : "/tmp", (long)getpid());
         if (fsio_mkdirs(dir, NULL))
             abort();
     }

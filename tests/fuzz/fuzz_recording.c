@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/fsio.h"
 #include "base/str.h"
 #include "windows/recording.h"
 
@@ -18,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct recording_info info;
     struct err err;
     if (!*path)
-        str_format(path, sizeof path, "/tmp/brr-fuzz-recording-%ld", (long)getpid());
+        str_format(path, sizeof path, "%s/brr-fuzz-recording-%ld", fsio_is_dir("/dev/shm") ? "/dev/shm" : "/tmp", (long)getpid());
     FILE *file = fopen(path, "wb");
     if (!file || fwrite(data, 1, size, file) != size)
         abort();
