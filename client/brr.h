@@ -405,6 +405,7 @@ struct brr_step_request {
     int64_t ticks;
     int want_spikes;    /* 1: which neurons fired. INVALID for networks of more than BRR_STEP_NEURONS; observe them instead */
     int64_t timeout_ms; /* 0 = 30 s */
+    int want_membranes; /* 1: after the last tick; for networks as large */
 };
 struct brr_step {
     int64_t ticks;            /* that ran: fewer than wanted once there are BRR_STEP_SPIKES; call again for the rest */
@@ -413,6 +414,8 @@ struct brr_step {
     double seconds;           /* that the ticks took in the daemon */
     struct brr_spike *spikes; /* by tick and id, to be freed with brr_free; NULL unless wanted */
     size_t n_spikes;
+    float *membranes; /* of all neurons, to be freed with brr_free; NULL unless wanted */
+    size_t n_membranes;
 };
 /* Runs so many ticks. */
 BRR_API int brr_network_step(brr_client *client, const struct brr_step_request *request, struct brr_step *ret,

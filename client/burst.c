@@ -338,6 +338,14 @@ int brr_network_patch(brr_client *client, const char *name, const struct brr_net
 
 /* ---- ticks ----------------------------------------------------------------------------------------------------- */
 
+static int collect_membranes(const Brr__V1__StepResponse *answer, struct brr_step *ret, struct brr_error *err) {
+    if (!(ret->membranes = malloc((answer->n_membranes + 1) * sizeof *ret->membranes)))
+        return conn_error(err, BRR_EXHAUSTED, "out of memory for %zu membranes", answer->n_membranes);
+    memcpy(ret->membranes, answer->membranes, answer->n_membranes * sizeof *ret->membranes);
+    ret->n_membranes = answer->n_membranes;
+    return 0;
+}
+
 static int collect_spikes(const Brr__V1__StepResponse *answer, struct brr_step *ret, struct brr_error *err) {
     size_t n = 0, k = 0;
     for (size_t i = 0; i < answer->n_frames; i++)
@@ -360,14 +368,16 @@ int brr_network_step(brr_client *client, const struct brr_step_request *request,
     in.name = message_text(request->name);
     in.ticks = request->ticks;
     in.want_fired = request->want_spikes != 0;
+    in.want_membranes = request->want_membranes != 0;
     int rc = message_ask(client, &call, &in.base, &out, err);
     if (rc)
         return rc;
     const Brr__V1__StepResponse *answer = (const Brr__V1__StepResponse *)out;
     struct brr_step step = {
         .ticks = answer->ticks, .tick = answer->tick, .fired = answer->fired, .events = answer->events, .seconds = answer->seconds};
-    if (request->want_spikes)
-        rc = collect_spikes(answer, &step, err);
+    if ((request->want_spikes && (rc = collect_spikes(answer, &step, err))) ||
+        (request->want_membranes && (rc = collect_membranes(answer, &step, err))))
+        free(step.spikes);
     protobuf_c_message_free_unpacked(out, NULL);
     if (rc)
         return rc;

@@ -241,9 +241,10 @@ static void adapt(struct network *n, int64_t ticks, double took) {
 }
 
 int network_may_collect(const struct network *n, const struct network_order *o, struct err *err) {
-    if (!o->want_fired || network_team_connectome(n->team)->net.n <= NETWORK_FIRED_NEURONS)
+    if (!(o->want_fired || o->want_membranes) || network_team_connectome(n->team)->net.n <= NETWORK_FIRED_NEURONS)
         return 0;
-    return err_set(err, ERR_INVALID, "want_fired needs a network of at most %d neurons; read the frames of larger ones by Observe",
+    return err_set(err, ERR_INVALID,
+                   "a Step gives the spikes and membranes of at most %d neurons; read the frames of larger networks by Observe",
                    NETWORK_FIRED_NEURONS);
 }
 
@@ -267,5 +268,9 @@ bool network_slice(struct network *n, struct network_order *o) {
         return true;
     }
     adapt(n, o->ran - ran, took);
-    return o->ran >= o->ticks || (o->want_fired && (o->n_ids >= NETWORK_FIRED_IDS || o->n_frames >= NETWORK_FIRED_FRAMES));
+    if (o->ran < o->ticks && !(o->want_fired && (o->n_ids >= NETWORK_FIRED_IDS || o->n_frames >= NETWORK_FIRED_FRAMES)))
+        return false;
+    if (o->want_membranes)
+        (void)network_team_save(n->team, &o->state, &o->err);
+    return true;
 }

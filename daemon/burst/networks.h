@@ -19,7 +19,7 @@ enum {
     NETWORK_MOST_OBSERVERS = 64,
     NETWORK_MOST_STEPS = 64,         /* Step orders that wait for one network */
     NETWORK_NAMED_AREAS = 256,       /* of struct network_info */
-    NETWORK_FIRED_NEURONS = 1 << 20, /* largest network whose Step may collect fired neurons */
+    NETWORK_FIRED_NEURONS = 1 << 20, /* largest network whose Step may collect fired neurons or membranes */
     NETWORK_FIRED_IDS = 1 << 18,     /* a Step that collects ends once it has so many */
     NETWORK_FIRED_FRAMES = 1 << 14,
     NETWORK_LEDGER_TICKS = 1024,     /* whose spikes are kept, */
@@ -99,7 +99,7 @@ struct network_order {
     int64_t failed;  /* PATCH, in the answer: the change that failed; -1: none did */
     /* STEP */
     int64_t ticks;
-    bool want_fired;
+    bool want_fired, want_membranes; /* membranes: `state` is that after the last tick */
     /* OBSERVE: held for the network; it gets so many of the newest ticks first, the answer says how many */
     struct observer *observer;
     int64_t last_ticks;

@@ -224,6 +224,8 @@ static void stepped(struct offload *work) {
         out.tick = o->infos[0].tick;
         out.ticks = o->ran;
         COPY_MEMBERS(out, *o, fired, events, seconds);
+        out.membranes = o->state.v;
+        out.n_membranes = o->state.v ? o->state.neurons : 0;
         if (put_frames(work->call, o, &out))
             convert_answer(work->call, &out.base);
         else
@@ -239,7 +241,7 @@ static int step(struct rpc_call *call, const void *message, struct err *err) {
     struct network_order *o = network_order_new(NETWORK_STEP, in->name);
     if (o) {
         o->ticks = in->ticks;
-        o->want_fired = in->want_fired;
+        COPY_MEMBERS(*o, *in, want_fired, want_membranes);
     }
     return ask(call, o, stepped, err);
 }

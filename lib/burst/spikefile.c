@@ -121,9 +121,14 @@ int spikefile_add(struct spikefile *f, const struct burst_frame *frame, struct e
     return frame->fired ? fsio_writer_write(&f->out, f->pairs, (size_t)frame->fired * 2 * sizeof *f->pairs, err) : 0;
 }
 
-int spikefile_close(struct spikefile *f, struct err *err) {
+int spikefile_add_row(struct spikefile *f, const float *row, int64_t columns, struct err *err) {
+    f->rows++;
+    return fsio_writer_write(&f->out, row, (size_t)columns * sizeof *row, err);
+}
+
+static int close_array(struct spikefile *f, const char *type, int64_t columns, struct err *err) {
     char header[NPY_HEADER_BYTES];
-    npy_header(header, "<i8", f->rows, 2);
+    npy_header(header, type, f->rows, columns);
     if (pwrite(f->out.fd, header, sizeof header, 0) != (ssize_t)sizeof header)
         return err_set(err, ERR_INTERNAL, "%s: the header could not be written", f->out.path);
     int rc = fsio_writer_commit(&f->out, err);
@@ -131,6 +136,10 @@ int spikefile_close(struct spikefile *f, struct err *err) {
     f->pairs = NULL;
     return rc;
 }
+
+int spikefile_close(struct spikefile *f, struct err *err) { return close_array(f, "<i8", 2, err); }
+
+int spikefile_close_rows(struct spikefile *f, int64_t columns, struct err *err) { return close_array(f, "<f4", columns, err); }
 
 void spikefile_abort(struct spikefile *f) {
     fsio_writer_abort(&f->out);

@@ -26,4 +26,7 @@ struct spikefile {
 int spikefile_open(struct spikefile *f, const char *path, struct err *err);
 int spikefile_add(struct spikefile *f, const struct burst_frame *frame, struct err *err);
 int spikefile_close(struct spikefile *f, struct err *err);
+/* The same file for float32 rows of `columns` values each, such as membranes. */
+int spikefile_add_row(struct spikefile *f, const float *row, int64_t columns, struct err *err);
+int spikefile_close_rows(struct spikefile *f, int64_t columns, struct err *err);
 void spikefile_abort(struct spikefile *f);

@@ -299,6 +299,7 @@ def check_refusals(d, case):
                               (("snapshot", "nobody", "--out", out), 3, "nobody"), (("restore", "nobody", case.path), 3, "nobody"),
                               (("inject", "nobody", case.table), 3, "nobody"), (("inject", "taken", bad), 1, "200"), (("run", case.path), 2, "--ticks"),
                               (("run", case.path, "--ticks", 5, "--fired", "x.csv"), 2, ".npy or .tsv"), (("run", case.path, "--ticks", 5, "--plot", "x.gif"), 2, ".svg"),
+                              (("run", case.path, "--ticks", 5, "--membranes", "x.tsv"), 2, ".npy"),
                               (("run", case.path, "--ticks", 5, "--budget", "much"), 2, "512MiB"), (("snapshot", "taken"), 2, "--out"),
                               (("step", "taken", "--ticks", 5, "--plot", "x.svg"), 2, "no option '--plot'"),
                               (("list", "--endpoint", f"unix:{d.dir}/none"), 4, "no daemon answers")):

@@ -15,7 +15,7 @@ from brr import burst  # noqa: E402
 from seed import test_seed  # noqa: E402
 
 BUILD = os.environ["BRR_BUILD_DIR"]
-NEURONS, TICKS = 500, 120
+NEURONS, TICKS, EVERY = 500, 120, 7
 
 
 def tensors(path):
@@ -33,8 +33,9 @@ def tensors(path):
 def in_daemon(d, path, rows, tmp):
     with open(f"{tmp}/in.tsv", "w", encoding="ascii") as f:
         f.write("tick\tid\tpotential\n" + "".join(f"{t}\t{i}\t{p!r}\n" for t, i, p in rows))
-    code, _, err = d.ctl("burst", "run", path, "--ticks", str(TICKS), "--inject", f"{tmp}/in.tsv", "--fired", f"{tmp}/fired.npy", "--keep", "one")
-    assert code == 0, err
+    code, out, err = d.ctl("burst", "run", path, "--ticks", str(TICKS), "--inject", f"{tmp}/in.tsv", "--fired", f"{tmp}/fired.npy",
+                           "--membranes", f"{tmp}/v.npy", "--membranes-every", str(EVERY), "--keep", "one")
+    assert code == 0 and f"membranes written to {tmp}/v.npy" in out, err
     code, _, err = d.ctl("burst", "snapshot", "one", "--out", f"{tmp}/daemon.safetensors")
     assert code == 0, err
     return np.load(f"{tmp}/fired.npy")
@@ -44,10 +45,22 @@ def pairs(frames):
     return np.array([(tick, i) for tick, ids in frames for i in ids], np.int64).reshape(-1, 2)
 
 
+def check_membranes(tmp, path, rows):
+    """The trace that `burst run` wrote has the membranes after every seventh tick."""
+    trace = np.load(f"{tmp}/v.npy")
+    assert trace.dtype == np.float32 and trace.shape == (TICKS // EVERY, NEURONS) and trace.any(), trace.shape
+    with burst.Network(path) as net:
+        net.inject([i for _, i, _ in rows], [p for _, _, p in rows], [t for t, _, _ in rows])
+        for row in trace:
+            net.step(EVERY)
+            assert row.tobytes() == net.membranes().tobytes(), net.tick
+
+
 def check_bits(d, tmp, path, rng):
     rows = [(int(rng.integers(1, TICKS)), int(rng.integers(NEURONS)), float(np.float32(rng.uniform(500, 4000)))) for _ in range(400)]
     want = in_daemon(d, path, rows, tmp)
     assert len(want) > 1000, len(want)
+    check_membranes(tmp, path, rows)
     with open(path, "rb") as f:
         data = f.read()
     for source, threads in ((path, 0), (data, 1), (data, 2)):

@@ -39,6 +39,8 @@ static const struct argument run_rows[] = {
     ROW_TICKS,
     TEXT("--inject", inject, "FILE.tsv", "table of injections: tick, id, potential"),
     ROW_FIRED,
+    OUTPUT("--membranes", membranes, "FILE.npy", "write the membranes of all neurons (float32)"),
+    INTEGER("--membranes-every", membranes_every, "N", "after every N ticks, default 1", 1, 9e15),
     OUTPUT("--plot", plot, "FILE", "draw the spikes as a raster; .svg, .png or .pdf"),
     TEXT("--keep", keep, "NAME", "leave the network in the daemon under this name"),
     ROW_EVERY_TICK,

@@ -21,6 +21,8 @@ struct burst_options {
     int64_t ticks;
     const char *inject;
     const char *fired;
+    const char *membranes;
+    int64_t membranes_every;
     const char *plot;
     const char *keep;
     bool every_tick;

@@ -25,6 +25,7 @@ struct run {
     int64_t ticks, tick, fired, events; /* so far; tick: the newest */
     double seconds, started_s;
     struct spikes spikes;
+    struct spikefile membranes;
     struct netfile_areas areas;
     struct raster *raster;
     uint32_t *ids; /* of one tick */
@@ -99,16 +100,33 @@ static int put_frames(struct run *r, int64_t tick, struct brr_error *err) {
     return 0;
 }
 
-/* One Step call and its spikes. */
+static int64_t every_of(const struct arguments *o) {
+    return burst_options_of(o)->membranes_every ? burst_options_of(o)->membranes_every : 1;
+}
+
+/* After a slice: the membranes, where they are due. */
+static int put_membranes(struct run *r, const struct brr_step *step, struct brr_error *err) {
+    const bool due = (r->ticks + step->ticks) % every_of(r->o) == 0;
+    struct err bad = {0};
+    const bool failed = due && spikefile_add_row(&r->membranes, step->membranes, (int64_t)step->n_membranes, &bad);
+    return failed ? brrctl_keep_error(err, &bad) : 0;
+}
+
+/* One Step call, its spikes and its membranes. */
 static int run_slice(struct run *r, int64_t ticks, struct brr_error *err) {
-    const struct brr_step_request request = {
-        .name = r->network, .ticks = ticks, .want_spikes = r->collects, .timeout_ms = STEP_TIMEOUT_MS};
+    const struct brr_step_request request = {.name = r->network,
+                                             .ticks = ticks,
+                                             .want_spikes = r->collects,
+                                             .timeout_ms = STEP_TIMEOUT_MS,
+                                             .want_membranes = burst_options_of(r->o)->membranes != NULL};
     struct brr_step step = {0};
     int rc = brr_network_step(r->client, &request, &step, err);
     if (rc)
         return rc;
     rc = r->observer ? put_frames(r, step.tick, err) : put_spikes(r, &step, err);
+    rc = rc || !step.membranes ? rc : put_membranes(r, &step, err);
     brr_free(step.spikes);
+    brr_free(step.membranes);
     if (rc)
         return rc;
     r->ticks += step.ticks;
@@ -121,11 +139,13 @@ static int run_slice(struct run *r, int64_t ticks, struct brr_error *err) {
 
 /* Ticks until all have run or a signal came. */
 static int run_ticks(struct run *r, struct brr_error *err) {
+    const int64_t every = burst_options_of(r->o)->membranes ? every_of(r->o) : INT64_MAX;
     int64_t slice = 1, most = r->observer ? OBSERVED_BYTES / 4 / r->neurons : INT64_MAX;
     int rc = 0;
     r->started_s = clock_s();
     while (r->ticks < burst_options_of(r->o)->ticks && !interrupt_seen()) {
         int64_t start = clock_ms(), left = burst_options_of(r->o)->ticks - r->ticks, before = r->ticks;
+        left = left < every - before % every ? left : every - before % every;
         if ((rc = run_slice(r, slice < left ? slice : left, err)))
             break;
         int64_t wanted = (r->ticks - before) * SLICE_MS / (clock_ms() - start + 1);
@@ -147,7 +167,9 @@ static int open_raster(struct run *r, struct err *err) {
 
 static int open_outputs(struct run *r, struct brr_error *err) {
     struct err bad = {0};
-    if (spikes_open(&r->spikes, burst_options_of(r->o)->fired, &bad) || (burst_options_of(r->o)->plot && open_raster(r, &bad)))
+    const char *membranes = burst_options_of(r->o)->membranes;
+    if (spikes_open(&r->spikes, burst_options_of(r->o)->fired, &bad) || (burst_options_of(r->o)->plot && open_raster(r, &bad)) ||
+        (membranes && spikefile_open(&r->membranes, membranes, &bad)))
         return brrctl_keep_error(err, &bad);
     bool wanted = burst_options_of(r->o)->fired || burst_options_of(r->o)->plot;
     r->collects = wanted && r->neurons <= BRR_STEP_NEURONS;
@@ -161,7 +183,8 @@ static double share(const struct run *r) {
 static int close_outputs(struct run *r, struct brr_error *err) {
     struct err bad = {0};
     char subtitle[256];
-    if (spikes_close(&r->spikes, &bad))
+    if (spikes_close(&r->spikes, &bad) ||
+        (burst_options_of(r->o)->membranes && spikefile_close_rows(&r->membranes, r->neurons, &bad)))
         return brrctl_keep_error(err, &bad);
     if (!r->raster)
         return 0;
@@ -177,6 +200,8 @@ static int close_outputs(struct run *r, struct brr_error *err) {
 
 static void done(struct run *r) {
     spikes_abort(&r->spikes);
+    if (*r->membranes.out.tmp_path)
+        spikefile_abort(&r->membranes);
     raster_free(r->raster);
     brr_observer_close(r->observer);
     netfile_areas_done(&r->areas);
@@ -195,6 +220,7 @@ static void report(const struct run *r, const char *network) {
         json_put_f64(w, "fired_share", share(r));
         JSON_MEMBERS(w, *r, events, seconds);
         json_put_str(w, "fired_file", burst_options_of(r->o)->fired);
+        json_put_str(w, "membranes_file", burst_options_of(r->o)->membranes);
         json_put_str(w, "plot", burst_options_of(r->o)->plot);
         output_end(w);
         return;
@@ -205,6 +231,8 @@ static void report(const struct run *r, const char *network) {
     printf(r->seconds > 0 ? ", %.0f a second\n" : "\n", (double)r->ticks / r->seconds);
     if (burst_options_of(r->o)->fired)
         printf("spikes written to %s\n", burst_options_of(r->o)->fired);
+    if (burst_options_of(r->o)->membranes)
+        printf("membranes written to %s\n", burst_options_of(r->o)->membranes);
     if (burst_options_of(r->o)->plot)
         printf("plot written to %s\n", burst_options_of(r->o)->plot);
     if (burst_options_of(r->o)->keep)
@@ -216,6 +244,8 @@ static int check_names(const struct arguments *o) {
         fprintf(stderr, "brrctl: burst %s needs --ticks N\n", o->args[0]);
     else if (burst_options_of(o)->fired && !spikes_is_name(burst_options_of(o)->fired))
         fprintf(stderr, "brrctl: --fired is '%s'; expected a name that ends in .npy or .tsv\n", burst_options_of(o)->fired);
+    else if (burst_options_of(o)->membranes && !str_ends(burst_options_of(o)->membranes, ".npy"))
+        fprintf(stderr, "brrctl: --membranes is '%s'; expected a name that ends in .npy\n", burst_options_of(o)->membranes);
     else if (burst_options_of(o)->plot && !picture_known(burst_options_of(o)->plot))
         fprintf(stderr, "brrctl: --plot is '%s'; expected a name that ends in .svg, .png or .pdf\n", burst_options_of(o)->plot);
     else
