@@ -19,6 +19,7 @@ find_program(Python3_EXECUTABLE NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH REQ
 set(test_limit_test_chaos 600)   # two minutes of faults, and the time to get over each
 set(test_limit_test_package 900) # this one and the next may fetch a Debian first
 set(test_limit_test_image 900)
+set(test_limit_test_image_cuda 7200) # where BRR_TEST_IMAGE asks for it
 set(test_limit_test_real_clips 900) # trainings of minutes
 set(test_limit_test_lsl 600)
 set(long_tests emulated_test_ops_vs_cpu emulated_test_geodesic_fit emulated_test_network_vs_cpu test_baseline_bandpower test_browser
@@ -207,7 +208,7 @@ foreach(source ${driver_tests})
            ENVIRONMENT BRR_BIN=${CMAKE_BINARY_DIR}/bin BRR_SOURCE_DIR=${CMAKE_SOURCE_DIR} BRR_BUILD_DIR=${CMAKE_BINARY_DIR})
 endforeach()
 
-set_property(TEST test_install test_package test_image PROPERTY RESOURCE_LOCK installed) # all write build/installed
+set_property(TEST test_install test_package test_image test_image_cuda PROPERTY RESOURCE_LOCK installed) # all write build/installed
 
 # Preloaded by test_held_*.py: a volume that does not answer; by test_training_patients.py: a disk with bad sectors.
 foreach(name hold_volume failing_reads)

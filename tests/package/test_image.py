@@ -25,8 +25,8 @@ class Podman:
         self.command = ["podman", "--root", f"{tmp}/storage", "--runroot", f"{tmp}/run", "--tmpdir", f"{tmp}/tmp", "--runtime", "runc", "--storage-driver", "vfs",
                         "--cgroup-manager", "cgroupfs", "--events-backend", "none"]
 
-    def __call__(self, *words, check=True):
-        r = subprocess.run([*self.command, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
+    def __call__(self, *words, check=True, timeout=PATIENCE):
+        r = subprocess.run([*self.command, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=timeout)
         assert r.returncode == 0 or not check, f"podman {' '.join(words)}\n{r.stdout[-3000:]}{r.stderr[-3000:]}"
         return r.stdout.strip() if check else r
 
