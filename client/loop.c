@@ -7,7 +7,8 @@
 struct brr_loop {
     struct conn_queue *queue;
     struct brr_stream *streams;
-    int calls; /* of handlers, in this run */
+    int calls;      /* of handlers, in this run */
+    int64_t due_ms; /* when the first of them is due, or before */
 };
 
 int brr_loop_new(brr_loop **ret, struct brr_error *err) {
@@ -19,6 +20,7 @@ int brr_loop_new(brr_loop **ret, struct brr_error *err) {
         free(loop);
         return rc;
     }
+    loop->due_ms = INT64_MAX;
     *ret = loop;
     return 0;
 }
@@ -48,10 +50,12 @@ int brr_loop_open(brr_loop *loop, brr_client *client, const struct brr_stream_co
         return rc;
     }
     s->list = &loop->streams;
+    s->due_ms = &loop->due_ms;
     s->after = loop->streams;
     if (s->after)
         s->after->before = s;
     loop->streams = s;
+    loop->due_ms = 0;
     link_advance(&s->link);
     *ret = s;
     return 0;
@@ -109,6 +113,16 @@ static void say_end(struct brr_loop *loop, struct brr_stream *s) {
         s->handler.ended(s->handler.ctx, s, s->link.state == LINK_FAILED ? &s->link.error : NULL);
 }
 
+static int64_t due_of(const struct brr_stream *s, int64_t now) {
+    int64_t due = link_due_ms(&s->link);
+    int64_t open = s->open_deadline_ms && s->link.state < LINK_ENDED ? s->open_deadline_ms - now : -1;
+    if (s->open_deadline_ms && open < 0 && s->link.state < LINK_ENDED)
+        open = 0;
+    if (s->link.state >= LINK_ENDED)
+        return s->over ? -1 : 0;
+    return due < 0 || (open >= 0 && open < due) ? open : due;
+}
+
 /* Whatever the stream can do now. It may be freed here. */
 static void serve(struct brr_loop *loop, struct brr_stream *s) {
     bool more = true;
@@ -121,25 +135,23 @@ static void serve(struct brr_loop *loop, struct brr_stream *s) {
     }
     say_end(loop, s);
     s->busy = false;
-    if (s->close_wanted)
+    if (s->close_wanted) {
         brr_stream_close(s);
+        return;
+    }
+    const int64_t now = clock_ms(), due = due_of(s, now);
+    if (due >= 0 && now + due < loop->due_ms)
+        loop->due_ms = now + due;
 }
 
 /* ---- run ---- */
 
-static int64_t due_of(const struct brr_stream *s, int64_t now) {
-    int64_t due = link_due_ms(&s->link);
-    int64_t open = s->open_deadline_ms && s->link.state < LINK_ENDED ? s->open_deadline_ms - now : -1;
-    if (s->open_deadline_ms && open < 0 && s->link.state < LINK_ENDED)
-        open = 0;
-    if (s->link.state >= LINK_ENDED)
-        return s->over ? -1 : 0;
-    return due < 0 || (open >= 0 && open < due) ? open : due;
-}
-
-/* Serves the streams whose time has come; returns the milliseconds until the next one's, -1 = none. */
+/* Serves the streams whose time has come; returns the milliseconds until the next one's, -1 = none. Looks at all streams only when
+ * the first of them is due. */
 static int64_t serve_timers(struct brr_loop *loop) {
     int64_t now = clock_ms(), least = -1;
+    if (now < loop->due_ms)
+        return loop->due_ms == INT64_MAX ? -1 : loop->due_ms - now;
     for (struct brr_stream *s = loop->streams, *after; s; s = after) {
         after = s->after;
         int64_t due = due_of(s, now);
@@ -152,6 +164,7 @@ static int64_t serve_timers(struct brr_loop *loop) {
         if (due >= 0 && (least < 0 || due < least))
             least = due;
     }
+    loop->due_ms = least < 0 ? INT64_MAX : now + least;
     return least;
 }
 

@@ -198,6 +198,19 @@ static int queue_part(struct brr_stream *s, int64_t first, const float *uv, int6
     return rc;
 }
 
+/* Sends what can be sent. A loop looks again at a stream whose link is not as it was. */
+static void stream_advance(struct brr_stream *s) {
+    if (s->link.state < LINK_ENDED)
+        link_advance(&s->link);
+    if (s->due_ms && s->link.state != LINK_RUNNING)
+        *s->due_ms = 0;
+}
+
+static int stopped(struct brr_stream *s, struct brr_error *err) {
+    stream_advance(s);
+    return failure(s, err);
+}
+
 static int check_push(const struct brr_stream *s, int64_t n, struct brr_error *err) {
     if (s->link.state == LINK_FAILED)
         return failure(s, err);
@@ -227,10 +240,10 @@ int brr_stream_push_at(brr_stream *s, int64_t first, const float *uv, int64_t n,
     }
     for (int64_t at = 0; at < n; at += s->info.max_chunk_samples)
         if (queue_part(s, first, uv, n, at))
-            return failure(s, err);
+            return stopped(s, err);
     if (first + n > s->pushed)
         s->pushed = first + n;
-    link_advance(&s->link);
+    stream_advance(s);
     return 0;
 }
 
@@ -250,9 +263,9 @@ int brr_stream_gap(brr_stream *s, int64_t n, const char *cause, struct brr_error
     m.kind_case = BRR__V1__CLIENT_MESSAGE__KIND_GAP;
     m.gap = &gap;
     if (queue(s, &m.base, gap.end))
-        return failure(s, err);
+        return stopped(s, err);
     s->pushed += n;
-    link_advance(&s->link);
+    stream_advance(s);
     return 0;
 }
 
@@ -260,7 +273,7 @@ int brr_stream_finish(brr_stream *s, struct brr_error *err) {
     if (s->link.state == LINK_FAILED)
         return failure(s, err);
     s->link.finished = true;
-    link_advance(&s->link);
+    stream_advance(s);
     return 0;
 }
 

@@ -11,6 +11,7 @@ struct brr_stream {
     /* Of a loop: */
     struct brr_stream *before, *after; /* neighbours in its list */
     struct brr_stream **list;          /* NULL: no loop */
+    int64_t *due_ms;                   /* of the loop: when its first stream is due, or before */
     struct brr_handler handler;
     size_t room_wanted;            /* bytes of the push that found no room */
     int64_t open_deadline_ms;      /* 0 = Opened has come */

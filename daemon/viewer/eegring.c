@@ -4,9 +4,12 @@
  * new start is stored before its samples, and what lies before the start is no longer valid. */
 #include "daemon/viewer/eegring.h"
 
+#include "base/clones.h"
 #include "base/grow.h"
 #include "base/pack.h"
 #include "eeg/frontend.h"
+
+enum { PUT_BLOCK = 64 };
 
 /* Samples of all rows and probabilities of [start, …), at index modulo capacity. */
 struct strip {
@@ -139,13 +142,19 @@ void eegring_drop(struct eegring *r) {
 static void put_sample(_Atomic int16_t *at, int16_t value) { atomic_store_explicit(at, value, memory_order_release); }
 static int16_t get_sample(const _Atomic int16_t *at) { return atomic_load_explicit(at, memory_order_acquire); }
 
-/* Without drift: a high-pass of one pole at 0.1 Hz that begins at the first sample. */
-static int16_t without_drift(struct eegring *r, int row, double uv) {
+/* One sample of all rows without drift: a high-pass of one pole at 0.1 Hz that begins at the first sample. Rounds as lrint does. */
+CLONES static void without_drift(double *restrict in, double *restrict out, const double *restrict uv, int rows,
+                                 int16_t *restrict to) {
     static const double POLE = 1 - 2 * 3.14159265358979 * 0.1 / FRONTEND_RATE_HZ;
-    r->out[row] = uv - r->in[row] + POLE * r->out[row];
-    r->in[row] = uv;
-    const double units = r->out[row] / EEGRING_UV;
-    return (int16_t)lrint(units > INT16_MAX ? INT16_MAX : units < EEGRING_LOWEST ? EEGRING_LOWEST : units);
+#pragma omp simd
+    for (int row = 0; row < rows; row++) {
+        out[row] = uv[row] - in[row] + POLE * out[row];
+        in[row] = uv[row];
+        double units = out[row] / EEGRING_UV;
+        units = units > INT16_MAX ? INT16_MAX : units;
+        units = units < EEGRING_LOWEST ? EEGRING_LOWEST : units;
+        to[row] = (int16_t)(int32_t)(units + 0x1.8p52 - 0x1.8p52);
+    }
 }
 
 /* Samples [first, end) of a strip are about to be written: their probabilities are unknown yet. */
@@ -205,6 +214,20 @@ static void put_held(struct eegring *r, int64_t first, int64_t end) {
         r->next_held = r->n_held = 0;
 }
 
+/* n ≤ PUT_BLOCK samples. */
+static void put_block(struct eegring *r, const double *uv, int stride, int64_t n, int64_t first, const uint8_t *held) {
+    int16_t values[PUT_BLOCK * FRONTEND_MAX_CHANNELS];
+    for (int64_t i = 0; i < n; i++)
+        without_drift(r->in, r->out, uv + i * stride, r->rows, values + i * r->rows);
+    for (int row = 0; row < r->rows; row++) {
+        _Atomic int16_t *samples = r->ring.samples + row * r->ring.capacity;
+        for (int64_t i = 0, at = first % r->ring.capacity; i < n; i++) {
+            put_sample(&samples[at], held && held[i] ? EEGRING_HELD : values[i * r->rows + row]);
+            at = at + 1 < r->ring.capacity ? at + 1 : 0;
+        }
+    }
+}
+
 void eegring_put(struct eegring *r, const double *uv, int stride, int64_t n, int64_t first, const uint8_t *held) {
     struct strip *s = &r->ring;
     const bool begins = r->started < 0 || first != atomic_load(&s->next);
@@ -216,18 +239,12 @@ void eegring_put(struct eegring *r, const double *uv, int stride, int64_t n, int
         strip_skip(r, s, first);
     }
     strip_claim(s, first, first + n);
-    for (int row = 0; row < r->rows; row++) {
-        if (begins) {
-            r->in[row] = uv[row];
-            r->out[row] = 0;
-        }
-        _Atomic int16_t *samples = s->samples + row * s->capacity;
-        for (int64_t i = 0, at = first % s->capacity; i < n; i++) {
-            const int16_t value = without_drift(r, row, uv[i * stride + row]);
-            put_sample(&samples[at], held && held[i] ? EEGRING_HELD : value);
-            at = at + 1 < s->capacity ? at + 1 : 0;
-        }
+    for (int row = 0; begins && row < r->rows; row++) {
+        r->in[row] = uv[row];
+        r->out[row] = 0;
     }
+    for (int64_t i = 0; i < n; i += PUT_BLOCK)
+        put_block(r, uv + i * stride, stride, n - i < PUT_BLOCK ? n - i : PUT_BLOCK, first + i, held ? held + i : NULL);
     put_held(r, first, first + n);
     atomic_store(&r->wall_ms, clock_wall_ms());
     atomic_store(&s->next, first + n);

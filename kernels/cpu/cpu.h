@@ -2,16 +2,11 @@
 #pragma once
 #include <stddef.h>
 
+#include "base/clones.h"
 #include "base/subnormals.h"
 #include "kernels/backend.h"
 
-/* Put before a static function with plain loops: compiled for AVX-512, AVX2 and baseline, chosen at load time. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) &&                           \
-    !defined(__SANITIZE_THREAD__)
-#define CPU_CLONES __attribute__((noinline, target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define CPU_CLONES __attribute__((noinline))
-#endif
+#define CPU_CLONES CLONES
 
 #define CPU_OP(op, args) int cpu_##op(struct stream *s, const struct args *a, struct err *err);
 OP_MAP(CPU_OP)

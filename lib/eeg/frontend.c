@@ -1,5 +1,6 @@
 #include "eeg/frontend.h"
 
+#include "base/clones.h"
 #include "eeg/background.h"
 #include "eeg/dsp.h"
 #include "eeg/feature.h"
@@ -390,15 +391,29 @@ static void check_loops(struct frontend *f, const float *const *uv, int64_t from
     f->loop_samples += n;
 }
 
+CLONES static bool is_finite(const float *x, int64_t n) {
+    uint32_t most = 0;
+#pragma omp simd reduction(max : most)
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bits &= 0x7fffffff;
+        most = bits > most ? bits : most;
+    }
+    return most < 0x7f800000;
+}
+
+CLONES static void add_weighted(double *restrict sum, const float *restrict x, double w, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        sum[i] += w * (double)x[i];
+}
+
 /* n ≤ DSP_BLOCK samples from `from` on through the matrix into channel-last rows. */
 static int mix(struct frontend *f, const float *const *uv, int64_t from, int64_t n, struct err *err) {
     const struct montage *m = f->montage;
     for (int s = 0; s < m->n_sources; s++) {
-        const float *x = uv[s] + from;
-        float zero = 0; /* stays 0 unless a value is NaN or infinite */
-        for (int64_t i = 0; i < n; i++)
-            zero += x[i] * 0.0f;
-        if (zero != 0)
+        if (!is_finite(uv[s] + from, n))
             return err_set(err, ERR_INVALID, "channel %d of the samples pushed holds NaN or infinity; expected finite µV", s);
     }
     for (int o = 0; o < m->n_outputs; o++) {
@@ -406,10 +421,8 @@ static int mix(struct frontend *f, const float *const *uv, int64_t from, int64_t
         double *sum = f->planar;
         memset(sum, 0, sizeof *sum * (size_t)n);
         for (int s = 0; s < m->n_sources; s++) {
-            double w = weights[s];
-            const float *x = uv[s] + from;
-            for (int64_t i = 0; w != 0 && i < n; i++)
-                sum[i] += w * (double)x[i];
+            if (weights[s] != 0)
+                add_weighted(sum, uv[s] + from, weights[s], n);
         }
         for (int64_t i = 0; i < n; i++)
             f->mixed[i * f->lanes + o] = sum[i];

@@ -8,5 +8,6 @@
 void half_to_floats(const uint16_t *from, size_t n, float *to);
 void half_from_floats(const float *from, size_t n, uint16_t *to);
 
-enum { HALF_ASINH_MOST = 64 }; /* values of a call */
+enum { HALF_ASINH_MOST = 64 }; /* values of a call, a multiple of 8 */
 void half_asinh(const double *x, int n, uint16_t *to);
+void half_log(const double *x, int n, uint16_t *to); /* the same of the natural logarithm */

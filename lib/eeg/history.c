@@ -1,5 +1,6 @@
 #include "eeg/history.h"
 
+#include "base/clones.h"
 #include "eeg/dsp.h"
 #include "eeg/half.h"
 #include "eeg/half_rows.h"
@@ -95,52 +96,75 @@ void history_start(struct history *h, const double *row, double known_s) {
 
 void history_keep(struct history *h, bool keep) { h->keep = keep; }
 
-/* Adds v to a decayed sum of h->weight samples, as at most `most` times their mean or `floor`, whichever is larger. */
-static void add(const struct history *h, double *sum, double v, double most, double floor) {
-    if (h->keep)
-        return;
-    double mean = *sum / h->weight, limit = most * (mean > floor ? mean : floor);
-    *sum = h->decay * *sum + (v < limit ? v : limit);
+/* Adds v to decayed sums of h->weight samples, as at most `most` times their mean or `floor`, whichever is larger. */
+CLONES static void add(double *restrict sum, const double *restrict v, const struct history *h, double most, double floor) {
+    const double weight = h->weight, decay = h->decay;
+    const int n = h->channels;
+#pragma omp simd
+    for (int c = 0; c < n; c++) {
+        const double mean = sum[c] / weight, limit = most * (mean > floor ? mean : floor);
+        sum[c] = decay * sum[c] + (v[c] < limit ? v[c] : limit);
+    }
 }
 
-static double scale_of(const struct history *h, int c) {
-    double s = sqrt(h->power[c] / h->weight);
-    return s > FLOOR_UV ? s : FLOOR_UV;
+CLONES static void divide_by_scale(const double *restrict power, const double *restrict x, const struct history *h,
+                                   double *restrict to) {
+    const double weight = h->weight;
+    const int n = h->channels;
+#pragma omp simd
+    for (int c = 0; c < n; c++) {
+        const double s = sqrt(power[c] / weight);
+        to[c] = x[c] / (s > FLOOR_UV ? s : FLOOR_UV);
+    }
 }
 
 static void signal_row(const struct history *h, const double *x, uint16_t *to) {
     double scaled[HALF_ASINH_MOST];
-    for (int c = 0; c < h->channels; c++)
-        scaled[c] = x[c] / scale_of(h, c);
+    divide_by_scale(h->power, x, h, scaled);
     half_asinh(scaled, h->channels, to);
 }
 
 static void envelope_row(const struct history *h, const struct envelope *e, uint16_t *to) {
+    double ratio[HALF_ASINH_MOST];
     for (int c = 0; c < h->channels; c++) {
         double m = (double)e->recent_sum[c] / ((double)RECENT * STEPS_PER_UV), b = e->length[c] / h->weight;
-        to[c] = half_from_f32((float)log((m + STEP_OFFSET_UV) / (b + STEP_OFFSET_UV)));
+        ratio[c] = (m + STEP_OFFSET_UV) / (b + STEP_OFFSET_UV);
+    }
+    half_log(ratio, h->channels, to);
+}
+
+/* y: a row after the band-pass. Rounds to whole numbers as lrint does, several at once. */
+CLONES static void count_steps(const struct history *h, struct envelope *e, const double *restrict y, double *restrict step) {
+    int32_t *restrict oldest = e->recent + e->at * h->channels;
+    int64_t *restrict sum = e->recent_sum;
+    double *restrict before = e->before;
+    const int n = h->channels;
+#pragma omp simd
+    for (int c = 0; c < n; c++) {
+        const double d = fabs(y[c] - before[c]);
+        step[c] = d < LARGEST_STEP_UV ? d : LARGEST_STEP_UV;
+        const int32_t steps = (int32_t)(step[c] * STEPS_PER_UV + 0x1.8p52 - 0x1.8p52);
+        before[c] = y[c];
+        sum[c] += steps - oldest[c];
+        oldest[c] = steps;
     }
 }
 
-/* y: a row after the band-pass. */
 static void count_step(const struct history *h, struct envelope *e, const double *y) {
-    int32_t *oldest = e->recent + e->at * h->channels;
-    for (int c = 0; c < h->channels; c++) {
-        double step = fabs(y[c] - e->before[c]);
-        step = step < LARGEST_STEP_UV ? step : LARGEST_STEP_UV;
-        int32_t steps = (int32_t)lrint(step * STEPS_PER_UV);
-        e->before[c] = y[c];
-        e->recent_sum[c] += steps - oldest[c];
-        oldest[c] = steps;
-        add(h, &e->length[c], step, MOST, STEP_OFFSET_UV);
-    }
+    double step[HALF_ASINH_MOST];
+    count_steps(h, e, y, step);
+    if (!h->keep)
+        add(e->length, step, h, MOST, STEP_OFFSET_UV);
     e->at = (e->at + 1) % RECENT;
 }
 
 /* The place of row i of a call, x, in the means. */
 static void count_row(struct history *h, const double *x, int64_t i) {
+    double square[HALF_ASINH_MOST];
     for (int c = 0; c < h->channels; c++)
-        add(h, &h->power[c], x[c] * x[c], MOST * MOST, FLOOR_UV * FLOOR_UV);
+        square[c] = x[c] * x[c];
+    if (!h->keep)
+        add(h->power, square, h, MOST * MOST, FLOOR_UV * FLOOR_UV);
     if (h->has_envelope)
         count_step(h, &h->envelope, h->envelope.banded + i * h->lanes);
     if (!h->keep)

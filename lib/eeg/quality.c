@@ -134,9 +134,14 @@ int quality_push(struct quality *q, float *const *uv, int64_t n, struct err *err
     for (int64_t done = 0; done < n;) {
         int64_t second = second_of(q, q->at), left = first_of(q, second + 1) - q->at;
         int64_t part = n - done < left ? n - done : left;
-        for (int c = 0; c < q->channels; c++)
+        for (int c = 0; c < q->channels; c++) {
+            struct second now = q->now[c]; /* in registers */
+            float held = q->held[c];
             for (int64_t i = done; i < done + part; i++)
-                add(q, &q->now[c], &q->held[c], &uv[c][i]);
+                add(q, &now, &held, &uv[c][i]);
+            q->now[c] = now;
+            q->held[c] = held;
+        }
         q->at += part;
         done += part;
         if (part == left && (rc = close_second(q, second, err)))

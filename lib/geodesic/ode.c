@@ -1,12 +1,6 @@
 #include "geodesic/ode.h"
 
-/* The processor chooses at run time. The build rounds products before they are added, so all clones give the same bits. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) &&                           \
-    !defined(__SANITIZE_THREAD__)
-#define CLONES __attribute__((noinline, target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define CLONES
-#endif
+#include "base/clones.h"
 
 /* out = y + h·k */
 CLONES static void advance(int64_t n, const double *restrict y, double h, const double *restrict k, double *restrict out) {

@@ -264,10 +264,10 @@ static void rows_begin_with_the_microvolt_of_before_and_restart_with_a_segment(v
 }
 
 /* Also of values beside those that lie between two binary16 numbers, where the rounding is hardest. */
-static void many_asinh_have_the_bits_of_libm(void **state) {
+static void many_asinh_and_log_have_the_bits_of_libm(void **state) {
     (void)state;
-    double x[HALF_ASINH_MOST];
-    uint16_t asinhs[HALF_ASINH_MOST];
+    double x[HALF_ASINH_MOST], positive[HALF_ASINH_MOST];
+    uint16_t asinhs[HALF_ASINH_MOST], logs[HALF_ASINH_MOST];
     struct rng rng;
     rng_init(&rng, 9, RNG_SYNTH, 0);
     for (int round = 0; round < 20000; round++) {
@@ -278,14 +278,18 @@ static void many_asinh_have_the_bits_of_libm(void **state) {
             const double beside = between + ((double)rng_below(&rng, 9) - 4) * 2e-13 * (double)rng_below(&rng, 3);
             x[i] = rng_below(&rng, 2) ? sinh(beside) : 20 * rng_normal(&rng) * pow(10, rng_normal(&rng));
             x[i] = rng_below(&rng, 2) ? x[i] : -x[i];
+            positive[i] = rng_below(&rng, 2) ? exp(rng_below(&rng, 2) ? beside : -beside) : fabs(x[i]);
         }
         if (round % 100 == 0) {
             const double special[] = {NAN, -0.0, 0, 60000, INFINITY, 1e300};
-            x[0] = special[round / 100 % 6];
+            x[0] = positive[0] = special[round / 100 % 6];
         }
         half_asinh(x, n, asinhs);
         for (int i = 0; i < n; i++)
             assert_int_equal(asinhs[i], half_from_f32((float)asinh(x[i])));
+        half_log(positive, n, logs);
+        for (int i = 0; i < n; i++)
+            assert_int_equal(logs[i], half_from_f32((float)log(positive[i])));
     }
 }
 
@@ -295,7 +299,7 @@ int main(void) {
         cmocka_unit_test(the_envelope_is_the_last_second_in_proportion_to_the_last_minutes),
         cmocka_unit_test(an_artefact_does_not_hide_the_next_minutes),
         cmocka_unit_test(silence_of_any_length_ends),
-        cmocka_unit_test(many_asinh_have_the_bits_of_libm),
+        cmocka_unit_test(many_asinh_and_log_have_the_bits_of_libm),
         cmocka_unit_test(held_rows_leave_the_history_as_it_was),
         cmocka_unit_test(chunks_and_snapshots_change_no_bit),
         cmocka_unit_test(rows_begin_with_the_microvolt_of_before_and_restart_with_a_segment),

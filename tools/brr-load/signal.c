@@ -32,17 +32,32 @@ float *signal_bank(void) {
 
 static uint32_t mix(uint32_t seed, uint32_t what) { return rng_philox(seed, RNG_SYNTH, what, 0).v[0]; }
 
+/* The burst of n samples, the same in every channel; false: there is none. */
+static bool fill_burst(int64_t at, int64_t n, float *wave) {
+    bool any = false;
+    for (int64_t i = 0; i < n; i++, at = at + 1 < BURST_EVERY_S * LOAD_RATE_HZ ? at + 1 : 0) {
+        const bool on = at < BURST_S * LOAD_RATE_HZ;
+        wave[i] = on ? (float)(BURST_UV * sin(2 * M_PI * BURST_HZ * (double)at / LOAD_RATE_HZ)) : 0;
+        any |= on;
+    }
+    return any;
+}
+
 void signal_fill(const float *bank, uint32_t seed, int64_t first, int64_t n, float *uv) {
-    int64_t phase = mix(seed, 1000) % (BURST_EVERY_S * LOAD_RATE_HZ);
-    for (int c = 0; c < LOAD_CHANNELS; c++) {
-        const uint32_t place = mix(seed, (uint32_t)c);
-        const float gain = 0.6f + (float)(place >> 24) / 320;
-        for (int64_t i = 0; i < n; i++)
-            uv[c * n + i] = gain * bank[(uint64_t)(place + (uint64_t)(first + i)) % BANK];
-        for (int64_t i = 0; i < n; i++) {
-            int64_t at = (first + i + phase) % (BURST_EVERY_S * LOAD_RATE_HZ);
-            if (at < BURST_S * LOAD_RATE_HZ)
-                uv[c * n + i] += gain * (float)(BURST_UV * sin(2 * M_PI * BURST_HZ * (double)at / LOAD_RATE_HZ));
+    enum { PART = 256 };
+    const int64_t phase = mix(seed, 1000) % (BURST_EVERY_S * LOAD_RATE_HZ);
+    float wave[PART];
+    for (int64_t from = 0, part; from < n; from += part) {
+        part = n - from < PART ? n - from : PART;
+        const bool bursts = fill_burst((first + from + phase) % (BURST_EVERY_S * LOAD_RATE_HZ), part, wave);
+        for (int c = 0; c < LOAD_CHANNELS; c++) {
+            const uint32_t place = mix(seed, (uint32_t)c);
+            const float gain = 0.6f + (float)(place >> 24) / 320;
+            float *row = uv + c * n + from;
+            for (int64_t i = 0; i < part; i++)
+                row[i] = gain * bank[(uint64_t)(place + (uint64_t)(first + from + i)) % BANK];
+            for (int64_t i = 0; bursts && i < part; i++)
+                row[i] += gain * wave[i];
         }
     }
 }
