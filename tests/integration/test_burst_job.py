@@ -251,7 +251,7 @@ def main():
         run = drive(f"{tmp}/one", *several)
         assert run.returncode == 0, run.stderr
         check_devices(tmp, content(f"{tmp}/one"), several)
-        sets[-1] = f"ticks={int(40000 * max(1, 8 / took))}"  # some seconds, so that checkpoints fall into it
+        sets[-1] = f"ticks={int(40000 * max(1, 5 / took))}"  # some seconds, so that checkpoints fall into it
         run = drive(f"{tmp}/long", *sets)
         assert run.returncode == 0, run.stderr
         whole = content(f"{tmp}/long")

@@ -72,8 +72,8 @@ def check_jobs(s3, d, model):
 
 def check_replaced(s3, d, other):
     """kill -9 in mid-training, and the object is another one, or gone, when the job goes on."""
-    sets = SETS + [f"data.source=file://{d.dir}/eeg", "training.max_steps=240", "training.validate_every=240", "checkpoint.every=1s", "model.dropout=0.1",
-                   "limits.restarts=1"]  # many seconds of steps, so that the first checkpoint is not the last; a daemon that dies is charged to its job
+    sets = SETS + [f"data.source=file://{d.dir}/eeg", "training.max_steps=120", "training.validate_every=120", "checkpoint.every=1s", "model.dropout=0.1",
+                   "limits.restarts=1"]  # seconds of steps, so that the first checkpoint is not the last; a daemon that dies is charged to its job
     key, url = "models/first.safetensors", "store://bucket/models/first.safetensors"
     original = s3.objects["open/" + key] = s3.objects["open/" + KEY]
     code, whole, err = d.submit(*sets, f"model.init_from={url}")
