@@ -359,7 +359,7 @@ static void mark_left_out(struct train *t, const char *text) {
     json_free(paths);
 }
 
-/* The roles in a state file, and the recordings left out; *ret stays NULL if it has none. */
+/* The roles in a state file, and the recordings left out. */
 static int read_roles(struct train *t, const char *path, struct known_patients **ret, struct err *err) {
     OWNED_POINTER(safetensors_close) struct safetensors *st = NULL;
     OWNED_POINTER(json_free) struct json *json = NULL;
@@ -373,16 +373,15 @@ static int read_roles(struct train *t, const char *path, struct known_patients *
     if (windows && !t->began)
         (void)json_parse(windows, strlen(windows), "windows", &t->began, NULL);
     if (!text)
-        return 0;
+        return err_set(err, ERR_PRECONDITION, "%s does not say which patients trained; submit a new job", path);
     rc = json_parse(text, strlen(text), path, &json, err);
     return rc ? rc : known_patients_read(json, ret, err);
 }
 
 /* All state files of a training have the same roles: the newest that can be read will do, even if its model cannot. */
-int train_checkpoint_roles(struct train *t, struct known_patients **ret, bool *ret_began, struct err *err) {
+int train_checkpoint_roles(struct train *t, struct known_patients **ret, struct err *err) {
     struct known_patients *found = NULL;
     OWNED(places_done) struct places places = {0};
-    bool began = false;
     int rc = list_places(t, &places, err);
     for (size_t i = 0; !rc && !found && i < places.count; i++) {
         char model[PATH_SIZE], state[PATH_SIZE], new_state[NEW_SIZE];
@@ -392,14 +391,12 @@ int train_checkpoint_roles(struct train *t, struct known_patients **ret, bool *r
         const char *const files[] = {state, new_state};
         for (int k = 0; !rc && !found && k < 2; k++) {
             rc = read_roles(t, files[k], &found, err);
-            began |= !rc;
             rc = checkpoint_is_broken(rc) ? 0 : rc;
         }
     }
     if (rc)
         return rc;
     *ret = found;
-    *ret_began = began;
     return 0;
 }
 

@@ -8,10 +8,10 @@
 /* Writes the pair of the present step, reports it, and removes the files that are no longer wanted. After
  * an error the checkpoints before are untouched. */
 int train_checkpoint_save(struct train *t, struct err *err);
-/* The role that each patient has in this training, and t->left_out, from its newest state file; NULL before the first checkpoint,
- * and if an older version wrote it (*ret_began: there is one). */
+/* The role that each patient has in this training, and t->left_out, from its newest state file; NULL before the first
+ * checkpoint. */
 struct known_patients;
-int train_checkpoint_roles(struct train *t, struct known_patients **ret, bool *ret_began, struct err *err);
+int train_checkpoint_roles(struct train *t, struct known_patients **ret, struct err *err);
 /* Loads the newest usable pair into network, optimizer, counters and t->patients; announces the best model and the newest one
  * again, and removes the files that a kill left behind. *ret_found is false when there is no usable pair; the weights are undefined
  * then. Errors that say nothing about the files, such as no memory, are returned: the training must not restart from step 0 because

@@ -58,7 +58,6 @@ static void tell_lone(struct train *t) {
 
 int train_roles_assign(struct train *t, struct err *err) {
     OWNED_POINTER(known_patients_free) struct known_patients *kept = NULL;
-    bool began = false;
     int64_t used = 0;
     size_t n = (size_t)manifest_count(t->manifest) + 1;
     int rc;
@@ -67,16 +66,12 @@ int train_roles_assign(struct train *t, struct err *err) {
     t->left_out = calloc(n, 1);
     if (!t->split || !t->role || !t->left_out)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the roles of %zu recordings", n);
-    if ((rc = train_checkpoint_roles(t, &kept, &began, err)) || (rc = train_split(t->job, t->manifest, kept, t->split, err)))
+    if ((rc = train_checkpoint_roles(t, &kept, err)) || (rc = train_split(t->job, t->manifest, kept, t->split, err)))
         return rc;
     for (int r = PATIENT_TRAINING; r < PATIENT_ROLES; r++)
         used += tell_role(t, (enum patient_role)r);
     if (kept && (rc = tell_changes(t, kept, used, err)))
         return rc;
-    if (!kept && began)
-        task_log(&t->env, TASK_WARN,
-                 "the checkpoints are of an older version and do not say which patients trained: the roles were drawn again, so "
-                 "that validation patients may have been trained on; submit a new job for scores that can be trusted");
     tell_lone(t);
     for (int64_t i = 0; i < manifest_count(t->manifest); i++) {
         t->role[i] = t->left_out[i] ? PATIENT_UNUSED : t->split[i];
