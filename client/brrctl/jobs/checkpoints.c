@@ -22,7 +22,10 @@ static const struct argument rows[] = {
 };
 static const struct argument_table checkpoint_arguments = ARGUMENT_TABLE(rows);
 
-enum { PART_BYTES = 1 << 20, LONG_MS = 600 * 1000 };
+enum { PART_BYTES = 1 << 20, LONG_MS = 600 * 1000, REF_SIZE = 4096 };
+
+/* The REF behind the verb. */
+static char *ref_of(const struct arguments *o, char buf[REF_SIZE]) { return brrctl_ref(o->args[1], buf, REF_SIZE); }
 
 static void add_checkpoint(struct listing *l, const void *checkpoint) {
     const Brr__V1__Checkpoint *c = checkpoint;
@@ -89,8 +92,9 @@ int brrctl_fetch_model(const struct arguments *o, const char *ref, const char *p
     return 0;
 }
 
-static int do_get(const struct arguments *o, const char *ref) {
+static int do_get(const struct arguments *o) {
     struct brrctl_fetched file;
+    char buf[REF_SIZE], *const ref = ref_of(o, buf);
     if (!own(o)->output) {
         fputs("brrctl: checkpoint get needs --out FILE\n", stderr);
         return EXIT_USAGE;
@@ -165,7 +169,8 @@ static int check_model(const char *path, struct err *err) {
                            "%s is not a model: it has no metadata brr.kind; expected a model file of a training job", path);
 }
 
-static int do_put(const struct arguments *o, const char *path) {
+static int do_put(const struct arguments *o) {
+    const char *const path = o->args[1];
     char name[256];
     struct fsio_map file;
     struct err err;
@@ -186,10 +191,10 @@ static int do_put(const struct arguments *o, const char *path) {
 
 /* ---- the small ones ---- */
 
-static int do_verify(const struct arguments *o, const char *ref) {
+static int do_verify(const struct arguments *o) {
     Brr__V1__CheckpointRef in = BRR__V1__CHECKPOINT_REF__INIT;
+    char buf[REF_SIZE], *const ref = in.ref = ref_of(o, buf);
     int code = 0;
-    in.ref = (char *)(uintptr_t)ref;
     OWNED_ANSWER Brr__V1__VerifyResponse *v = brrctl_call(o, "/brr.v1.Checkpoints/Verify", &in.base, &code);
     if (!v)
         return code;
@@ -204,29 +209,28 @@ static int do_verify(const struct arguments *o, const char *ref) {
     return v->valid ? 0 : EXIT_FAILED;
 }
 
-static int do_delete(const struct arguments *o, const char *ref) {
+static int do_delete(const struct arguments *o) {
     Brr__V1__CheckpointRef in = BRR__V1__CHECKPOINT_REF__INIT;
-    in.ref = (char *)(uintptr_t)ref;
+    char buf[REF_SIZE];
+    in.ref = ref_of(o, buf);
     return brrctl_show(o, "/brr.v1.Checkpoints/Delete", &in.base, &one_view);
 }
 
-static int set_pin(const struct arguments *o, const char *ref, bool pinned) {
+static int set_pin(const struct arguments *o, bool pinned) {
     Brr__V1__PinRequest in = BRR__V1__PIN_REQUEST__INIT;
-    in.ref = (char *)(uintptr_t)ref;
+    char buf[REF_SIZE];
+    in.ref = ref_of(o, buf);
     in.pinned = pinned;
     return brrctl_show(o, "/brr.v1.Checkpoints/Pin", &in.base, &one_view);
 }
 
-static int do_pin(const struct arguments *o, const char *ref) { return set_pin(o, ref, true); }
-static int do_unpin(const struct arguments *o, const char *ref) { return set_pin(o, ref, false); }
+static int do_pin(const struct arguments *o) { return set_pin(o, true); }
+static int do_unpin(const struct arguments *o) { return set_pin(o, false); }
 
-static int do_promote(const struct arguments *o, const char *ref) {
+static int do_promote(const struct arguments *o) {
     Brr__V1__PromoteRequest in = BRR__V1__PROMOTE_REQUEST__INIT;
-    if (o->n_args != 3) {
-        fputs("brrctl: checkpoint promote needs REF NAME: what to serve, and as what\n", stderr);
-        return EXIT_USAGE;
-    }
-    in.ref = (char *)(uintptr_t)ref;
+    char buf[REF_SIZE];
+    in.ref = ref_of(o, buf);
     in.name = (char *)(uintptr_t)o->args[2];
     int code = brrctl_show_model(o, "/brr.v1.Checkpoints/Promote", &in.base);
     if (!code)
@@ -234,32 +238,17 @@ static int do_promote(const struct arguments *o, const char *ref) {
     return code;
 }
 
-static const struct verb {
-    const char *name;
-    int (*run)(const struct arguments *o, const char *ref);
-    bool ref; /* takes a REF, not a file of this machine */
-} verbs[] = {{"get", do_get, true},     {"put", do_put, false},      {"verify", do_verify, true}, {"pin", do_pin, true},
-             {"unpin", do_unpin, true}, {"delete", do_delete, true}, {"rm", do_delete, true},     {"promote", do_promote, true}};
-enum { N_VERBS = sizeof verbs / sizeof *verbs };
-
-static int cmd_checkpoint(const struct arguments *o) {
-    char ref[4096];
-    for (int i = 0; i < N_VERBS; i++) {
-        if (strcmp(verbs[i].name, o->args[0]))
-            continue;
-        if (o->n_args == 3 && verbs[i].run != do_promote) {
-            fprintf(stderr, "brrctl: unexpected argument '%s'; expected brrctl checkpoint %s %s\n", o->args[2], o->args[0],
-                    verbs[i].ref ? "REF" : "FILE");
-            return EXIT_USAGE;
-        }
-        brrctl_ref(o->args[1], ref, sizeof ref);
-        return verbs[i].run(o, verbs[i].ref ? ref : o->args[1]);
-    }
-    const char *nearest = arguments_nearest(o->args[0], &verbs[0].name, N_VERBS, sizeof *verbs);
-    fprintf(stderr, "brrctl: unknown checkpoint command '%s'; ", o->args[0]);
-    fprintf(stderr, nearest ? "did you mean %s?\n" : "`brrctl checkpoint --help` lists the commands%s\n", nearest ? nearest : "");
-    return EXIT_USAGE;
-}
+static const struct command_verb checkpoint_verbs[] = {
+    {"get", "REF", &checkpoint_arguments, do_get, 2},
+    {"put", "FILE", &checkpoint_arguments, do_put, 2},
+    {"verify", "REF", &checkpoint_arguments, do_verify, 2},
+    {"pin", "REF", &checkpoint_arguments, do_pin, 2},
+    {"unpin", "REF", &checkpoint_arguments, do_unpin, 2},
+    {"delete", "REF", &checkpoint_arguments, do_delete, 2},
+    {"rm", "REF", &checkpoint_arguments, do_delete, 2},
+    {"promote", "REF NAME", &checkpoint_arguments, do_promote, 3},
+    {.name = NULL},
+};
 
 const struct command command_checkpoints = {
     .name = "checkpoints",
@@ -275,15 +264,14 @@ const struct command command_checkpoint = {
     .words = "get|put|verify|pin|unpin|delete|promote REF",
     .options = &checkpoint_arguments,
     .summary = "fetch, upload, check, pin, delete or serve a model file",
-    .run = cmd_checkpoint,
-    .min_args = 2,
-    .max_args = 3,
+    .verbs = checkpoint_verbs,
     .details =
         "REF: job:ID (best, else last), job:ID@best, job:ID@last, job:ID@STEP, upload:NAME, or a path of the daemon's machine.\n"
         "  get REF --out FILE     fetch the model file; its SHA-256 is compared\n"
         "  put FILE [--name N]    upload FILE; its REF is then upload:N\n"
         "  verify REF             read the file again and compare its SHA-256\n"
-        "  pin REF, unpin REF     protect it from pruning, or end the protection\n"
+        "  pin REF                protect it from pruning\n"
+        "  unpin REF              end the protection\n"
         "  delete REF             refused for pinned, served and last checkpoints\n"
         "  promote REF NAME       serve it as NAME; REF may be store://NAME/KEY of a store in daemon.yaml, which is fetched,\n"
         "                         checked, and kept as upload:NAME\n"
