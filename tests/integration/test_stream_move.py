@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from daemon import PATIENCE, SOURCE, Daemon
+from daemon import PATIENCE, SOURCE, Daemon, until
 from stream_fixture import command, streaming_daemon
 from test_stream_resume import alarms, read_files
 
@@ -21,24 +21,25 @@ GAP_S = (2.0, 4.0)  # between two kills
 
 
 def where(daemons):
-    """Which daemon has the stream of brrctl, or None."""
+    """Which daemon has the stream of brrctl and how many of its samples, or None."""
     for i, d in enumerate(daemons):
         if d.process.poll() is None:
             _, out, _ = d.ctl("sessions", "--json")
-            if any(s["client"] == "mover" and s["connected"] for s in map(json.loads, out.splitlines())):
-                return i
+            for s in map(json.loads, out.splitlines()):
+                if s["client"] == "mover" and s["connected"]:
+                    return i, s["received_through"]
     return None
 
 
 def wait_for(daemons, stream, other_than):
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        at = where(daemons)
-        if at not in (None, other_than):
-            return at
+    """The daemon to which the stream has moved, once it gets samples there: a client that sends was told that its stream is open."""
+    first = {}
+
+    def sends():
         assert stream.poll() is None, "the stream ended early: " + stream.communicate()[1] + "".join(d.read_log()[-3000:] for d in daemons)
-        time.sleep(0.1)
-    raise AssertionError(f"the stream did not move from {other_than}")
+        at, received = where(daemons) or (None, 0)
+        return at not in (None, other_than) and received > first.setdefault(at, received) and (at,)
+    return until(sends, f"the stream did not move from {other_than}", pause_s=0.1)[0]
 
 
 def check(daemons, recording, model, want, dice):
