@@ -88,6 +88,8 @@ void desk_note(void *desk, struct journal_entry *e) {
         alarms_reported(d->alarms, e->alarm, clock_ms());
     const struct alarm *a = *e->alarm ? alarms_find(d->alarms, e->alarm) : NULL;
     e->on_ms = a ? a->on_ms : e->on_ms;
+    if (a && e->kind == JOURNAL_ALARM_ON && a->answered.at_ms) /* the answer covers what is on again */
+        str_copy(e->person, sizeof e->person, *a->answered.person ? a->answered.person : a->answered.by);
 }
 
 void desk_name(void *desk, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]) {

@@ -169,8 +169,9 @@ struct owed_bed *owed_add(struct owed *o, struct journal_line *line, int64_t now
         settle_item(o, b, b->items, "superseded: too much waits");
     if (!b->items)
         b->place.since_ms = now_ms;
-    *i = (struct telling_item){
-        .line = journal_line_hold(line), .answered = line->answered, .stale = now_ms - line->made_ms >= o->stale_ms};
+    *i = (struct telling_item){.line = journal_line_hold(line),
+                               .answered = line->answered || (e->kind == JOURNAL_ALARM_ON && *e->person),
+                               .stale = now_ms - line->made_ms >= o->stale_ms};
     LIST_ADD_LAST(b->items, i, next);
     b->n++;
     o->waiting++;

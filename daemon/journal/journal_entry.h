@@ -78,7 +78,7 @@ struct journal_entry {
     /* The alarm that the entry is about, "" = none. An alarm that begins again within alarms.rejoin has the id of the one before.
      */
     char alarm[JOURNAL_ALARM];
-    char person[JOURNAL_PERSON]; /* who answered, or which hook was told */
+    char person[JOURNAL_PERSON]; /* who answered (of an alarm that is on again: before), or which hook was told */
     int64_t step;                /* of an escalation, from 1; 0: none */
     int64_t until_ms;            /* Unix time: the end of a standby or of silence; 0: none */
     int64_t on_ms;               /* Unix time: when the alarm began, by the register; 0: unknown */

@@ -649,6 +649,12 @@ static void an_alarm_that_is_tried_again_says_that_it_was_answered(void **state)
     assert_non_null(owed_add(&o, l, NOW_MS));
     next_told(&o, NOW_MS, text);
     assert_non_null(strstr(text, ", acknowledged"));
+    l->answered = false;
+    str_copy(l->entry.person, sizeof l->entry.person, "Ana"); /* it is on again, and her answer covers it */
+    assert_non_null(owed_add(&o, l, NOW_MS));
+    next_told(&o, NOW_MS, text);
+    assert_non_null(strstr(text, ", acknowledged"));
+    l->answered = true;
     l->entry.kind = JOURNAL_ESCALATED;
     assert_null(owed_add(&o, l, NOW_MS));
     assert_int_equal(n_settled, 1);
