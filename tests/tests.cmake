@@ -3,7 +3,8 @@
 # tests/fuzz/fuzz_X.c is a libFuzzer target (BRR_FUZZ, clang) and always a program replay_X that ctest runs over tests/fuzz/corpus/X.
 # A test that skips says `skipped: CLASS: REASON` (tests/skip.h) and exits 77; one that skips a part of itself says so alone.
 # Programs that compute wait passively, as the daemon does, so that tests may run beside one another.
-# tests/chaos/test_chaos.py: two minutes of random faults for a daemon at work; `./dev chaos` runs it for longer. test_lab_day.py: a
+# tests/chaos/test_chaos.py: a minute and a half of random faults for a daemon at work; test_ward_day.py: a minute of a ward's day; `./dev chaos`
+# and `./dev day ward` run them for longer. test_lab_day.py: a
 # minute of `./dev day lab`.
 # Labels: `unit` for compiled tests and corpora (what the sanitizers run), plus the folder; `driver` for Python beside them; `quick` for
 # both, but for those that need big packages or minutes; `seeded` for what draws its cases from test_seed (tests/seed.h, seed.py), which
@@ -16,7 +17,8 @@ find_program(Python3_EXECUTABLE NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH REQ
 # who waits for what. CTest's own limit, a bare kill by the clock, lies far behind. By COST, CTest starts tests with a limit of their own first, then
 # long_tests, then those with daemons and emulated GPUs: what takes longest does not begin when the others have ended. PROCESSORS counts halves: tests with
 # daemons and clients wait for clocks, sockets and disks two thirds of their time, so two of them run in the place of one that computes.
-set(test_limit_test_chaos 600)   # two minutes of faults, and the time to get over each
+set(test_limit_test_chaos 600)   # faults of minutes, and the time to get over each
+set(test_limit_test_ward_day 600)
 set(test_limit_test_package 900) # this one and the next may fetch a Debian first
 set(test_limit_test_image 900)
 set(test_limit_test_image_cuda 7200) # where BRR_TEST_IMAGE asks for it

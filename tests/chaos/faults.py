@@ -16,7 +16,7 @@ from fake_s3 import Fault
 
 Kind = collections.namedtuple("Kind", "name seconds often act")
 FAULTS = []
-SETTLE_S = (0.5, 5)  # from one fault to the next
+SETTLE_S = (0.5, 3)  # from one fault to the next
 KEPT_KIB = 8  # what a full volume still has at most
 
 
@@ -118,10 +118,10 @@ def hung_cache(w, _rng):
 
 @fault("receiver fails", (2, 10))
 def receiver_fails(w, rng):
-    end = w.delays.begin("receiver")
-    w.pager.mode = rng.choice(("503", "hang", "reset"))
+    end, pager = w.delays.begin("receiver"), w.pager
+    pager.mode = rng.choice(("503", "hang", "reset"))
     yield
-    w.pager.mode = "ok"
+    pager.mode = "ok"
     end()
 
 

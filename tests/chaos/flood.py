@@ -26,7 +26,7 @@ import grpc  # noqa: E402
 import numpy  # noqa: E402
 from daemon import PATIENCE, temporary  # noqa: E402
 from page_beds import CHUNK, LABELS, RATE  # noqa: E402
-from pager import Pager, delivery_id  # noqa: E402
+from pager import HOOK, Pager, delivery_id  # noqa: E402
 from secured import Secured  # noqa: E402
 from stream_fixture import messages  # noqa: E402
 
@@ -135,6 +135,20 @@ class Flood:
                 at += 1
         self.run(say())
 
+    def alarms(self):
+        """Streams of ever new names whose alarms go on and off at a short hop, 40 s of EEG at once."""
+        t = numpy.arange(RATE) / RATE
+        loud = (300 * numpy.sign(numpy.sin(2 * numpy.pi * 4 * t)) * numpy.ones((len(LABELS), 1))).astype("<f4").tobytes()
+        quiet = numpy.zeros((len(LABELS), RATE), "<f4").tobytes()
+
+        def say():
+            yield self.open(client_name=f"flood {self.count}", threshold_on=0.6, threshold_off=0.2, alarm_hop_s=0.25)
+            for at in range(40):
+                if self.going():
+                    yield self.pb.ClientMessage(chunk=self.pb.Chunk(first_sample=at * RATE, samples=RATE, data=loud if at // 2 % 2 else quiet))
+        while self.going():
+            self.run(say())
+
     def opens(self):
         with channel_of(self.o.port, self.o.ca, self.o.token) as channel:
             while self.going():
@@ -205,7 +219,7 @@ def heard_by_hook(pager, entries):
     """(decided, seconds until the hook was told) of each alarm_on."""
     shift = time.time() - time.monotonic()
     for e in entries:
-        at = pager.told.get(delivery_id(e["session"], e["kind"], round(e["start_s"] * RATE)))
+        at = pager.told.get(delivery_id(HOOK, e["session"], e["kind"], round(e["start_s"] * RATE)))
         if e["kind"] == "alarm_on" and at:
             yield e["received_ms"] / 1000, at[0] + shift - e["received_ms"] / 1000
 
@@ -248,7 +262,7 @@ def compare(o, tmp):
         entries = journal_of(d)
         written = {(e["client"], e["kind"], round(e["start_s"] * RATE)) for e in entries}
         heard = {(b.name, "alarm_on" if a[0] else "alarm_off", a[4]) for b in beds for a in b.alarms}
-        owed = [e for e in entries if delivery_id(e["session"], e["kind"], round(e["start_s"] * RATE)) not in pager.told]
+        owed = [e for e in entries if delivery_id(HOOK, e["session"], e["kind"], round(e["start_s"] * RATE)) not in pager.told]
         if (not owed and heard <= written) or time.monotonic() > deadline:
             break
         time.sleep(1)

@@ -18,6 +18,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):  # noqa: N802
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         pager = self.server
+        pager.attempted(body)
         mode = pager.mode
         while pager.mode == "hang":
             time.sleep(0.05)
@@ -38,10 +39,10 @@ class Pager(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, folder):
+    def __init__(self, folder, name=HOOK, words=""):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.mode, self.lock, self.told = "ok", threading.Lock(), {}
-        self.secret = f"{folder}/pager.secret"
+        self.mode, self.lock, self.told, self.name, self.words = "ok", threading.Lock(), {}, name, words
+        self.secret = f"{folder}/{name}.secret"
         with open(os.open(self.secret, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as f:
             f.write("chaos\n")
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -54,19 +55,24 @@ class Pager(http.server.ThreadingHTTPServer):
             for i in ids:
                 self.told.setdefault(i, []).append(time.monotonic())
 
+    def attempted(self, body):
+        pass
+
+    def hook(self):
+        return f"{{name: {self.name}, url: 'http://127.0.0.1:{self.server_address[1]}/', secret_file: '{self.secret}', timeout: 2s{self.words}}}"
+
     def setting(self):
-        return (f"alarms.hooks=[{{name: {HOOK}, url: 'http://127.0.0.1:{self.server_address[1]}/', secret_file: '{self.secret}', "
-                f"timeout: 2s}}]")
+        return f"alarms.hooks=[{self.hook()}]"
 
 
-def delivery_id(session, kind, number):
-    return hashlib.sha256(f"{HOOK}\n{session}\n{kind}\n{number}\n0".encode()).hexdigest()[:32]
+def delivery_id(hook, session, kind, number):
+    return hashlib.sha256(f"{hook}\n{session}\n{kind}\n{number}\n0".encode()).hexdigest()[:32]
 
 
 class Account:
     """What the journal of the daemon says, read from a copy of its file."""
 
-    def __init__(self, d):
+    def __init__(self, d, hook=HOOK):
         results = d.inside(f"{d.dir}/results")
         for suffix in ("", "-wal"):
             with contextlib.suppress(FileNotFoundError):
@@ -77,10 +83,10 @@ class Account:
             alarms = db.execute("SELECT id, session, kind, number, alarm, received_ms, detail FROM journal WHERE live AND kind IN "
                                 "('alarm_on', 'alarm_off') ORDER BY id").fetchall()
             self.settled = {(row[0], row[1].partition(":")[0], row[2]): row[1] for row in db.execute(
-                "SELECT session, detail, start_s FROM journal WHERE kind = 'told' AND person = ?", (HOOK,))}
+                "SELECT session, detail, start_s FROM journal WHERE kind = 'told' AND person = ?", (hook,))}
             self.over = {row[0] for row in db.execute("SELECT session FROM journal WHERE kind IN ('ended', 'moved')")}
             starts = dict(db.execute("SELECT id, start_s FROM journal WHERE kind IN ('alarm_on', 'alarm_off')").fetchall())
-        self.owed = {delivery_id(a[1], a[2], a[3]): (a[1], a[2], starts[a[0]]) for a in alarms}
+        self.owed = {delivery_id(hook, a[1], a[2], a[3]): (a[1], a[2], starts[a[0]]) for a in alarms}
         self.alarms = alarms
 
     def missing(self, told):
@@ -115,7 +121,7 @@ def check(w, pager, ends):
         w.lose("alarms were told twice", f"{len(again)}: {again[:3]}")
     if (open_alarms := account.without_end()):
         w.lose("alarms without an end", open_alarms[:3])
-    begun = [(a[5], delivery_id(a[1], a[2], a[3])) for a in account.alarms if a[2] == "alarm_on"]
+    begun = [(a[5], delivery_id(HOOK, a[1], a[2], a[3])) for a in account.alarms if a[2] == "alarm_on"]
     offs = [a[6] for a in account.alarms if a[2] == "alarm_off"]
     return {"alarms_owed": len(account.owed), "alarms_told": sum(i in pager.told for i in account.owed),
             "told_twice_across_an_end": sum(len(at) > 1 for at in pager.told.values()) - len(again),

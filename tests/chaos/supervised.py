@@ -49,9 +49,12 @@ class Volumes:
 class Supervised(Daemon):
     """.exits: one dict for each time that the daemon ended. `excused` says whether an end by this exit status has a cause that was injected."""
 
-    def __init__(self, directory, extra=()):
-        self.tcp = free_port()
-        super().__init__(directory, [f"listen.tcp=127.0.0.1:{self.tcp}", "jobs.database=null", "limits.resume_ttl=5m", "devices_cpu_threads=1", *extra])
+    def __init__(self, directory, extra=(), **more):
+        super().__init__(directory, ["jobs.database=null", "limits.resume_ttl=5m", "devices_cpu_threads=1", *extra], **more)
+        if not hasattr(self, "tcp"):
+            self.tcp = free_port()
+            self.extra.append(f"listen.tcp=127.0.0.1:{self.tcp}")
+        self.again_s = None  # None: RESTART_S
         self.volumes = Volumes(directory)
         self.flag, self.sync, self.clock = f"{directory}/held", f"{directory}/hung", f"{directory}/clock"
         self.clock_steps = []  # (when, by the monotonic clock, seconds)
@@ -103,7 +106,7 @@ class Supervised(Daemon):
                        "asked": process.pid in self.killed}
                 self.exits.append(end)
                 notice(end)
-                time.sleep(RESTART_S)
+                time.sleep(self.again_s or RESTART_S)
                 with self.lock:
                     if not self.over:
                         self.fed = time.monotonic()

@@ -235,7 +235,7 @@ def chaos(o, tmp):
 
 def main():
     parser = argparse.ArgumentParser(description="A daemon at work under faults that are drawn from a seed.")
-    parser.add_argument("--minutes", type=float, default=2)
+    parser.add_argument("--minutes", type=float, default=1.5)
     parser.add_argument("--seed", type=int, default=test_seed())
     parser.add_argument("--streams", type=int, default=5)
     parser.add_argument("--commands", type=int, default=2)
