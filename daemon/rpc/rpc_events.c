@@ -5,16 +5,16 @@
 #include "base/queue.h"
 #include "daemon/rpc/rpc_state.h"
 
-static gpr_timespec patience_from_now(void) {
-    return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(RPC_PATIENCE_MS, GPR_TIMESPAN));
-}
+enum { LOOK_MS = 10, BUSY_EVENTS = 200 /* in LOOK_MS: the drain thread hardly finds its queue empty */ };
+
+static gpr_timespec from_now(int ms) { return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(ms, GPR_TIMESPAN)); }
 
 /* True if the loop is to wake for what came. *wake_at: when it must for tags that are patient; the far future: none waits. */
 static bool is_time(const struct tag *tag, gpr_timespec *wake_at) {
     const gpr_timespec never = gpr_inf_future(GPR_CLOCK_MONOTONIC);
     const bool waits = gpr_time_cmp(*wake_at, never) < 0;
     if (tag && tag->patient && !waits)
-        *wake_at = patience_from_now();
+        *wake_at = from_now(RPC_PATIENCE_MS);
     if (tag && tag->patient && (!waits || gpr_time_cmp(gpr_now(GPR_CLOCK_MONOTONIC), *wake_at) < 0))
         return false;
     *wake_at = never;
@@ -28,6 +28,7 @@ void *tag_drain(void *arg) {
     for (;;) {
         grpc_event e = grpc_completion_queue_next(s->queue, wake_at, NULL);
         struct tag *tag = e.type == GRPC_OP_COMPLETE ? e.tag : NULL;
+        atomic_fetch_add(&s->events, 1);
         const bool now = is_time(tag, &wake_at); /* the loop may free the tag once it is in the list */
         pthread_mutex_lock(&s->lock);
         if (tag) {
@@ -46,10 +47,17 @@ void *tag_drain(void *arg) {
 
 void *tag_poll(void *arg) {
     const struct rpc_server *s = arg;
+    unsigned before = 0;
     pthread_setname_np(pthread_self(), "rpc-poll");
-    while (grpc_completion_queue_next(s->idle, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL).type != GRPC_QUEUE_SHUTDOWN)
-        ;
-    return NULL;
+    for (;;) {
+        const unsigned events = atomic_load(&s->events);
+        const bool busy = events - before > BUSY_EVENTS || atomic_load(&s->ended);
+        before = events;
+        if (!busy)
+            nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
+        else if (grpc_completion_queue_next(s->idle, from_now(LOOK_MS), NULL).type == GRPC_QUEUE_SHUTDOWN)
+            return NULL;
+    }
 }
 
 struct tag *tag_take(struct rpc_server *s, bool *ret_drained) {

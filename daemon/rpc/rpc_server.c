@@ -50,6 +50,7 @@ static void end_queue(struct rpc_server *s) {
     }
     listeners_free(s->listeners);
     s->listeners = NULL;
+    atomic_store(&s->ended, true);
     grpc_completion_queue_shutdown(s->queue);
     grpc_completion_queue_shutdown(s->idle);
 }

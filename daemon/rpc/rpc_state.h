@@ -83,6 +83,8 @@ struct rpc_server {
     uv_timer_t pace; /* runs while calls are paced */
     int n_paced;
     pthread_t drain, poll;
+    atomic_uint events;   /* that the drain thread has seen */
+    atomic_bool ended;    /* the queues are shut */
     pthread_mutex_t lock; /* first and last */
     struct tag *first, *last;
     bool drained, stopping;
@@ -106,8 +108,9 @@ struct tag *tag_new(struct rpc_server *s, enum tag_kind kind, struct rpc_call *c
 struct tag *tag_take(struct rpc_server *s, bool *ret_drained);
 /* Thread: hands tags from the completion queue to the loop until the queue is shut; arg is the server. */
 void *tag_drain(void *arg);
-/* Thread: polls the idle queue, so that sockets are read and connections accepted however full the other queue is: gRPC polls only
- * for a thread that finds its queue empty. arg is the server. */
+/* Thread: polls the idle queue while the other one is busy, so that sockets are read and connections accepted however full
+ * that is: gRPC polls only for a thread that finds its queue empty. While there are few events the drain thread polls
+ * alone, and none wakes two threads. arg is the server. */
 void *tag_poll(void *arg);
 /* Start operations of a call under one tag; false when they could not be started: the call is cancelled then, so that its client
  * does not wait for what cannot come. */
