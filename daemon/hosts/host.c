@@ -25,7 +25,7 @@ static struct message *next_order(struct host *h, bool due) {
         return mailbox_take(h->orders);
     atomic_store(&h->busy_since_ms, 0);
     const int64_t pause_ms = h->work->pause_ms ? h->work->pause_ms(h->state) : -1;
-    if (pause_ms < 0 || pause_ms > h->work->sleeps_ms)
+    if (pause_ms < 0 || !h->work->sleeps_ms || pause_ms > h->work->sleeps_ms(h->state))
         return mailbox_wait(h->orders, pause_ms);
     nanosleep(&(struct timespec){.tv_nsec = pause_ms * 1000000L}, NULL);
     return mailbox_take(h->orders);

@@ -20,7 +20,8 @@ struct host_work {
     bool (*step)(void *state);                         /* runs one step; false when none is due */
     /* After a step that was not due: in how many milliseconds one is, if no order comes before; -1, or NULL: an order must come. */
     int64_t (*pause_ms)(void *state);
-    int sleeps_ms; /* orders wait for the end of a pause that is no longer, so that many share a wake-up */
+    /* Orders wait for the end of a pause that is no longer than so many milliseconds, so that many share a wake-up. NULL: 0. */
+    int64_t (*sleeps_ms)(void *state);
     /* Returns the orders that nobody was told about, linked by next; they are the owner's again. */
     struct message *(*close)(void *state);
     /* "waits for WHAT since TIME" while a part of the work waits for something outside the device; false: it does not. Any thread.

@@ -15,6 +15,7 @@ struct live_host {
     struct live *live;
     struct model_loader *loader;
     struct mailbox *reports;
+    int64_t sleeps_ms;
 };
 
 static struct message *close_streams(void *state) {
@@ -76,6 +77,7 @@ static int open_streams(struct host_site *site, bool replays, void **ret, struct
         return err_set(err, ERR_EXHAUSTED, "out of memory for the streams of %s", site->info.name);
     }
     h->reports = config.reports;
+    h->sleeps_ms = site->info.is_async ? 0 : LIVE_MAX_DELAY_STEPS_MS; /* a GPU begins when its batch is full */
     *ret = h;
     return 0;
 }
@@ -102,6 +104,8 @@ static bool step_live(void *state) {
     return ran;
 }
 
+static int64_t sleeps_ms(void *state) { return ((struct live_host *)state)->sleeps_ms; }
+
 static int64_t pause_ms(void *state) { return live_pause_ms(((struct live_host *)state)->live); }
 
 static bool waits_for_file(void *state, char ret_text[HOST_WAITS_TEXT]) {
@@ -115,7 +119,7 @@ static const struct host_work live_work = {.name = "live",
                                            .order = order_live,
                                            .step = step_live,
                                            .pause_ms = pause_ms,
-                                           .sleeps_ms = LIVE_MAX_DELAY_STEPS_MS,
+                                           .sleeps_ms = sleeps_ms,
                                            .close = close_streams,
                                            .waits = waits_for_file};
 static const struct host_work replay_work = {.name = "replays",
