@@ -22,7 +22,7 @@ os.environ.setdefault("BRR_SOURCE_DIR", os.path.abspath(f"{os.path.dirname(os.pa
 os.environ.setdefault("BRR_BUILD_DIR", f"{os.environ['BRR_SOURCE_DIR']}/build")
 os.environ.setdefault("BRR_BIN", f"{os.environ['BRR_BUILD_DIR']}/bin")
 sys.path.insert(0, f"{os.environ['BRR_SOURCE_DIR']}/tests/integration")
-from daemon import BIN, SOURCE, Daemon, temporary  # noqa: E402
+from daemon import BIN, SOURCE, Daemon, temporary, until  # noqa: E402
 from page_load import busy, tree  # noqa: E402
 
 GIVEN = ("ack_p50_ms", "result_lag_p50_ms", "result_lag_p99_ms", "samples_lost", "server_rss_bytes")
@@ -86,6 +86,7 @@ def measure(args, beds):
     with temporary() as tmp:
         d = Daemon(tmp, [f"limits.sessions={max(2 * beds, 1024) + args.ended}", *served(args)]).start()
         try:
+            until(lambda: 'component="models"} 1' in d.ctl("metrics", "brrd_ready")[1], "the model was not loaded")
             if args.ended:
                 first = load(d, args, args.ended, 2, "--ramp-s", "20", "--connections", "8")
                 _, err = first.communicate()
