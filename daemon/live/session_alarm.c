@@ -76,7 +76,7 @@ static void turn_off(struct session *s, int64_t at, enum journal_off off) {
     struct live_report r = {
         .message.kind = LIVE_ALARM, .first = at > since ? at : since, .off = off, .probability = NAN, .wall_ms = clock_wall_ms()};
     r.replay = !live_open_is_live(live_stream_open(s->stream));
-    s->alarm |= alarms->on_in && since >= 0; /* also one that is newer than the snapshot */
+    s->alarm = alarms->on_in ? since >= 0 : s->alarm; /* what a snapshot says may be older */
     if (!s->alarm)
         return;
     session_alarm_name(s, &r);
