@@ -37,6 +37,8 @@ install(DIRECTORY client/examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/exa
         FILES_MATCHING PATTERN "*.c" PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
 install(DIRECTORY client/python/ ${CMAKE_BINARY_DIR}/python/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/python COMPONENT libbrr-dev
         FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "__pycache__" EXCLUDE)
+install(DIRECTORY client/python/brr ${CMAKE_BINARY_DIR}/python/brr DESTINATION lib/python3/dist-packages COMPONENT python3-brr EXCLUDE_FROM_ALL
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "__pycache__" EXCLUDE)
 install(DIRECTORY client/erlang/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/erlang COMPONENT libbrr-dev)
 install(FILES models/ward.safetensors models/ward.md models/demo.safetensors models/demo.md DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/models)
 install(PROGRAMS deploy/slurm/train.sbatch DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/slurm)

@@ -152,7 +152,7 @@ struct brr_recording_annotation {
 struct brr_recording_facts {
     size_t size;
     const char *format; /* "EDF", "BrainVision", ... */
-    const char *start;  /* "YYYY-MM-DD HH:MM:SS" without a time zone, or "n/a" */
+    const char *start;  /* "YYYY-MM-DD HH:MM:SS", with ".ffffff" where it has a fraction; no time zone; or "n/a" */
     double duration_s;  /* gaps included */
     int64_t n_records;
     const struct brr_recording_channel *channels;

@@ -32,8 +32,12 @@ static int keep_facts(brr_recording *r, struct err *err) {
     struct brr_recording_annotation *annotations = arena_alloc(&r->arena, sizeof *annotations * (info->n_annotations + 1));
     if (!channels || !segments || !annotations)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the facts of %s", r->path);
+    eegfile_start_text(r->file, r->start, sizeof r->start);
+    const int64_t micros = llround(info->start.subsecond * 1e6);
+    if (info->start.known && micros > 0 && micros < 1000000)
+        str_format(r->start + strlen(r->start), 8, ".%06lld", (long long)micros);
     r->facts = (struct brr_recording_facts){.format = eegfile_format(r->file),
-                                            .start = eegfile_start_text(r->file, r->start, sizeof r->start),
+                                            .start = r->start,
                                             .duration_s = info->duration_s,
                                             .n_records = info->n_records,
                                             .segments = segments,

@@ -1,5 +1,5 @@
 # Debian packages by CPack: brrd (daemon, tools), brrctl (command line client, unit of a bed's recorder), libbrr1 (client library),
-# libbrr-dev (header, example programs), brrd-mpi where mpicc was found, and brrd-cuda where the CUDA backend was built.
+# libbrr-dev (header, example programs), python3-brr (import brr), brrd-mpi where mpicc was found, and brrd-cuda where the CUDA backend was built.
 # `./dev package` makes them in build/packages; docs/operations.md says how they are used.
 set(debian ${CMAKE_SOURCE_DIR}/deploy/debian)
 set(packaged ${CMAKE_BINARY_DIR}/packaged) # what is made for the packages alone
@@ -32,14 +32,14 @@ install(FILES ${packaged}/completion/brrctl DESTINATION ${CMAKE_INSTALL_DATADIR}
 install(FILES ${packaged}/completion/brrctl.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT brrctl OPTIONAL)
 install(FILES ${packaged}/completion/_brrctl DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT brrctl OPTIONAL)
 
-set(components brrd brrctl libbrr libbrr-dev)
+set(components brrd brrctl libbrr libbrr-dev python3-brr)
 if(TARGET brr_mpi)
   list(APPEND components brrd-mpi)
 endif()
 if(TARGET brr_cuda)
   list(APPEND components brrd-cuda)
 endif()
-foreach(package brrd brrctl libbrr1 libbrr-dev brrd-mpi brrd-cuda)
+foreach(package brrd brrctl libbrr1 libbrr-dev python3-brr brrd-mpi brrd-cuda)
   string(REPLACE libbrr1 libbrr component ${package})
   install(FILES ${debian}/copyright ${packaged}/changelog.Debian.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} COMPONENT ${component})
 endforeach()
@@ -103,6 +103,16 @@ set(CPACK_DEBIAN_LIBBRR-DEV_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_COMPONENT_LIBBRR-DEV_DESCRIPTION "client library of the EEG daemon brrd (development files)
 Headers, pkg-config files, the protobuf files and example programs
 of libbrr, libbrr_scan, libbrr_detector and libbrr_burst.")
+
+set(CPACK_DEBIAN_PYTHON3-BRR_PACKAGE_NAME python3-brr)
+set(CPACK_DEBIAN_PYTHON3-BRR_PACKAGE_SECTION python)
+set(CPACK_DEBIAN_PYTHON3-BRR_PACKAGE_DEPENDS "${exact}, python3, python3-numpy")
+set(CPACK_DEBIAN_PYTHON3-BRR_PACKAGE_RECOMMENDS "brrd, python3-protobuf") # models ward and demo; brr.v1
+set(CPACK_DEBIAN_PYTHON3-BRR_PACKAGE_SHLIBDEPS OFF)
+set(CPACK_DEBIAN_PYTHON3-BRR_PACKAGE_GENERATE_SHLIBS OFF)
+set(CPACK_COMPONENT_PYTHON3-BRR_DESCRIPTION "recordings, detectors and scans of brrd for Python 3
+The package brr reads recordings into NumPy, runs the seizure detectors of
+brrd in the process or in a daemon, and computes selective scans.")
 
 set(CPACK_DEBIAN_BRRD-MPI_PACKAGE_NAME brrd-mpi)
 set(CPACK_DEBIAN_BRRD-MPI_PACKAGE_SECTION science)

@@ -52,8 +52,13 @@ static int write_trained(const char *cache, const char *name, struct err *err) {
     int rc;
     if ((rc = builtin_installed(name, from, sizeof from, err)) || (rc = builtin_path(cache, name, to, sizeof to, err)))
         return rc;
-    if (fsio_exists(from))
-        return fsio_copy(from, to, err);
+    if (fsio_exists(from)) {
+        if ((rc = fsio_copy(from, to, err)))
+            return rc;
+        str_copy(strrchr(from, '.'), sizeof ".md", ".md"); /* its page, for people: what it has learned from */
+        str_copy(strrchr(to, '.'), sizeof ".md", ".md");
+        return fsio_exists(from) ? fsio_copy(from, to, err) : 0;
+    }
     return unlink(to) && errno != ENOENT ? err_errno(err, errno, "cannot remove %s", to) : 0;
 }
 

@@ -24,8 +24,12 @@ static void visit_comment(void *ctx, const char *text) {
 
 static int read_row(const struct table *t, struct events_file *events, struct err *err) {
     struct event_row row = {.confidence = NAN, .line = t->line};
-    if (!table_parse_number(table_field(t, 0), &row.onset_s) || !table_parse_number(table_field(t, 1), &row.duration_s) ||
-        row.duration_s < 0 || fabs(row.onset_s) > EVENTS_MAX_SECONDS || row.duration_s > EVENTS_MAX_SECONDS)
+    if (!strcasecmp(table_field(t, 1), "nan")) /* a point in time */
+        row.duration_s = NAN;
+    else if (!table_parse_number(table_field(t, 1), &row.duration_s))
+        row.duration_s = -1;
+    if (!table_parse_number(table_field(t, 0), &row.onset_s) || row.duration_s < 0 || fabs(row.onset_s) > EVENTS_MAX_SECONDS ||
+        row.duration_s > EVENTS_MAX_SECONDS)
         return err_set(err, ERR_INVALID, "%s:%d: expected onset,duration,description with times in seconds", t->path, t->line);
     row.end_s = row.onset_s + row.duration_s;
     str_copy(row.type, sizeof row.type, table_field(t, 2));

@@ -4,9 +4,10 @@
 #include "base/grow.h"
 #include "base/order.h"
 #include "formats/eegfile.h"
+#include "formats/filebytes.h"
 #include "store/digest.h"
 
-enum { PATH_BYTES = 4096, MAX_POINTER_BYTES = 32 << 10 };
+enum { PATH_BYTES = 4096 };
 
 struct name {
     struct tree_recording recording;
@@ -49,14 +50,7 @@ bool tree_is_apple_double(const char *path) {
     return !strncmp(fsio_basename(path), "._", 2) && head_of(path, magic, sizeof magic) == 4 && !memcmp(magic, "\0\x05\x16\x07", 4);
 }
 
-bool tree_is_pointer(const char *path) {
-    static const char *const marks[] = {"/annex/objects/", "version https://git-lfs"};
-    char head[64] = "";
-    int64_t bytes, mtime_ns;
-    if (fsio_size(path, &bytes, &mtime_ns, NULL) || bytes > MAX_POINTER_BYTES || !head_of(path, head, sizeof head - 1))
-        return false;
-    return str_starts(head, marks[0]) || str_starts(head, marks[1]);
-}
+bool tree_is_pointer(const char *path) { return filebytes_is_pointer(path); }
 
 int tree_absent(const char *path, struct err *err) {
     return err_set(err, ERR_NOT_FOUND,
@@ -120,7 +114,7 @@ static int look(void *ctx, const struct fsio_found *found, struct err *err) {
     }
     if (!found->absent && tree_is_apple_double(path))
         return 0;
-    return add_name(t, path, found, found->absent || (found->size_bytes <= MAX_POINTER_BYTES && tree_is_pointer(path)), err);
+    return add_name(t, path, found, found->absent || (filebytes_is_pointer(path)), err);
 }
 
 /* Names of one file stand together, the best first. */

@@ -54,3 +54,14 @@ int filebytes_get(const struct filebytes *b, size_t offset, size_t n, uint8_t *b
     *ret = buffer;
     return 0;
 }
+
+bool filebytes_is_pointer(const char *path) {
+    enum { MOST_BYTES = 32 << 10 };
+    char head[64] = "";
+    int64_t bytes, mtime_ns;
+    if (fsio_size(path, &bytes, &mtime_ns, NULL) || bytes > MOST_BYTES)
+        return false;
+    OWNED_FILE FILE *f = fopen(path, "rbe");
+    return f && fread(head, 1, sizeof head - 1, f) &&
+           (str_starts(head, "/annex/objects/") || str_starts(head, "version https://git-lfs"));
+}

@@ -22,3 +22,5 @@ void filebytes_scattered(const struct filebytes *b, bool scattered);
 /* The n bytes from offset on, offset + n ≤ len: a pointer into memory, or to buffer (of at least n bytes) after reading them.
  * DATA_LOSS when the file no longer has them. */
 int filebytes_get(const struct filebytes *b, size_t offset, size_t n, uint8_t *buffer, const uint8_t **ret, struct err *err);
+/* True for a small text file that stands for content elsewhere (git-annex, git-lfs). */
+bool filebytes_is_pointer(const char *path);

@@ -72,7 +72,7 @@ void matrix_repair(struct matrix *m, const char *fmt, ...) {
 }
 
 const char *matrix_keep(struct matrix *m, struct matrix_text text) {
-    size_t size = 2 * text.n + 1;
+    size_t size = 3 * text.n + 1;
     char *copy = arena_alloc(&m->arena, size);
     if (copy)
         tal_text(copy, size, (const uint8_t *)text.bytes, text.n, NULL);

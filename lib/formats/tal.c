@@ -1,5 +1,7 @@
 #include "formats/tal.h"
 
+#include "formats/text.h"
+
 enum { MARK_TEXT = 0x14, MARK_DURATION = 0x15 };
 
 static bool is_digit(uint8_t c) { return c >= '0' && c <= '9'; }
@@ -123,6 +125,13 @@ size_t tal_text(char *out, size_t size, const uint8_t *bytes, size_t len, bool *
         end--;
     bool utf8 = is_utf8(p, end), foreign = false;
     size_t n = 0;
+    if (!utf8 && size && text_convert((const char *)p, (size_t)(end - p), out, size)) {
+        for (char *c = out; *c; c++)
+            *c = is_blank((uint8_t)*c) ? ' ' : (uint8_t)*c < 0x20 || *c == 0x7F ? '?' : *c;
+        if (ret_foreign)
+            *ret_foreign = true;
+        return strlen(out);
+    }
     while (p < end) {
         uint8_t c = *p;
         size_t step = utf8 ? utf8_sequence(p, end) : 1, width = utf8 ? step : c < 0x80 ? 1 : 2;

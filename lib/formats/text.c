@@ -1,5 +1,7 @@
 #include "formats/text.h"
 
+#include <iconv.h>
+
 static size_t put_utf8(char *to, uint32_t code) {
     if (code < 0x80) {
         to[0] = (char)code;
@@ -35,15 +37,15 @@ static char *from_utf16(const uint8_t *data, size_t len, size_t *ret_len) {
     return text;
 }
 
-/* Neither UTF-8 nor UTF-8 with a damaged place, which holds characters of several bytes. */
-static bool is_single_bytes(const char *text) {
+/* Not UTF-8, and without a named encoding not UTF-8 with a damaged place either, which holds characters of several bytes. */
+static bool is_other_bytes(const char *text, bool named) {
     bool wrong = false;
     while (*text) {
         const int n = str_utf8_step(text);
-        if (n > 1)
+        if (n > 1 && !named)
             return false;
         wrong = wrong || !n;
-        text++;
+        text += n > 1 ? n : 1;
     }
     return wrong;
 }
@@ -63,6 +65,35 @@ static char *from_windows(const char *data, size_t len, size_t *ret_len) {
         text[n] = '\0';
     *ret_len = n;
     return text;
+}
+
+bool text_convert(const char *bytes, size_t n, char *to, size_t size) {
+    const char *named = getenv("BRR_TEXT_ENCODING");
+    const iconv_t converter = named && *named ? iconv_open("UTF-8", named) : (iconv_t)-1;
+    char *from = (char *)(uintptr_t)bytes;
+    size_t left = size - 1;
+    if (converter == (iconv_t)-1)
+        return false;
+    while (n && iconv(converter, &from, &n, &to, &left) == (size_t)-1 && errno != E2BIG && left) {
+        from++; /* a byte that is none of the encoding */
+        n--;
+        *to++ = '?';
+        left--;
+    }
+    *to = '\0';
+    iconv_close(converter);
+    return true;
+}
+
+/* In the encoding that was named, else as Windows-1252. */
+static char *from_bytes(const char *data, size_t len, size_t *ret_len) {
+    char *text = malloc(3 * len + 1);
+    if (text && text_convert(data, len, text, 3 * len + 1)) {
+        *ret_len = strlen(text);
+        return text;
+    }
+    free(text);
+    return from_windows(data, len, ret_len);
 }
 
 /* CRLF and CR become LF. Returns the new length. */
@@ -89,8 +120,8 @@ static void drop_controls(char *text) {
 int text_decode(const char *path, char **text, size_t *len, struct err *err) {
     char *from = *text, *converted;
     const bool wide = *len >= 2 && (!memcmp(from, "\xFF\xFE", 2) || !memcmp(from, "\xFE\xFF", 2));
-    if (wide || (strlen(from) == *len && is_single_bytes(from))) {
-        converted = wide ? from_utf16((const uint8_t *)from, *len, len) : from_windows(from, *len, len);
+    if (wide || (strlen(from) == *len && is_other_bytes(from, getenv("BRR_TEXT_ENCODING") != NULL))) {
+        converted = wide ? from_utf16((const uint8_t *)from, *len, len) : from_bytes(from, *len, len);
         if (!converted)
             return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
         free(from);

@@ -421,6 +421,8 @@ def check_offline(d, recording):
     assert list(starts) == [2048 * i for i in range(said["windows"])]
     part = lines(d, "windows", recording, "--window", "16", "--hop", "8", "--first", "2", "--count", "3", "--out", out)[0]
     assert part["written"] == 3
+    code, _, err = d.ctl("windows", recording, "--out", f"{d.dir}/w.npy")
+    assert code == 2 and "expected FILE.safetensors" in err and not os.path.exists(f"{d.dir}/w.npy"), (code, err)
 
     found = lines(d, "dataset", f"{d.dir}/eeg")[0]
     assert found["files"] == found["usable"] == 2 and found["problems"] == [] and found["label_sources"] == {"bids-tsv": 2}

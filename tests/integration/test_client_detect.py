@@ -289,7 +289,8 @@ def check_trends(d):
     assert names[:3] == ["onset", "duration", "aeeg_left_low"] and [float(line[0]) for line in lines] == [10.0 * i for i in range(len(lines))], names
     assert empty == [10.0 * i for i in range(len(lines)) if 10 * i < SHIFT_AT + SHIFT_S and 10 * i + 10 > SHIFT_AT], empty
     with open(f"{d.dir}/trends.svg", encoding="utf-8") as f:
-        assert "Suppression ratio" in f.read()
+        text = f.read()
+    assert "Suppression ratio" in text and text.index("Detection: highest probability") < text.index("aEEG of"), text[:2000]
     holes = write_holes(f"{d.dir}/holes", seconds=40)
     code, _, err = d.ctl("detect", holes, "--model", "line_length", "--out", f"{d.dir}/trends", "--trends", f"{d.dir}/holes.tsv")
     with open(f"{d.dir}/holes.tsv", encoding="utf-8") as f:

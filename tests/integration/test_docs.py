@@ -66,6 +66,13 @@ def yaml_keys(page):
 
 
 class Pages(unittest.TestCase):
+    def test_versions_agree(self):
+        version = re.search(r"^project\(brr VERSION (\S+)", text("CMakeLists.txt"), re.M)[1]
+        stated = {"CITATION.cff": r"^version: (\S+)", "client/python/pyproject.toml": r'^version = "(.*)"', "CHANGELOG.md": r"^## (\S+)",
+                  "client/python/brr/__init__.py": r'^__version__ = "(.*)"', "deploy/kubernetes/brrd.yaml": r"image: brrd:(\S+)",
+                  "deploy/kubernetes/job.yaml": r"image: brrd:(\S+)"}
+        self.assertEqual({page: re.search(pattern, text(page), re.M)[1] for page, pattern in stated.items()}, dict.fromkeys(stated, version))
+
     def test_every_job_key_stands_once_as_the_program_knows_it(self):
         said = subprocess.run([f"{BIN}/brrctl", "keys", "--json"], check=True, capture_output=True, text=True).stdout.splitlines()
         keys = [json.loads(line) for line in said]

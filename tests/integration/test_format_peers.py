@@ -444,7 +444,7 @@ class Peers(unittest.TestCase):
             paths += [write_persyst(os.path.join(folder, "p"), 32, calibration=0.5), write_nihon(os.path.join(folder, "k"), channels=tuple(range(19)), name=None)]
             paths.append(write_gdf(os.path.join(folder, "g"), per_record=RATE, physical=(-16384, 16383.5), x=x, names=NAMES, rate=RATE))
             for path in paths:
-                out = os.path.join(folder, "windows")
+                out = os.path.join(folder, "windows.safetensors")
                 subprocess.run([BRRCTL, "windows", path, "--montage", "referential-19", "--out", out], check=True, capture_output=True)
                 windows[os.path.basename(path)] = tensor(out)
             for name in ("b.vhdr", "e.set", "f.set", "p.lay", "g.gdf"):

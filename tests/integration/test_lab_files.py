@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A lab's own files through brrctl and brr, without a daemon: sets that SciPy writes as eeglabio and mnelab do, rates of 300 Hz, names in a Windows code
 page, volts, two headers on one file of samples, times with a zone, tables of one recording. Skips without NumPy and SciPy."""
+import datetime
 import json
 import os
 import pathlib
@@ -114,6 +115,52 @@ class LabFiles(unittest.TestCase):
         self.assertGreater(right.max(), 0.01)
         for found in (detector.detect(x, 256, LABELS, unit="V"), detector.detect(brr.read(path, unit="V"))):
             np.testing.assert_allclose(found.probabilities, right, atol=1e-3)
+
+    def test_gaps_and_the_fraction_of_the_start(self):
+        markers = "Mk1=New Segment,,1,1,0,20240131100000250000\nMk2=New Segment,,7681,1,0,20240131100042250000\n"
+        night = brr.read(brainvision(self.dir / "gap", samples(), "3906.25", marker="gap.vmrk", markers=markers))
+        self.assertEqual(night.start, datetime.datetime(2024, 1, 31, 10, 0, 0, 250000))
+        mask = night.mask()
+        self.assertEqual((len(mask), int(mask.sum()), list(mask[[7679, 7680, 42 * 256 - 1, 42 * 256]])), (72 * 256, 60 * 256, [True, False, False, True]))
+        found = brr.Detector("line_length").detect(night)
+        self.assertEqual(len(found.probabilities), len(mask))
+        np.testing.assert_array_equal(np.isnan(found.probabilities), ~mask)
+        self.assertEqual(len(night.mask(300)), 72 * 300)
+
+    def test_channels_under_other_names(self):
+        path = pathlib.Path(brainvision(self.dir / "names", samples(), "3906.25"))
+        path.write_text(path.read_text(encoding="utf-8").replace("Ch1=Fp1,", "Ch1=EEG LOC,").replace("Ch2=F3,", "Ch2=F3-XY,"), encoding="utf-8")
+        night = brr.read(path, rename={"*-xy": "*", "EEG LOC": "Fp1"})
+        self.assertEqual(night.labels, LABELS)
+        detector = brr.Detector("line_length")
+        found = detector.detect(night)
+        self.assertIn(f"{len(found.probabilities)} probabilities", repr(found))
+        self.assertIn("19 channels", repr(detector.stream(256, LABELS)))
+
+    def test_masked_arrays(self):
+        """Masked samples are none: they are refused as NaN is, and not taken for what lies under the mask."""
+        x, detector = samples(), brr.Detector("line_length")
+        off = np.ma.masked_array(x, np.zeros(x.shape, bool))
+        np.testing.assert_array_equal(detector.detect(off, 256, LABELS).probabilities, detector.detect(x, 256, LABELS).probabilities)
+        off[3] = np.ma.masked
+        with self.assertRaisesRegex(brr.Error, "channel 3 of the samples pushed holds NaN"):
+            detector.detect(off, 256, LABELS)
+
+    def test_parts_that_are_not_here(self):
+        for pointer in ("/annex/objects/MD5E-s1--2.eeg\n", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"):
+            path = brainvision(self.dir / "part", samples(), "3906.25")
+            (self.dir / "part.eeg").write_text(pointer)
+            with self.assertRaisesRegex(brr.Error, "the content of its file part.eeg is not here; fetch it"):
+                brr.read(path)
+
+    def test_texts_in_an_encoding_that_is_named(self):
+        for encoding, name in (("gb18030", "\u53d1\u4f5c"), ("shift_jis", "\u767a\u4f5c")):
+            path = brainvision(self.dir / "far", samples(), "3906.25", marker="far.vmrk")
+            (self.dir / "far.vmrk").write_bytes("Brain Vision Data Exchange Marker File, Version 1.0\n[Marker Infos]\n"
+                                                f"Mk1=Comment,{name},5121,5120,0\n".encode(encoding))
+            read = f"import sys; sys.path[:0] = {sys.path!r}; from package_reading import brr; print(ascii(brr.read({path!r}).annotations.eventType[0]))"
+            said = subprocess.run([sys.executable, "-c", read], env={**os.environ, "BRR_TEXT_ENCODING": encoding}, capture_output=True, text=True)
+            self.assertEqual(said.stdout.strip(), ascii(name), said.stderr)
 
     def test_a_gap_of_days_is_refused(self):
         stream = brr.Detector("line_length").stream(256, LABELS)

@@ -11,7 +11,7 @@ from daemon import PATIENCE, SOURCE
 
 BUILD = os.environ["BRR_BUILD_DIR"]
 MIRROR = "http://deb.debian.org/debian"
-NAMES = ("brrd", "brrctl", "libbrr1", "libbrr-dev")
+NAMES = ("brrd", "brrctl", "libbrr1", "libbrr-dev", "python3-brr")
 BASE_AGE_S = 7 * 86400  # then Debian has other packages
 
 

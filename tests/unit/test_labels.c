@@ -214,7 +214,7 @@ static void every_text_format_is_read_with_every_line_end(void **state) {
         const char *name, *text, *recording, *wanted;
     } files[] = {
         {"a_events.tsv", "onset\tduration\teventType\tsample\n5\t2\tartf\t1\n60\t30\tsz\t15360\n", "a.edf", "60-90 sz"},
-        {"a_annotations.txt", "# MNE-Annotations\n# onset, duration, description\n5,2,artf\n60,30,sz\n", "a.edf", "60-90 sz"},
+        {"a_annotations.txt", "# MNE-Annotations\n# onset, duration, description\n5,nan,artf\n60,30,sz\n", "a.edf", "60-90 sz"},
         {"a.csv_bi", "# version = csv_v1.0.0\n#\nchannel,start_time,stop_time,label,confidence\nTERM,60,90,seiz,1\n", "a.edf",
          "60-90 seiz"},
         {"a.csv", "# version = csv_v1.0.0\nchannel,start_time,stop_time,label,confidence\nFP1-F7,60,90,fnsz,1\n", "a.edf",

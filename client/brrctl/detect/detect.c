@@ -199,6 +199,7 @@ static struct detection_config config_of(const struct batch *b) {
     return (struct detection_config){
         .format = events_format_find(detect_options_of(o)->format),
         .force = o->force,
+        .want_trace = detect_options_of(o)->trends != NULL,
         .playback = {.model = b->model,
                      .client = "brrctl detect",
                      .split_gaps = true,
@@ -231,6 +232,8 @@ static void detect_one(struct batch *b, struct detect_item *item) {
     item->no_model = item->err.code == BRR_NOT_FOUND && !*d.session;
     item->note = detection_note(&d);
     item->n_events = d.n_events;
+    if (detect_options_of(b->o)->trends && !item->err.code)
+        item->answers = trends_summarise(&d);
     item->duration_s = d.duration_s;
     item->seizure_s = d.end.summary.seizure_s;
     item->suppressed_s = d.end.summary.suppressed_s;
@@ -480,10 +483,10 @@ int detect_local(const struct arguments *o) {
     else
         code = run(&b);
     if (code == EXIT_SUCCESS && detect_options_of(o)->trends &&
-        trends_write(b.items[0].path, &b.reading, detect_options_of(o)->trends, &err))
+        trends_write(b.items[0].path, &b.reading, &b.items[0].answers, detect_options_of(o)->trends, &err))
         code = brrctl_fail(&err);
     for (int i = 0; i < b.n; i++) {
-        FREE_MEMBERS(b.items[i], path, output, note);
+        FREE_MEMBERS(b.items[i], path, output, note, answers.values);
     }
     free(b.items);
     free(b.names);

@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "client/brr.h"
+#include "client/brrctl/detect/trends_file.h"
 
 struct detect_item {
     char *path, *output; /* malloc'd; output: below --output */
@@ -15,6 +16,7 @@ struct detect_item {
     int64_t bursts;
     struct brr_error err; /* code 0 = fine */
     bool no_model;        /* err says that the daemon has no such model */
+    struct trends_answers answers;
 };
 /* Prints one JSON line. */
 void detect_item_json(const struct detect_item *item);

@@ -192,7 +192,7 @@ int detection_open(struct detection *d, const char *path, struct source *source,
     d->duration_s = source->info->duration_s;
     const bool long_gap = eeg_has_long_gap(source->info, d->gap, sizeof d->gap);
     int rc = 0;
-    if (long_gap && !config->playback.split_gaps) {
+    if (long_gap && (config->want_trace || !config->playback.split_gaps)) {
         rc = err_set(err, ERR_INVALID, "%s: %s; expected at most 24 h here: cut the recording there", path, d->gap);
     } else {
         make_buffers(d);

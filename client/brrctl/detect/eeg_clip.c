@@ -168,3 +168,16 @@ void eeg_clip_done(struct eeg_clip *c) {
     free(c->uv);
     *c = (struct eeg_clip){0};
 }
+
+double eeg_clip_notch(const char *text) {
+    if (!text || !strcmp(text, "both"))
+        return FRONTEND_BOTH_NOTCHES;
+    return !strcmp(text, "50") ? 50 : !strcmp(text, "60") ? 60 : 0;
+}
+
+const char *eeg_clip_notch_text(double notch_hz) {
+    return notch_hz == FRONTEND_BOTH_NOTCHES ? "notches 50 and 60 Hz"
+           : notch_hz > 55                   ? "notch 60 Hz"
+           : notch_hz > 0                    ? "notch 50 Hz"
+                                             : "no notch";
+}

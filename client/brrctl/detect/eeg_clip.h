@@ -22,3 +22,7 @@ struct eeg_clip_config {
 int eeg_clip_read(const struct eegfile *edf, const struct eeg_clip_config *config, double from_s, double seconds,
                   struct eeg_clip *ret, struct err *err);
 void eeg_clip_done(struct eeg_clip *c);
+/* notch_hz of --notch: both (also NULL), 50, 60 or none. */
+double eeg_clip_notch(const char *text);
+/* "notches 50 and 60 Hz", "notch 50 Hz", "notch 60 Hz" or "no notch". */
+const char *eeg_clip_notch_text(double notch_hz);

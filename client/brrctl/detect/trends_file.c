@@ -34,9 +34,42 @@ static int write_trends_table(const char *path, const double *values, int64_t ep
     return fsio_write_text(path, &text, err);
 }
 
+struct trends_answers trends_summarise(const struct detection *d) {
+    enum { EPOCH = TRENDS_EPOCH_S * DETECTION_RATE_HZ };
+    struct trends_answers a = {.n = d->n_probabilities / EPOCH};
+    a.values = needed(calloc((size_t)a.n + 1, 2 * sizeof *a.values));
+    for (int64_t i = 0; i < a.n; i++) {
+        double *of = a.values + 2 * i;
+        of[0] = NAN;
+        for (int64_t k = i * EPOCH; k < (i + 1) * EPOCH; k++)
+            of[0] = fmax(of[0], (double)d->probabilities[k]);
+    }
+    for (int i = 0; i < d->n_events; i++)
+        for (int64_t k = d->events[i].first; k < d->events[i].end && k < a.n * EPOCH; k++)
+            a.values[2 * (k / EPOCH) + 1] += 1.0 / EPOCH;
+    return a;
+}
+
+/* Rows of the trends with the answers behind them; epochs without an answer have none. */
+static double *join_answers(const double *values, int64_t epochs, const struct trends_answers *answers) {
+    enum { COLUMNS = TRENDS_COLUMNS + 2 };
+    double *joined = needed(malloc((size_t)(epochs * COLUMNS + 1) * sizeof *joined));
+    for (int64_t i = 0; i < epochs; i++) {
+        memcpy(joined + i * COLUMNS, values + i * TRENDS_COLUMNS, TRENDS_COLUMNS * sizeof *joined);
+        for (int k = 0; k < 2; k++)
+            joined[i * COLUMNS + TRENDS_COLUMNS + k] = i < answers->n ? answers->values[2 * i + k] : NAN;
+    }
+    return joined;
+}
+
 static int draw_trends(const char *path, const char *title, const double *values, int64_t epochs, struct err *err) {
-    static const char *const sides[] = {"left", "right"};
+    static const char *const sides[] = {"left", "right"}, *const found[] = {"probability", "events"};
     struct plot_strip strips[] = {
+        {.title = "Detection: highest probability, share of events",
+         .columns = {TRENDS_COLUMNS, TRENDS_COLUMNS + 1},
+         .n = 2,
+         .names = found,
+         .high = 1},
         {.title = "aEEG of C3-P3 and C4-P4, µV", .kind = PLOT_STRIP_BANDS, .columns = {0, 1, 2, 3}, .n = 4, .names = sides},
         {.title = "Spectrum of the head, Hz (−10 to 30 dB of µV²/Hz)",
          .kind = PLOT_STRIP_MAP,
@@ -47,12 +80,12 @@ static int draw_trends(const char *path, const char *title, const double *values
         {.title = "Asymmetry: −1 left, 1 right", .columns = {TRENDS_ASYMMETRY}, .n = 1, .low = -1, .high = 1},
         {.title = "Suppression ratio", .columns = {TRENDS_SUPPRESSION}, .n = 1, .high = 1}};
     for (int i = 0; i < TRENDS_CSA_HZ; i++)
-        strips[1].columns[i] = TRENDS_CSA + i;
+        strips[2].columns[i] = TRENDS_CSA + i;
     const struct plot_strips picture = {.title = title,
                                         .step_s = TRENDS_EPOCH_S,
                                         .values = values,
                                         .n = epochs,
-                                        .columns = TRENDS_COLUMNS,
+                                        .columns = TRENDS_COLUMNS + 2,
                                         .strips = strips,
                                         .n_strips = sizeof strips / sizeof *strips};
     return plot_strips_draw(path, &picture, err);
@@ -68,7 +101,8 @@ static int find_trends(const struct eegfile *file, const struct eeg_clip_config 
     return rc;
 }
 
-int trends_write(const char *recording, const struct source_reading *reading, const char *path, struct err *err) {
+int trends_write(const char *recording, const struct source_reading *reading, const struct trends_answers *answers,
+                 const char *path, struct err *err) {
     const struct eeg_clip_config config = {.montage = "bipolar-18", .bandpass_hz = {0.5, 120}, .rename = reading->rename};
     OWNED_POINTER(eegfile_close) struct eegfile *file = NULL;
     OWNED_MEMORY double *values = NULL;
@@ -84,6 +118,8 @@ int trends_write(const char *recording, const struct source_reading *reading, co
         if ((rc = find_trends(file, &config, at, n, values, err)))
             return rc;
     }
-    return picture_known(path) ? draw_trends(path, fsio_basename(recording), values, epochs, err)
-                               : write_trends_table(path, values, epochs, err);
+    if (!picture_known(path))
+        return write_trends_table(path, values, epochs, err);
+    OWNED_MEMORY double *joined = join_answers(values, epochs, answers);
+    return draw_trends(path, fsio_basename(recording), joined, epochs, err);
 }

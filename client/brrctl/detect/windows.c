@@ -21,7 +21,7 @@ struct windows_options {
 #define OPTIONS struct windows_options
 static const struct argument option_rows[] = {
     TEXT("--montage", montage, "M", "referential-19, bipolar-18 or custom:LABEL,LABEL,...; default referential-19"),
-    OUTPUT("--output", output, "FILE", "write the windows as safetensors", .alias = "--out"),
+    OUTPUT("--output", output, "FILE.safetensors", "write the windows", .alias = "--out"),
     NUMBER("--notch", notch_hz, "HZ", "mains filter: 0, 50 or 60; default 60", 0, 60),
     NUMBER("--window", window_s, "S", "length of a window in seconds, default 60", 1, 600),
     NUMBER("--hop", hop_s, "S", "seconds between window starts, default 10", 0.01, 600),
@@ -154,6 +154,10 @@ static int cmd_windows(const struct arguments *o) {
     int channels;
     if (own(o)->montage && montage_channels(own(o)->montage, NULL, &channels, &err)) {
         brrctl_fail(&err);
+        return EXIT_USAGE;
+    }
+    if (own(o)->output && !str_ends(own(o)->output, ".safetensors")) {
+        fputs("brrctl: --out writes safetensors; expected FILE.safetensors\n", stderr);
         return EXIT_USAGE;
     }
     if (!str_format(dir, sizeof dir, "%s/brrctl-XXXXXX", tmp && *tmp ? tmp : "/tmp") || !mkdtemp(dir)) {

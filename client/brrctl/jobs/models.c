@@ -26,6 +26,20 @@ static const char fields[] =
     "alarm_rates alarm_hours alarm_false_high device memory_bytes step sessions precision bf16_difference ref most_missing "
     "loads(time_ms ref sha256 principal) card!null tests![]";
 
+/* The row "data" of the page beside a model file that ships with brrd, malloc'd; NULL where this machine has none. */
+static char *shipped_data(const char *checkpoint) {
+    static const char key[] = "\n| data | ";
+    char path[4096];
+    size_t len;
+    OWNED_MEMORY char *text = NULL;
+    if (!str_ends(checkpoint, ".safetensors") ||
+        !str_format(path, sizeof path, "%.*s.md", (int)(strlen(checkpoint) - strlen(".safetensors")), checkpoint) ||
+        fsio_read_file(path, 1 << 20, &text, &len, NULL))
+        return NULL;
+    const char *row = strstr(text, key), *end = row ? strstr(row + 1, " |\n") : NULL;
+    return end ? strndup(row + strlen(key), (size_t)(end - row) - strlen(key)) : NULL;
+}
+
 static void list_model(struct listing *l, const void *model) {
     const Brr__V1__ModelDescription *m = model;
     char memory[32];
@@ -132,6 +146,9 @@ static void print_details(const void *model) {
     if (m->n_alarm_rates)
         print_alarms(m);
     print_card(m->card);
+    OWNED_MEMORY char *data = shipped_data(m->checkpoint);
+    if (data)
+        printf("  data        %s\n", data);
     print_tests(m->tests);
     print_loads(m);
     if (!*m->device) {

@@ -32,12 +32,6 @@ enum { PATH_SIZE = 4096, PICTURE_BYTES = 64 << 20 };
 
 static double given(double value, double otherwise) { return isnan(value) ? otherwise : value; }
 
-static double notch_of(const char *text) {
-    if (!text || !strcmp(text, "both"))
-        return FRONTEND_BOTH_NOTCHES;
-    return !strcmp(text, "50") ? 50 : !strcmp(text, "60") ? 60 : 0;
-}
-
 /* "night_eeg.edf" → "night_eeg.svg" here. */
 static const char *output_of(const struct arguments *o, char buf[PATH_SIZE]) {
     if (own(o)->output)
@@ -84,8 +78,8 @@ static int draw(const struct arguments *o, const struct eegfile *edf, const stru
                             .reference = spans,
                             .n_reference = (int)labels->n_runs,
                             .has_reference = labels->source != LABELS_NONE};
-    str_format(subtitle, sizeof subtitle, "%g to %g Hz, notch %s; montage %.40s; %g µV between channels, negative up",
-               given(own(o)->low_hz, 0.5), given(own(o)->high_hz, 70), own(o)->notch ? own(o)->notch : "50 and 60 Hz",
+    str_format(subtitle, sizeof subtitle, "%g to %g Hz, %s; montage %.40s; %g µV between channels, negative up",
+               given(own(o)->low_hz, 0.5), given(own(o)->high_hz, 70), eeg_clip_notch_text(eeg_clip_notch(own(o)->notch)),
                str_starts(clip->montage, "custom:") ? "of the recording" : clip->montage, eeg_page_spacing_uv(&page));
     int rc = eeg_page_draw(&page, &svg, err);
     return rc ? rc : write_picture(path, &svg, err);
@@ -97,7 +91,7 @@ static int plot(const struct arguments *o, const char *path, struct err *err) {
     OWNED_MEMORY struct plot_span *spans = NULL;
     const struct eeg_clip_config config = {.montage = own(o)->montage,
                                            .bandpass_hz = {given(own(o)->low_hz, 0.5), given(own(o)->high_hz, 70)},
-                                           .notch_hz = notch_of(own(o)->notch)};
+                                           .notch_hz = eeg_clip_notch(own(o)->notch)};
     struct eeg_clip clip;
     int rc = eegfile_open(o->args[0], &edf, err);
     if (rc)

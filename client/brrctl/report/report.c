@@ -191,12 +191,6 @@ static void tell_no_pages(const struct arguments *o, const struct report_input *
         str_copy(buf, size, "the channels cannot be shown; the report says why at each event");
 }
 
-static double notch_of(const char *text) {
-    if (!text || !strcmp(text, "both"))
-        return FRONTEND_BOTH_NOTCHES;
-    return !strcmp(text, "50") ? 50 : !strcmp(text, "60") ? 60 : 0;
-}
-
 static double given(double value, double otherwise) { return isnan(value) ? otherwise : value; }
 
 static void print_report(const struct arguments *o, const struct report_input *in, const char *path, size_t bytes, int pages) {
@@ -230,7 +224,7 @@ static int write_report(const struct arguments *o, const struct report_input *in
     int pages = 0;
     const struct eeg_clip_config clip = {.montage = own(o)->montage,
                                          .bandpass_hz = {given(own(o)->low_hz, 0.5), given(own(o)->high_hz, 70)},
-                                         .notch_hz = notch_of(own(o)->notch)};
+                                         .notch_hz = eeg_clip_notch(own(o)->notch)};
     const struct report_content content = {.title = in->title,
                                            .source = o->args[0],
                                            .seen = in->seen,

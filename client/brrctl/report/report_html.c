@@ -156,16 +156,6 @@ static void put_event_rows(const struct listing *l, int n_pages, struct str *out
 
 /* ---- pages of EEG ---- */
 
-/* "notch 50 Hz" */
-static void notch_text(double notch_hz, char buf[48]) {
-    if (notch_hz == FRONTEND_BOTH_NOTCHES)
-        str_copy(buf, 48, "notches 50 and 60 Hz");
-    else if (notch_hz > 0)
-        str_format(buf, 48, "notch %g Hz", notch_hz);
-    else
-        str_copy(buf, 48, "no notch");
-}
-
 static void page_title(const struct listed *e, int number, char title[512]) {
     char when[32], confidence[32] = "";
     moment(e->recording, e->span.onset_s, when);
@@ -177,10 +167,8 @@ static void page_title(const struct listed *e, int number, char title[512]) {
 
 static void page_subtitle(const struct eeg_clip_config *filters, const struct report_recording *r, const char *montage,
                           double spacing_uv, char subtitle[512]) {
-    char notch[48];
-    notch_text(filters->notch_hz, notch);
     str_format(subtitle, 512, "%s; %g to %g Hz, %s; montage %.40s; %g µV between channels, negative up; patient %.80s",
-               r->start_text, filters->bandpass_hz[0], filters->bandpass_hz[1], notch,
+               r->start_text, filters->bandpass_hz[0], filters->bandpass_hz[1], eeg_clip_notch_text(filters->notch_hz),
                str_starts(montage, "custom:") ? "of the recording" : montage, spacing_uv, r->subject);
 }
 

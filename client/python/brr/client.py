@@ -11,7 +11,7 @@ import ctypes
 import os
 
 from ._library import Error, Streams, load
-from .detector import RATE_HZ, Alarm, Event, Results, push_all
+from .detector import RATE_HZ, Alarm, Event, Results, push_all, plain
 
 END, AGAIN, UNKNOWN = 1, 2, -2
 RESULT, ALARM = 1, 2
@@ -162,16 +162,19 @@ class RemoteDetector:
     def __init__(self, client, model):
         self.client, self.model = client, model
 
+    def __repr__(self):
+        return f"<brr.RemoteDetector {self.model} of {self.client.endpoint}>"
+
     def stream(self, rate, channels, on=0, off=0, alarm_hop_s=None, live=False, name="brr for Python"):
         """A source: rate in Hz, names of its channels, thresholds of events (0: the model's), seconds between decisions of alarms (0: none; None: the
         daemon's where live, else none); live: served before recordings, and what hooks hear; name: of the bed."""
         return RemoteStream(self, rate, channels, on, off, alarm_hop_s, live, name)
 
-    def detect(self, uv, rate=None, channels=None, on=0, off=0):
-        """All results of a recording (brr.read), or of an array in microvolts (channels, samples) with its rate and the names of its channels, from
-        the first sample on."""
+    def detect(self, uv, rate=None, channels=None, on=0, off=0, unit=None):
+        """All results of a recording (brr.read), or of an array (channels, samples) with its rate and the names of its channels, from the first sample
+        on. unit: as of brr.Detector.detect."""
         with contextlib.ExitStack() as opened:
-            parts = push_all(lambda rate, channels: opened.enter_context(self.stream(rate, channels, on, off)), uv, rate, channels)
+            parts = push_all(lambda rate, channels: opened.enter_context(self.stream(rate, channels, on, off)), uv, rate, channels, unit)
         return _joined(parts)._replace(first=0, alarms=[])
 
 
@@ -194,6 +197,9 @@ class RemoteStream:
                          realtime=int(live), want_probabilities=1, alarm_hop_s=hop_s, threshold_on=on, threshold_off=off)
         _call("stream_open", self.client._open(), ctypes.byref(config), ctypes.byref(self._handle))
         self.client._streams.add(self._handle)
+
+    def __repr__(self):
+        return f"<brr.RemoteStream of {self.n} channels at {self.client.endpoint}>"
 
     def _open(self):
         return self.client._streams.of(self._handle)
@@ -222,7 +228,7 @@ class RemoteStream:
     def push(self, uv):
         """Samples in microvolts (channels, samples), all channels of the source. What has become ready."""
         import numpy
-        uv = numpy.ascontiguousarray(uv, dtype=numpy.float32)
+        uv = numpy.ascontiguousarray(plain(uv), dtype=numpy.float32)
         if uv.ndim != 2 or uv.shape[0] != self.n:
             raise ValueError(f"the samples have shape {uv.shape}; expected ({self.n}, n)")
         parts = []

@@ -19,6 +19,9 @@ class Results(collections.namedtuple("Results", "first probabilities events alar
     """first: sample of the first probability, at 256 Hz."""
     __slots__ = ()
 
+    def __repr__(self):
+        return f"<brr.Results: {len(self.events)} events, {len(self.alarms)} changes of alarms, {len(self.probabilities)} probabilities from sample {self.first}>"
+
     def table(self):
         """The events as a NumPy record array with columns of an event file (brr.events); pandas.DataFrame(found.table()) has the same columns."""
         from .events import Events
@@ -99,11 +102,17 @@ def _call(name, *arguments):
 UNITS = {"uV": 1, "mV": 1e3, "V": 1e6}
 
 
+def plain(uv):
+    """An array whose masked samples are NaN, as the samples of a channel that was off."""
+    import numpy
+    return uv.astype(numpy.float32).filled(numpy.nan) if isinstance(uv, numpy.ma.MaskedArray) else numpy.asarray(uv)
+
+
 def in_microvolts(uv, rate, unit, stated=False):
     """The samples in microvolts. Without a unit they are taken for microvolts, unless they look like volts: the median over the channels of the standard
     deviation of the first ten seconds in which it is not 0."""
     import numpy
-    uv = numpy.asarray(uv)
+    uv = plain(uv)
     if unit is not None:
         if unit not in UNITS:
             raise ValueError(f"the unit is {unit!r}; expected one of {', '.join(UNITS)}")
@@ -185,6 +194,9 @@ class Stream:
         _call("stream_open", detector._handle, ctypes.byref(source), ctypes.byref(self._handle))
         detector._streams.add(self._handle)
 
+    def __repr__(self):
+        return f"<brr.Stream of {self.n} channels under {self.detector!r}>"
+
     def _results(self):
         r = _Results(ctypes.sizeof(_Results))
         _call("take", self.detector._streams.of(self._handle), ctypes.byref(r))
@@ -204,7 +216,7 @@ class Stream:
 
     def _push(self, uv):
         import numpy
-        uv = numpy.asarray(uv, dtype=numpy.float32)
+        uv = numpy.asarray(plain(uv), dtype=numpy.float32)
         if uv.ndim != 2 or uv.shape[0] != self.n:
             raise ValueError(f"the samples have shape {uv.shape}; expected ({self.n}, n)")
         if uv.shape[1] > 1 and uv.strides[1] != 4:

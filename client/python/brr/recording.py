@@ -9,6 +9,7 @@ import ctypes
 import datetime
 import math
 import os
+import re
 
 from ._library import Error
 from .detector import _Error, _library as _detector_library, in_microvolts
@@ -74,6 +75,16 @@ def _call(name, *arguments):
         raise Error(code, error.message.decode("utf-8", "replace"))
 
 
+def _renamed(label, rules):
+    """As channels_rename of lib/eeg: the first rule whose pattern is the whole label."""
+    for pattern, name in rules.items():
+        before, star, after = pattern.partition("*")
+        found = re.fullmatch(f"{re.escape(before)}{'(.*)' if star else '()'}{re.escape(after)}", label, re.I | re.S)
+        if found:
+            return name.replace("*", found[1])
+    return label
+
+
 class _Open:
     """A file while it is read."""
 
@@ -96,7 +107,7 @@ class Recording:
     datetime without a time zone, or None; seconds: from the first sample to the last, gaps counted; gaps; annotations: of the file, as Events;
     channels: all that the file has, those left out too; format; repairs: faults of the file that were put right."""
 
-    def __init__(self, path, file, wanted, unit=None):
+    def __init__(self, path, file, wanted, unit=None, rename=None):
         facts = file.facts
         decoded = lambda texts: [t.decode("utf-8", "replace") for t in texts]
         self.path, self.format, self.seconds = path, facts.format.decode(), facts.duration_s
@@ -104,7 +115,8 @@ class Recording:
         self.start = None if start == "n/a" else datetime.datetime.fromisoformat(start)
         self.repairs = decoded(facts.repairs[:facts.n_repairs])
         channels = facts.channels[:facts.n_channels]
-        self.channels = [Channel(*decoded((c.label, c.unit)), c.rate_hz, bool(c.volt), bool(c.readable), c.note.decode("utf-8", "replace")) for c in channels]
+        named = lambda c: [_renamed(decoded([c.label])[0], rename or {}), *decoded([c.unit])]
+        self.channels = [Channel(*named(c), c.rate_hz, bool(c.volt), bool(c.readable), c.note.decode("utf-8", "replace")) for c in channels]
         self.annotations = Events.of((a.onset_s, a.duration_s, a.text.decode("utf-8", "replace"), math.nan) for a in facts.annotations[:facts.n_annotations])
         chosen = self._choose(channels, wanted)
         self.labels, self.rate = [self.channels[i].label for i in chosen], channels[chosen[0]].rate_hz
@@ -153,6 +165,18 @@ class Recording:
             seconds[sample:] = start + numpy.arange(self.data.shape[1] - sample) / self.rate
         return seconds
 
+    def mask(self, rate=None):
+        """For each sample of file time, at the rate of data or another one, whether it is there: False in gaps. At the rate of data it has as many
+        True as data has samples; at 256 Hz it is as long as the probabilities of a detector."""
+        import numpy
+        rate = rate or self.rate
+        there = numpy.zeros(math.ceil(round(self.seconds * rate, 6)), bool)
+        ends = [sample for sample, _ in self._starts[1:]] + [self.data.shape[1]]
+        for (sample, start), end in zip(self._starts, ends):
+            first = math.floor(start * rate + 0.5)
+            there[first:first + math.ceil(round((end - sample) * rate / self.rate, 6))] = True
+        return there
+
     def push_to(self, stream):
         """All samples and gaps into a stream of a detector; its results, in parts."""
         for gap in self.gaps:
@@ -180,8 +204,9 @@ class Recording:
             return None if found.source == b"none" else Events.of(rows)
 
 
-def read(path, channels=None, unit=None):
+def read(path, channels=None, unit=None, rename=None):
     """The recording at path: its voltages of the rate that most of them have, or the named channels, which need one rate. unit: "uV", "mV" or "V" of
-    channels whose unit the file does not state, or that are no voltage. brr.Error where brrd does not read the file, with what to do."""
+    channels whose unit the file does not state, or that are no voltage. rename: {pattern: name} of channels, as --rename: a pattern is a whole label in any
+    letter case, in which one * stands for any characters, and so it does in the name: {"*-XY": "*", "LOC": "F7"}. brr.Error where brrd does not read the file, with what to do."""
     with _Open(path) as file:
-        return Recording(os.fspath(path), file, channels, unit)
+        return Recording(os.fspath(path), file, channels, unit, rename)
