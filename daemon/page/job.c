@@ -63,7 +63,7 @@ void job_put_value(struct html *h, const struct json *value) {
     struct words w;
     switch (json_kind(value)) {
     case JSON_KIND_STRING:
-        html_put(h, "<td>%s</td>", json_str(value, ""));
+        html_put(h, "<td class=\"id\">%s</td>", json_str(value, ""));
         break;
     case JSON_KIND_BOOL:
         html_put(h, "<td>%s</td>", json_bool(value, false) ? "yes" : "no");
@@ -75,6 +75,20 @@ void job_put_value(struct html *h, const struct json *value) {
     default:
         html_put(h, "<td>–</td>");
     }
+}
+
+/* The rules without learning beside a geodesic, and which of them are better. */
+static void put_baselines(struct html *h, const struct json *result) {
+    const double own = json_f64(json_get(result, "mean_rmse"), NAN);
+    const struct json *value, *rules = json_get(result, "baselines");
+    struct json_cursor at = {0};
+    struct words w;
+    const char *key;
+    while (json_next(rules, &at, &key, &value))
+        if (isfinite(json_f64(value, NAN)))
+            html_put(h, "<tr><th scope=\"row\">mean rmse of %s</th><td>%s%s</td></tr>\n", key,
+                     words_number(&w, json_f64(value, NAN), "–"),
+                     json_f64(value, NAN) < own ? ": better than the geodesic; predict takes it by --rule" : "");
 }
 
 static void put_result(struct html *h, const struct job *job) {
@@ -101,6 +115,7 @@ static void put_result(struct html *h, const struct job *job) {
         job_put_value(h, value);
         html_put(h, "</tr>\n");
     }
+    put_baselines(h, result);
     html_put(h, "</tbody></table>");
     if (nested)
         html_put(h, "<details><summary>All of the result as JSON</summary><pre>%s</pre></details>", job->result);

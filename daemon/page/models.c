@@ -9,11 +9,12 @@ static void put_rates(struct html *h, const struct status_model *m) {
     if (!m->n_rates)
         return;
     html_put(h,
-             "<div class=\"scroll\"><table><caption>Rules for alarms, and what they reached on the %.0f h with %.0f seizures of "
+             "<div class=\"scroll\"><table><caption>Rules for alarms, and what they reached on the %.*f h with %.0f seizures of "
              "%.0f patient%s on which they were chosen (95 %% intervals)</caption><thead><tr><th scope=\"col\">rule for</th><th "
              "scope=\"col\" class=\"n\">on, off</th><th scope=\"col\" class=\"n\">sensitivity</th><th scope=\"col\" "
              "class=\"n\">false alarms reached</th><th scope=\"col\" class=\"n\">median delay</th></tr></thead><tbody>",
-             m->rates[0].hours, m->rates[0].seizures, m->rates[0].patients, m->rates[0].patients > 1 ? "s" : "");
+             m->rates[0].hours<100, m->rates[0].hours, m->rates[0].seizures, m->rates[0].patients, m->rates[0].patients> 1 ? "s"
+                                                                                                                           : "");
     for (int i = 0; i < m->n_rates; i++) {
         const struct status_rate *r = &m->rates[i];
         html_put(h,
@@ -90,11 +91,12 @@ void page_models(struct html *h, const struct page_view *v) {
     const struct status *s = v->status;
     shell_begin(h, v, &(struct shell){.title = "Models", .place = SHELL_MODELS, .live = true});
     html_put(h, "<h1>Models</h1>\n");
-    if (!s->n_models)
-        html_put(h,
-                 "<p class=\"empty\">No model serves under a name. <code>brrctl load NAME job:ID</code> makes one serve; the "
-                 "built-in models <code>ward</code>, <code>demo</code>, <code>line_length</code> and <code>band_power</code> are "
-                 "loaded when a stream asks for them.</p>\n");
+    html_put(
+        h,
+        "<p class=\"empty\">%s<code>brrctl load NAME job:ID</code> makes a model serve under a name. Built in, and loaded when a "
+        "stream asks for them: <code>ward</code> and <code>demo</code> (networks), <code>line_length</code> and "
+        "<code>band_power</code> (without a network).</p>\n",
+        s->n_models ? "" : "No model serves under a name. ");
     html_put(h, "<div class=\"cards\">");
     for (int i = 0; i < s->n_models; i++) {
         const struct status_model *m = &s->models[i];

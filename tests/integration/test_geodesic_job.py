@@ -216,7 +216,9 @@ def check_daemon(tmp, csv):
     with open(f"{d.job(end['job'])['directory']}/report.json", encoding="utf-8") as f:
         assert [x["network"]["r2"] for x in json.load(f)["per_fold"]] == list(both[1].values())
     with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/jobs/{end['job']}") as page:
-        assert "r2_networks_alone" in page.read().decode()
+        text = page.read().decode()
+    rows = dict(re.findall(r"mean rmse of (\w+)</th><td>[^<:]*(: better than the geodesic)?", text))
+    assert "r2_networks_alone" in text and {k: v < result["mean_rmse"] for k, v in result["baselines"].items()} == {k: bool(v) for k, v in rows.items()}, rows
     assert "\n  r2_with_prior\n" in out and "\n  r2_networks_alone\n" in out, out
     code, out, err = d.ctl("job", end["job"])
     assert "\n  r2_with_prior\n" in out and "\n  r2_networks_alone\n" in out, out
