@@ -10,6 +10,7 @@ static const struct {
                         [ALARM_LATE] = {"late", "results are late"},
                         [ALARM_MODEL] = {"model", "no model"},
                         [ALARM_ELECTRODES] = {"electrodes", "electrodes"},
+                        [ALARM_LEARNING] = {"learning", "still learning this patient"},
                         [ALARM_RATE] = {"rate", "wrong sampling rate"},
                         [ALARM_CLOCK] = {"clock", "wrong clock"},
                         [ALARM_RECEIVER] = {"receiver", "receiver fails"},

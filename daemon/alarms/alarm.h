@@ -18,6 +18,7 @@ enum alarm_kind {
     ALARM_LATE,       /* results are behind the samples */
     ALARM_MODEL,      /* the model is not loaded */
     ALARM_ELECTRODES, /* channels of the model have flaws */
+    ALARM_LEARNING,   /* the model still learns the patient's background */
     ALARM_RATE,       /* the measured sampling rate is another one than the client says */
     ALARM_CLOCK,      /* the clock of the client or of this machine is wrong */
     ALARM_RECEIVER,   /* a hook's receiver does not take alarms; the bed is the hook's name */

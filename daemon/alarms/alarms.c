@@ -9,6 +9,7 @@ static const int64_t delays_ms[ALARM_KINDS] = {
     [ALARM_SEIZURE] = 0,           [ALARM_UNANSWERED] = 0,    [ALARM_LOST] = 15 * 1000,
     [ALARM_NO_SIGNAL] = 20 * 1000, [ALARM_LATE] = 15 * 1000,  [ALARM_MODEL] = 15 * 1000,
     [ALARM_RATE] = 30 * 1000,      [ALARM_CLOCK] = 30 * 1000, [ALARM_ELECTRODES] = 30 * 1000,
+    [ALARM_LEARNING] = 180 * 1000, /* it takes a minute of signal */
     [ALARM_RECEIVER] = 15 * 1000,  [ALARM_TWICE] = 15 * 1000, [ALARM_JOURNAL] = 2 * 1000};
 
 struct technical {

@@ -238,6 +238,26 @@ static void a_replay_in_real_time_has_no_technical_alarm(void **state) {
     desk_free(g.source.desk);
 }
 
+static void minutes_of_learning_are_a_technical_alarm(void **state) {
+    struct status_stream s = {.id = "id", .client = "bed 7", .principal = "p", .model = "m", .quality = "", .place = INT_MAX};
+    const struct status from = {.streams = &s, .n_streams = 1};
+    struct gather g = {0};
+    (void)state;
+    assert_int_equal(desk_new(&(struct desk_config){0}, &g.source.desk, NULL), 0);
+    s.realtime = s.live = s.connected = s.loaded = true;
+    s.ahead_s = NAN;
+    s.learning_s = 60; /* what comes is flat */
+    assert_null(after_a_minute(&g, &from));
+    assert_null(after_a_minute(&g, &from));
+    after_a_minute(&g, &from);
+    const struct alarm *learning = after_a_minute(&g, &from);
+    assert_non_null(learning);
+    assert_int_equal(learning->kind, ALARM_LEARNING);
+    s.learning_s = 0;
+    assert_null(after_a_minute(&g, &from));
+    desk_free(g.source.desk);
+}
+
 static void a_clock_that_is_wrong_is_a_technical_alarm(void **state) {
     struct gather g = {0};
     (void)state;
@@ -371,6 +391,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(each_second_keeps_its_highest_value, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_is_news_once_and_has_its_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_silent_stream_has_no_signal_though_the_clock_is_set_back, set_up, tear_down),
+        cmocka_unit_test(minutes_of_learning_are_a_technical_alarm),
         cmocka_unit_test(a_clock_that_is_wrong_is_a_technical_alarm),
         cmocka_unit_test_setup_teardown(a_replay_under_the_name_of_a_bed_is_not_the_bed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_replay_in_real_time_has_no_technical_alarm, set_up, tear_down),
