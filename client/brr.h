@@ -194,6 +194,8 @@ struct brr_stream_config {
     const char *device;      /* name of the daemon's device that computes it, such as "cuda:1"; NULL = the daemon chooses */
     int64_t move_after_ms;   /* with several endpoints: how long to try the same daemon before the next one, 0 = 10 s */
     int partial;             /* line_length, band_power: at least so many channels may do if the montage lacks others; 0 = all */
+    const char *patient;     /* the same text for the same patient, never a name: what the newest stream of it has learned goes on
+                              * (limits.patient_memory of the daemon); NULL = nothing goes from one stream to another */
 };
 
 /* The settings agreed with the daemon. Pointers are valid as long as the stream. */
@@ -256,6 +258,7 @@ struct brr_message {
     const struct brr_suppression *suppression; /* RESULT: one for each second that became final */
     int n_suppression;
     const char *mislabelled; /* SUMMARY: channels that the samples show to be swapped, inverted or wrongly named, or "" */
+    int learning_s;          /* SUMMARY: seconds of signal in which the model did not know the patient's own background */
 };
 
 struct brr_stream_counts {

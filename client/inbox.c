@@ -135,6 +135,7 @@ static int give_summary(struct inbox *b, const Brr__V1__Summary *m, struct brr_m
     ret->summary.suppressed_s = m->suppressed_seconds;
     ret->summary.bursts = m->bursts;
     ret->mislabelled = m->mislabelled;
+    ret->learning_s = m->learning_s;
     return take_events(b, m->events, m->n_events, ret, err);
 }
 

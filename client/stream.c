@@ -104,6 +104,7 @@ static void fill_open(Brr__V1__Open *open, const struct brr_stream_config *c) {
     open->replay = c->realtime == 2;
     open->want_probabilities = c->want_probabilities != 0;
     COPY_MEMBERS(*open, *c, alarm_hop_s, start_time_ms, threshold_on, threshold_off, alarm_rate, partial);
+    open->patient = (char *)(uintptr_t)(c->patient ? c->patient : "");
     open->device = (char *)(uintptr_t)(c->device ? c->device : "");
     open->resumable = !c->no_resume;
 }

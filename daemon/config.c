@@ -121,6 +121,9 @@ static const struct option rows[] = {
      "limit for samples waiting for the device, over all streams; above it streams are read more slowly"},
     {"limits.resume_ttl", OPTION_DURATION, C(resume_ttl_ms), "120s", 1000, 3600 * 1000, NULL,
      "how long a resumable stream waits for its client after a cut, and after a restart of the daemon"},
+    {"limits.patient_memory", OPTION_DURATION, C(patient_memory_ms), "none", 1000, 24 * 3600 * 1000, NULL,
+     "how long what was learned of a patient is kept in memory for the next stream that names the same one (Open.patient); none = "
+     "nothing goes from one stream to another"},
     {"limits.lag", OPTION_DURATION, C(lag_ms), "30s", 1000, 0, NULL,
      "a live stream whose samples have waited longer for the device is sent away with OVERLOADED; none = never"},
     {"limits.message_control", OPTION_BYTES, R(message_control), "256KiB", 1, 0, NULL, "only the default is supported"},

@@ -62,7 +62,7 @@ struct config {
     bool jobs_in_processes;               /* executors.local is of kind process */
     int64_t viewer_minutes, viewer_bytes; /* of EEG for people, kept in memory */
     const char *corrections;              /* folder; NULL = below results */
-    int64_t max_sessions, session_idle_ms, resume_ttl_ms, lag_ms;
+    int64_t max_sessions, session_idle_ms, resume_ttl_ms, patient_memory_ms, lag_ms;
     int64_t max_calls, validate_ms, unread_bytes, backlog_bytes;
     int64_t device_jobs;  /* places of a device */
     int64_t memory_bytes; /* device memory of one job; 0 = nine tenths of the device */

@@ -235,6 +235,7 @@ static int open_streams(struct daemon *d, struct err *err) {
                                        .max_sessions = (int)c->max_sessions,
                                        .idle_ms = c->session_idle_ms,
                                        .resume_ttl_ms = c->resume_ttl_ms,
+                                       .patient_memory_ms = c->patient_memory_ms,
                                        .measure_ms = MEASURE_MS,
                                        .lag_ms = c->lag_ms,
                                        .store = snapshot_store_for_sessions(d->snapshot_store),

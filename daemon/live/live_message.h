@@ -58,7 +58,8 @@ struct live_order {
     int64_t data_bytes;
     int64_t samples, skip; /* CHUNK: per channel in data, and how many at the front are known already; GAP: missing */
     double received_s;     /* CHUNK: monotonic clock */
-    double due_s;          /* CHUNK: set by the stream: when real time would have brought it, but not before it was received */
+    double away_s; /* OPEN: > 0: data is what another stream learned of the patient, so long ago (timeline_load_background) */
+    double due_s;  /* CHUNK: set by the stream: when real time would have brought it, but not before it was received */
     char checkpoint[LIVE_PATH], model[LIVE_NAME]; /* LOAD, UNLOAD: keep the model loaded, or let it go */
     int64_t max_delay_ms;                         /* LOAD: of its live streams for one another; -1: the device's default */
     struct live_prepared *prepared;               /* PREPARED */
@@ -89,6 +90,7 @@ struct live_opened {
     int sources[FRONTEND_MAX_LABELS], n_sources;
     int64_t alarm_hop; /* 256 Hz samples, 0 = none */
     struct alarm_config alarms;
+    double away_s; /* > 0: the stream goes on with what was learned of the patient so long ago */
 };
 /* Burst suppression of the minute that ends before `sample`. */
 struct live_suppression {
@@ -114,10 +116,12 @@ struct live_report {
     int n_suppression, channels;
     struct suppression_totals totals; /* SUMMARY */
     char mislabelled[160];            /* SUMMARY: timeline_mislabelled */
-    int learning_s;                   /* RESULT: timeline_learning_s, as it is given out; not in snapshots */
-    struct quality_report quality;    /* RESULT: of the source; channels as indices into live_open.labels */
-    double measured_rate_hz;          /* RESULT: 0, or what the loop measured of a live stream where that is not its rate */
-    char *state;                      /* SAVED: what another OPEN of the same stream goes on from; its owner may take it */
+    int learning_s; /* RESULT: timeline_learning_s, as it is given out; SUMMARY: timeline_learned_s, rounded up; not in snapshots */
+    struct quality_report quality; /* RESULT: of the source; channels as indices into live_open.labels */
+    double measured_rate_hz;       /* RESULT: 0, or what the loop measured of a live stream where that is not its rate */
+    /* SAVED: what another OPEN of the same stream goes on from; RESULT of a stream whose patient is named: what was learned of the
+     * patient, or NULL. Its owner may take it. */
+    char *state;
     size_t state_len;
     bool on;                      /* ALARM at sample `first` */
     enum journal_off off;         /* ALARM that is not on: why */

@@ -10,7 +10,7 @@
 #include "kernels/device.h"
 #include "store/digest.h"
 
-enum { MAX_EVENTS_WAITING = 256, STATE_MAX = 128 << 20 };
+enum { MAX_EVENTS_WAITING = 256, STATE_MAX = 128 << 20, BACKGROUND_MAX = 1 << 20 };
 #define ENDED_WAITS_S 30.0 /* how much later the last windows of an ended recording are due */
 
 struct live_stream {
@@ -126,10 +126,21 @@ void live_stream_fail(struct live_stream *s, const struct err *err) {
 
 /* ---- what its timeline gives out ---- */
 
+/* What was learned of the patient goes with the result; without memory, nothing. */
+static void tell_background(struct live_stream *s, struct live_report *r) {
+    OWNED(str_done) struct str state = str_of(BACKGROUND_MAX);
+    pack_text(&state, detector_info(s->model->detector)->sha256);
+    if (!s->open.names_patient || !timeline_save_background(s->timeline, &state))
+        return;
+    r->state_len = state.len;
+    r->state = str_take(&state);
+}
+
 static int judge(struct live_stream *s, struct live_report *r, struct err *err) {
     const int *sources;
     int rc = quality_take(s->quality, r->first, r->first + r->samples, &r->quality, err);
     r->learning_s = timeline_learning_s(s->timeline);
+    tell_background(s, r);
     timeline_sources(s->timeline, &sources);
     for (int i = 0; i < r->quality.n; i++)
         r->quality.channels[i].channel = sources[r->quality.channels[i].channel];
@@ -426,6 +437,31 @@ static int open_timeline(struct live_stream *s, struct live_opened *o, struct un
     return 0;
 }
 
+/* Whether the bytes are of this model and of a source like this one. */
+static bool load_background(struct live_stream *s, const struct live_order *o) {
+    struct unpack in = unpack_of(o->data, (size_t)o->data_bytes);
+    char sha256[DIGEST_HEX_SIZE];
+    unpack_text(&in, sha256, sizeof sha256);
+    return !strcmp(sha256, detector_info(s->model->detector)->sha256) && timeline_load_background(s->timeline, &in, o->away_s) &&
+           unpack_done(&in);
+}
+
+/* A new timeline that goes on with what was learned of the patient, or without it where that does not fit. */
+static int open_known(struct live_stream *s, struct live_opened *opened, const struct live_order *o, struct err *err) {
+    int rc = open_timeline(s, opened, NULL, err);
+    if (rc)
+        return rc;
+    if (load_background(s, o)) {
+        opened->away_s = o->away_s;
+        return 0;
+    }
+    timeline_free(s->timeline);
+    quality_free(s->quality);
+    s->timeline = NULL;
+    s->quality = NULL;
+    return open_timeline(s, opened, NULL, err);
+}
+
 void live_stream_join(struct live_stream *s, const struct device *device, struct mailbox *reports,
                       const struct eegring_limits *viewer) {
     s->device = device;
@@ -452,7 +488,8 @@ int live_stream_begin(struct live_stream *s, struct live_model *m, int64_t devic
     struct unpack state = unpack_of(o->data, (size_t)o->data_bytes);
     s->model = m;
     s->model->streams++;
-    if (o->data) /* nobody heard it while the daemon was away */
+    const bool known = o->away_s > 0;
+    if (o->data && !known) /* nobody heard it while the daemon was away */
         s->ahead_s += LIVE_HELD_S - LIVE_AHEAD_S;
     if (!(o->answer->opened = live_model_describe(m)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
@@ -467,7 +504,8 @@ int live_stream_begin(struct live_stream *s, struct live_model *m, int64_t devic
     alarm_config_of_events(&file->events, &o->answer->opened->alarms);
     if (set)
         o->answer->opened->alarms = set->rule;
-    if ((rc = open_timeline(s, o->answer->opened, o->data ? &state : NULL, err)))
+    rc = known ? open_known(s, o->answer->opened, o, err) : open_timeline(s, o->answer->opened, o->data ? &state : NULL, err);
+    if (rc)
         return rc;
     if ((rc = keep_eeg(s, file->montage, err)))
         return rc;
@@ -656,6 +694,7 @@ void live_stream_settle(struct live_stream *s) {
         s->summary->samples = timeline_samples(s->timeline);
         s->summary->windows = timeline_windows(s->timeline);
         timeline_suppression(s->timeline, &s->summary->totals);
+        s->summary->learning_s = (int)ceil(timeline_learned_s(s->timeline));
         timeline_mislabelled(s->timeline, s->summary->mislabelled, sizeof s->summary->mislabelled);
         post(s, s->summary);
         s->summary = NULL;

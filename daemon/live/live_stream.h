@@ -31,6 +31,7 @@ struct live_open {
     double alarm_rate;  /* alarms by the model's rule for so many false alarms per 24 h; 0 = by the thresholds */
     int partial;        /* > 0: a model of a feature may do with fewer channels than its montage has, at least so many */
     bool realtime, want_probabilities;
+    bool names_patient;   /* its results say what was learned of the patient (live_report.state) */
     bool replay;          /* the samples are of a recording, also where they come in real time */
     uint32_t owner;       /* a hash of whose time on the device it takes: the caller, or a bed of the roster */
     int device;           /* index of the device that computes it */

@@ -11,9 +11,12 @@ struct sessions *sessions_new(const struct sessions_config *config) {
     if (!all)
         return NULL;
     all->config = *config;
-    if ((all->by_id = map_new(SIZE_MAX)))
+    const bool remembers = config->patient_memory_ms > 0;
+    all->by_id = map_new(SIZE_MAX);
+    all->patients = remembers ? patient_memory_new(config->patient_memory_ms) : NULL;
+    if (all->by_id && (all->patients || !remembers))
         return all;
-    free(all);
+    sessions_free(all);
     return NULL;
 }
 
@@ -26,6 +29,7 @@ void sessions_free(struct sessions *all) {
         all->first = next;
     }
     map_free(all->by_id, NULL);
+    patient_memory_free(all->patients);
     free(all);
 }
 
@@ -429,6 +433,14 @@ static void pass_on(struct session *s, struct live_report *r) {
     }
 }
 
+static void note_opened(struct session *s) {
+    const char *what = live_open_is_live(live_stream_open(s->stream)) ? "live" : "replay";
+    const double away_s = s->info ? s->info->away_s : 0;
+    char text[JOURNAL_DETAIL];
+    str_format(text, sizeof text, "%s, with what was learned of this patient until %.0f s before", what, away_s);
+    session_note(s, JOURNAL_OPENED, away_s > 0 ? text : what);
+}
+
 static void on_opened(struct session *s, struct live_report *r) {
     s->opened = true;
     s->newest_ms = clock_ms();
@@ -440,7 +452,7 @@ static void on_opened(struct session *s, struct live_report *r) {
     r->eeg = NULL;
     session_inherit_eeg(s);
     if (s->stage != SESSION_RESTORING)
-        session_note(s, JOURNAL_OPENED, live_open_is_live(live_stream_open(s->stream)) ? "live" : "replay");
+        note_opened(s);
     session_reach(s, SESSION_RUNNING);
     if (s->resumable && s->durable < 0)
         session_save_begin(s);
@@ -451,7 +463,7 @@ static void on_summary(struct session *s, const struct live_report *r) {
     s->summary = s->last_word;
     s->last_word = NULL;
     if (s->summary) {
-        COPY_MEMBERS(*s->summary, *r, samples, windows, totals);
+        COPY_MEMBERS(*s->summary, *r, samples, windows, totals, learning_s);
         str_copy(s->summary->mislabelled, sizeof s->summary->mislabelled, r->mislabelled);
     }
     if (s->held.first && (s->held_summary = live_report_copy(r)))
@@ -503,6 +515,9 @@ void sessions_report(struct sessions *all, struct live_report *r) {
         session_save_far(s);
         break;
     case LIVE_RESULT:
+        session_remember_patient(s, r);
+        pass_on(s, r);
+        break;
     case LIVE_ALARM:
         pass_on(s, r);
         break;

@@ -97,8 +97,9 @@ struct sessions_config {
     void *place_ctx;
     struct metrics *metrics; /* may be NULL */
     int max_sessions;
-    int64_t idle_ms;       /* a session expires whose client sends or reads nothing for so long */
-    int64_t resume_ttl_ms; /* how long a resumable session waits for its client */
+    int64_t idle_ms;           /* a session expires whose client sends or reads nothing for so long */
+    int64_t resume_ttl_ms;     /* how long a resumable session waits for its client */
+    int64_t patient_memory_ms; /* how long what was learned of a patient is kept for the patient's next stream; 0: not at all */
     struct session_store store;
     struct journal *journal; /* may be NULL */
     struct session_register alarms;
@@ -142,6 +143,7 @@ struct session_request {
     const struct live_open *open;
     const char *client, *principal; /* a name for people; who calls */
     const char *address;            /* from where; NULL: unknown */
+    const char *patient;            /* the same text for the same patient (patient_memory); NULL and "": none is named */
     int64_t start_ms;               /* Unix time of sample 0; 0: unknown */
     bool resumable;
     bool served; /* the model serves: it is loaded already, and counts for no quota (live/model_quota.h) */

@@ -100,6 +100,7 @@ struct session *session_new(struct sessions *all, const struct session_request *
     const struct live_open *open = &own;
     struct session *s = calloc(1, sizeof *s);
     own.owner = session_owner(all, request);
+    own.names_patient = all->patients && request->patient && *request->patient;
     if (!s || !(s->stream = live_stream_new(open, s)) || !(s->close = live_order_new(LIVE_CLOSE, s->stream)) ||
         (request->resumable && !(s->last_word = live_report_new(LIVE_SUMMARY, s->stream)))) {
         if (s)
@@ -120,6 +121,7 @@ struct session *session_new(struct sessions *all, const struct session_request *
     str_copy(s->model, sizeof s->model, open->model);
     str_copy(s->client, sizeof s->client, request->client ? request->client : "");
     str_copy(s->address, sizeof s->address, request->address ? request->address : "");
+    str_copy(s->patient, sizeof s->patient, own.names_patient ? request->patient : "");
     s->start_ms = request->start_ms;
     if (!(s->resumable ? resume_token_make(request->principal, &s->token, err) : resume_token_random(s->id, err))) {
         if (s->resumable)
@@ -130,10 +132,35 @@ struct session *session_new(struct sessions *all, const struct session_request *
     return NULL;
 }
 
+static struct patient named_patient(const struct session *s) {
+    return (struct patient){.principal = s->token.principal, .name = s->patient};
+}
+
+void session_remember_patient(struct session *s, struct live_report *r) {
+    const struct patient patient = named_patient(s);
+    if (!r->state)
+        return;
+    patient_memory_put(s->all->patients, &patient, r->state, r->state_len, clock_ms());
+    r->state = NULL;
+}
+
+static void recall_patient(const struct session *s, struct live_order *open) {
+    const struct patient patient = named_patient(s);
+    size_t len = 0;
+    int64_t age_ms = 0;
+    if (!*s->patient)
+        return;
+    open->data = (uint8_t *)patient_memory_get(s->all->patients, &patient, clock_ms(), &len, &age_ms);
+    open->data_bytes = (int64_t)len;
+    open->away_s = open->data ? (double)(age_ms + 1) / 1000 : 0;
+}
+
 int session_begin(struct session *s, char *state, size_t len, struct err *err) {
     struct sessions *all = s->all;
     struct live_order *o = live_order_new(LIVE_OPEN, s->stream);
-    if (o) {
+    if (o && !state) {
+        recall_patient(s, o);
+    } else if (o) {
         o->data = (uint8_t *)state;
         o->data_bytes = (int64_t)len;
     } else {

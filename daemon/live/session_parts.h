@@ -5,6 +5,7 @@
 #include "daemon/journal/journal.h"
 #include "daemon/live/model_quota.h"
 #include "daemon/live/pace.h"
+#include "daemon/live/patient_memory.h"
 #include "daemon/live/ring.h"
 #include "daemon/live/session.h"
 
@@ -28,8 +29,9 @@ struct session_gap {
 struct session {
     struct sessions *all;
     char id[SESSION_ID_SIZE], model[LIVE_NAME], client[SESSION_NAME_SIZE];
-    char address[JOURNAL_ADDRESS]; /* of its newest connection */
-    int64_t start_ms;              /* Unix time of sample 0; 0: unknown */
+    char address[JOURNAL_ADDRESS];   /* of its newest connection */
+    char patient[PATIENT_NAME_SIZE]; /* "" = none is named, or nothing is kept of patients */
+    int64_t start_ms;                /* Unix time of sample 0; 0: unknown */
     struct live_stream *stream;
     const struct session_sink *sink; /* NULL: no connection */
     void *owner;
@@ -111,23 +113,27 @@ struct sessions {
     struct sessions_config config;
     struct session *first;
     struct model_quota models;
-    struct map *by_id;      /* all sessions of the list, by their ids */
-    int count;              /* of sessions whose streams the host has */
-    int holding;            /* of sessions with alarms that are not on the disk (held_ms) */
-    int64_t saved_bytes;    /* of the newest snapshots of all */
-    int64_t waiting_bytes;  /* samples of all that wait for it */
-    bool awaited;           /* sessions may still be restored */
-    bool settled;           /* alarms of an earlier process are settled */
-    int64_t longest_lag_ms; /* at the newest tick, of live sessions that are late */
-    int64_t frozen_ms;      /* since when no more samples are read because the daemon stops; 0: they are */
+    struct map *by_id;               /* all sessions of the list, by their ids */
+    struct patient_memory *patients; /* NULL: nothing is kept */
+    int count;                       /* of sessions whose streams the host has */
+    int holding;                     /* of sessions with alarms that are not on the disk (held_ms) */
+    int64_t saved_bytes;             /* of the newest snapshots of all */
+    int64_t waiting_bytes;           /* samples of all that wait for it */
+    bool awaited;                    /* sessions may still be restored */
+    bool settled;                    /* alarms of an earlier process are settled */
+    int64_t longest_lag_ms;          /* at the newest tick, of live sessions that are late */
+    int64_t frozen_ms;               /* since when no more samples are read because the daemon stops; 0: they are */
 };
 
 /* A session of this request, in no list yet and without a worker. NULL when it cannot be made. */
 struct session *session_new(struct sessions *all, const struct session_request *request, struct err *err);
 void session_free(struct session *s);
-/* Hands OPEN to the worker, with a saved state or NULL (taken), and lists the session; on an error it is freed. */
+/* Hands OPEN to the worker, with a saved state or NULL (taken), and lists the session; on an error it is freed. Without a state it
+ * goes on with what is known of its patient. */
 int session_begin(struct session *s, char *state, size_t len, struct err *err);
 bool session_post(struct session *s, enum live_order_kind kind);
+/* Keeps what a result says that was learned of the patient. */
+void session_remember_patient(struct session *s, struct live_report *r);
 /* Moves on to this stage, unless it is there or further. */
 static inline void session_reach(struct session *s, enum session_stage stage) { s->stage = s->stage > stage ? s->stage : stage; }
 /* The host lets go of its stream, or has. */

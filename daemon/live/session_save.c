@@ -8,7 +8,7 @@
 #include "daemon/live/snapshot.h"
 
 /* VERSION: of a snapshot's layout, its first number. */
-enum { VERSION = 9, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20, FAR_BYTES = 8 << 20 };
+enum { VERSION = 10, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20, FAR_BYTES = 8 << 20 };
 enum { OWN_BYTES = 8 << 10 }; /* of a snapshot, beside the state of its stream */
 
 /* Strings that session_request borrows while a session is made from a snapshot. */
@@ -151,6 +151,7 @@ static void pack_session(const struct session *s, const struct live_report *save
     ring_save(&s->kept, out);
     pack_bytes(out, saved->state, saved->state_len);
     pack_view(s, out);
+    pack_text(out, s->patient);
 }
 
 static void unpack_opening(struct unpack *in, struct opening *o) {
@@ -424,6 +425,7 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     bool whole = unpack_numbers(&in, s);
     const void *stream = unpack_view(&in, STATE_MAX, &stream_len);
     unpack_view_of(&in, s, o);
+    unpack_text(&in, s->patient, sizeof s->patient);
     bool corrupt = in.failed || (whole && !unpack_done(&in)) || !stream_len;
     char *copy = whole && !corrupt ? malloc(stream_len) : NULL;
     if (!copy) {

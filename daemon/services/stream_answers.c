@@ -187,6 +187,7 @@ static void on_summary(void *owner, const struct live_report *r) {
     s.observed_seconds = (double)r->totals.observed / FRONTEND_RATE_HZ;
     s.suppressed_seconds = (double)r->totals.suppressed / FRONTEND_RATE_HZ;
     s.bursts = r->totals.bursts;
+    s.learning_s = r->learning_s;
     s.mislabelled = (char *)(uintptr_t)r->mislabelled;
     m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_SUMMARY;
     m.summary = &s;

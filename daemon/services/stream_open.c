@@ -1,6 +1,7 @@
 /* The Open of a stream: its session goes on, or a new one begins, with a model that serves, lies in a file or in a store. */
 
 #include "base/base.h"
+#include "daemon/live/patient_memory.h"
 #include "daemon/rpc/texts.h"
 #include "daemon/services/stream_call.h"
 #include "eeg/dsp.h"
@@ -21,14 +22,17 @@ static bool has_control(const char *text) {
 }
 
 static int check_open(const Brr__V1__Open *in, struct err *err) {
-    const char *const texts[] = {in->client_name, in->model, in->device};
-    static const char *const names[] = {"client_name", "model", "device"};
+    const char *const texts[] = {in->client_name, in->model, in->device, in->patient};
+    static const char *const names[] = {"client_name", "model", "device", "patient"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (has_control(texts[i]))
             return err_set(err, ERR_INVALID, "Open.%s has a control character", names[i]);
     for (size_t i = 0; i < in->n_channels && i < FRONTEND_MAX_LABELS; i++)
         if (has_control(in->channels[i]))
             return err_set(err, ERR_INVALID, "Open.channels[%zu] has a control character", i);
+    if (strlen(in->patient) >= PATIENT_NAME_SIZE)
+        return err_set(err, ERR_INVALID, "Open.patient has %zu bytes; expected at most %d", strlen(in->patient),
+                       PATIENT_NAME_SIZE - 1);
     if (!in->n_channels || in->n_channels > FRONTEND_MAX_LABELS)
         return err_set(err, ERR_INVALID, "Open names %zu channels; expected 1 to %d", in->n_channels, FRONTEND_MAX_LABELS);
     for (size_t i = 0; i < in->n_channels; i++)
@@ -117,6 +121,7 @@ static void open_session(struct stream_call *c, const Brr__V1__Open *in, const c
                                             .client = in->client_name,
                                             .principal = rpc_caller(c->call)->name,
                                             .address = rpc_caller(c->call)->peer,
+                                            .patient = in->patient,
                                             .start_ms = in->start_time_ms > 0 ? in->start_time_ms : 0,
                                             .resumable = in->resumable,
                                             .served = served,

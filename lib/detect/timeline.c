@@ -407,6 +407,7 @@ int timeline_complete(struct timeline *t, const float *p, struct err *err) {
 
 bool timeline_done(const struct timeline *t) { return t->finished && t->n_items == 0; }
 int timeline_learning_s(const struct timeline *t) { return t->frontend ? frontend_learning_s(t->frontend) : 0; }
+double timeline_learned_s(const struct timeline *t) { return t->frontend ? frontend_learned_s(t->frontend) : 0; }
 int64_t timeline_samples(const struct timeline *t) { return t->now; }
 int64_t timeline_position(const struct timeline *t) { return frontend_position(t->frontend); }
 int64_t timeline_windows(const struct timeline *t) { return t->windows; }

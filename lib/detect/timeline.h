@@ -102,8 +102,14 @@ int timeline_complete(struct timeline *t, const float *p, struct err *err);
 bool timeline_done(const struct timeline *t);
 /* The first error of an earlier call, or 0. */
 int timeline_status(const struct timeline *t, struct err *err);
-/* frontend_learning_s; 0 for a cached recording. */
+/* frontend_learning_s and frontend_learned_s; 0 for a cached recording. */
 int timeline_learning_s(const struct timeline *t);
+double timeline_learned_s(const struct timeline *t);
+/* What was learned of a person, for a timeline of the same model that hears the same person in another stream; false: nothing. Load
+ * before the first push: the person was heard gap_s ago, and all is as after a gap of that length in one stream. False: the bytes
+ * are of another model or source, and this timeline must not be used. */
+bool timeline_save_background(const struct timeline *t, struct str *out);
+bool timeline_load_background(struct timeline *t, struct unpack *in, double gap_s);
 int64_t timeline_samples(const struct timeline *t);  /* 256 Hz samples of file time so far */
 int64_t timeline_position(const struct timeline *t); /* source samples that came, gaps included; not of a cached recording */
 int64_t timeline_windows(const struct timeline *t);  /* windows completed */

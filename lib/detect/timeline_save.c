@@ -159,6 +159,17 @@ static int load_parts(struct timeline *t, struct unpack *in, struct err *err) {
     return in->failed ? err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt or of another model, source or options") : 0;
 }
 
+bool timeline_save_background(const struct timeline *t, struct str *out) {
+    pack_i64(out, t->rows_now < TIMELINE_ALARM_SIGNAL ? t->rows_now : TIMELINE_ALARM_SIGNAL);
+    return t->frontend && frontend_save_background(t->frontend, out);
+}
+
+/* The rows of the other stream count as rows received, which may_alarm asks for. */
+bool timeline_load_background(struct timeline *t, struct unpack *in, double gap_s) {
+    t->rows_first = t->rows_now = t->segment_row = unpack_i64(in, 0, TIMELINE_ALARM_SIGNAL);
+    return frontend_load_background(t->frontend, in, gap_s);
+}
+
 int timeline_load(struct timeline *t, struct unpack *in, struct err *err) {
     struct err own;
     err = err ? err : &own;

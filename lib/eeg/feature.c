@@ -40,6 +40,7 @@ struct feature {
     int64_t at, filled;                /* the oldest block in the ring; samples in the present block */
     struct background background;      /* ln(b + OFFSET_UV) */
     bool learns, hears;                /* feature_learn; the newest block was heard */
+    int64_t learned;                   /* blocks that came while the background was not the person's own */
     int64_t fresh;                     /* blocks until the means hold nothing but this segment; of one that learns */
     uint16_t value;
     struct feature *beside; /* the second of two, whose mean is given; or NULL */
@@ -105,6 +106,11 @@ int feature_learning_s(const struct feature *f) {
     return own > other ? own : other;
 }
 
+double feature_learned_s(const struct feature *f) {
+    const double own = (double)f->learned / BLOCKS_PER_S, other = f->beside ? feature_learned_s(f->beside) : 0;
+    return own > other ? own : other;
+}
+
 bool feature_hears(const struct feature *f) { return !f->learns || f->hears; }
 
 int64_t feature_ahead(const struct feature *f) { return FEATURE_BLOCK - f->filled; }
@@ -138,8 +144,12 @@ static void begin_segment(struct feature *f, const uint16_t *row) {
     f->value = half_from_f32(0);
 }
 
-void feature_start(struct feature *f, const uint16_t *row) {
+static void start_background(struct feature *f) {
     background_start(&f->background, log(f->measure->prior_uv + OFFSET_UV), f->learns);
+}
+
+void feature_start(struct feature *f, const uint16_t *row) {
+    start_background(f);
     begin_segment(f, row);
     if (f->beside)
         feature_start(f->beside, row);
@@ -204,6 +214,7 @@ static void end_block(struct feature *f) {
     f->fresh -= f->fresh > 0;
     const double m = median(f), now = log(m + OFFSET_UV);
     f->hears = hears(f, m);
+    f->learned += background_left_s(&f->background) > 0;
     if (feature_hears(f))
         background_hear(&f->background, now);
     f->value = half_from_f32((float)(now - f->background.level));
@@ -244,6 +255,20 @@ void feature_run(struct feature *f, struct feature_rows in, struct feature_outpu
     }
 }
 
+void feature_save_background(const struct feature *f, struct str *out) {
+    pack_f64(out, f->background.level);
+    if (f->beside)
+        feature_save_background(f->beside, out);
+}
+
+void feature_load_background(struct feature *f, struct unpack *in) {
+    start_background(f);
+    f->background.level = unpack_f64(in);
+    unpack_require(in, isfinite(f->background.level));
+    if (f->beside)
+        feature_load_background(f->beside, in);
+}
+
 static size_t band_bytes(const struct feature *f) { return sizeof *f->band.state * (size_t)(2 * f->band.n_sections * f->lanes); }
 
 void feature_save(const struct feature *f, struct str *out) {
@@ -256,6 +281,7 @@ void feature_save(const struct feature *f, struct str *out) {
     pack_i64(out, f->filled);
     background_save(&f->background, out);
     if (f->learns) {
+        pack_i64(out, f->learned);
         pack_i64(out, f->fresh);
         pack_i64(out, f->hears);
     }
@@ -280,8 +306,9 @@ void feature_load(struct feature *f, struct unpack *in) {
     unpack_bytes(in, f->ring, (size_t)f->blocks * n * sizeof *f->ring);
     f->at = unpack_i64(in, 0, f->blocks - 1);
     f->filled = unpack_i64(in, 0, FEATURE_BLOCK - 1);
-    background_start(&f->background, log(f->measure->prior_uv + OFFSET_UV), f->learns);
+    start_background(f);
     background_load(&f->background, in);
+    f->learned = f->learns ? unpack_i64(in, 0, INT64_C(1) << 60) : 0;
     f->fresh = f->learns ? unpack_i64(in, 0, f->blocks) : 0;
     f->hears = f->learns && unpack_bool(in);
     f->value = (uint16_t)unpack_i64(in, 0, UINT16_MAX);

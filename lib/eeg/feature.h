@@ -25,7 +25,8 @@ OWNABLE(struct feature, feature_free)
 void feature_learn(struct feature *f);
 /* Seconds that it still has to hear until b is the person's own, the longer of two; 0: it is, or f does not learn. */
 int feature_learning_s(const struct feature *f);
-bool feature_hears(const struct feature *f); /* the newest block was heard; always without feature_learn */
+double feature_learned_s(const struct feature *f); /* seconds of signal in which that was more than 0 */
+bool feature_hears(const struct feature *f);       /* the newest block was heard; always without feature_learn */
 /* Rows that count until the feature changes next, 1 to FEATURE_BLOCK. */
 int64_t feature_ahead(const struct feature *f);
 /* Forgets everything: the next row is the first one of a segment, and `row` is that row. */
@@ -45,6 +46,9 @@ struct feature_output {
     int stride;
 };
 void feature_run(struct feature *f, struct feature_rows in, struct feature_output out);
+/* What was learned of the person, for an object made alike that hears the same person later; feature_resume must follow a load. */
+void feature_save_background(const struct feature *f, struct str *out);
+void feature_load_background(struct feature *f, struct unpack *in);
 /* The state between two calls, for snapshots; load into an object made alike. */
 void feature_save(const struct feature *f, struct str *out);
 void feature_load(struct feature *f, struct unpack *in);

@@ -8,7 +8,8 @@
 #include "eeg/history.h"
 #include "eeg/montage.h"
 
-static const double NOTCH_Q = 30, CLAMP_UV = 60000;
+#define NOBODY (-(INT64_C(1) << 60)) /* frontend.ended */
+static const double NOTCH_Q = 30, CLAMP_UV = 60000, LONGEST_GAP_S = 1e6;
 
 /* Sums over a loop's residual and its channels, for the check of the double banana. */
 struct loop_sums {
@@ -23,7 +24,7 @@ struct frontend {
     struct history *history; /* NULL: none of its columns are wanted */
     struct feature *feature; /* NULL: its column is not wanted */
     bool learn_background;
-    int64_t ended; /* output index behind the newest row; −1: there was none */
+    int64_t ended; /* output index behind the newest row, below 0 where another recording had it; NOBODY: there was none */
     frontend_sink_fn *sink;
     void *ctx;
     frontend_look_fn *look; /* NULL: nobody looks */
@@ -198,7 +199,7 @@ int frontend_new(const struct frontend_config *config, const struct frontend_sou
     f->sink = sink;
     f->ctx = ctx;
     f->rate_hz = source->rate_hz;
-    f->ended = -1;
+    f->ended = NOBODY;
     if ((rc = resampler_new(source->rate_hz, f->lanes, &f->resampler, err)) || (rc = make_filters(f, config, err)) ||
         (rc = make_buffers(f, err)))
         goto fail;
@@ -243,6 +244,8 @@ void frontend_show(struct frontend *f, frontend_look_fn *look, void *ctx) {
 }
 
 int frontend_learning_s(const struct frontend *f) { return f->feature ? feature_learning_s(f->feature) : 0; }
+
+double frontend_learned_s(const struct frontend *f) { return f->feature ? feature_learned_s(f->feature) : 0; }
 
 int64_t frontend_position(const struct frontend *f) { return f->position + f->missing; }
 
@@ -290,7 +293,7 @@ static void run_columns(struct frontend *f, int64_t from, int64_t n) {
 
 /* A segment begins with the rows at hand, the first of them at output index `first`. */
 static void start_columns(struct frontend *f, int64_t first) {
-    const bool known = f->learn_background && f->ended >= 0;
+    const bool known = f->learn_background && f->ended != NOBODY;
     const double gap_s = known ? (double)(first - f->ended) / FRONTEND_RATE_HZ : 0;
     if (f->history)
         history_start(f->history, f->measured, known ? background_worth_s(gap_s) : 0);
@@ -504,6 +507,30 @@ bool frontend_loops_close(const struct frontend *f, char *note, unsigned long si
     return true;
 }
 
+bool frontend_save_background(const struct frontend *f, struct str *out) {
+    if (!f->learn_background || f->ended == NOBODY)
+        return false;
+    pack_i64(out, f->channels);
+    pack_i64(out, f->columns);
+    if (f->history)
+        history_save_means(f->history, out);
+    if (f->feature)
+        feature_save_background(f->feature, out);
+    return true;
+}
+
+bool frontend_load_background(struct frontend *f, struct unpack *in, double gap_s) {
+    unpack_same(in, f->channels);
+    unpack_same(in, f->columns);
+    unpack_require(in, f->learn_background);
+    if (f->history)
+        history_load_means(f->history, in);
+    if (f->feature)
+        feature_load_background(f->feature, in);
+    f->ended = -(int64_t)(fmin(fmax(gap_s, 0), LONGEST_GAP_S) * FRONTEND_RATE_HZ);
+    return !in->failed;
+}
+
 static size_t cascade_bytes(const struct frontend *f) {
     return sizeof *f->cascade.state * (size_t)(2 * f->cascade.n_sections * f->lanes);
 }
@@ -543,7 +570,7 @@ int frontend_load(struct frontend *f, struct unpack *in, struct err *err) {
     unpack_bytes(in, f->cascade.state, cascade_bytes(f));
     unpack_bytes(in, f->loops, sizeof f->loops);
     f->loop_samples = unpack_i64(in, 0, far);
-    f->ended = f->learn_background ? unpack_i64(in, -1, far) : -1;
+    f->ended = f->learn_background ? unpack_i64(in, -far, far) : NOBODY;
     resampler_load(f->resampler, in);
     if (f->history)
         history_load(f->history, in);

@@ -107,6 +107,12 @@ void frontend_show(struct frontend *f, frontend_look_fn *look, void *ctx);
 /* Seconds that are still to be heard until the background is the person's own (feature_learning_s); 0: it is, or none is learned.
  */
 int frontend_learning_s(const struct frontend *f);
+double frontend_learned_s(const struct frontend *f); /* seconds of signal in which it was more than 0 */
+/* What was learned of a person, for a frontend of the same settings that hears the same person in another recording; nothing
+ * (false) while none is learned. Load before the first push: the person was heard gap_s ago, as before a gap. False: the bytes are
+ * of a frontend of other settings, and this one must not be used. */
+bool frontend_save_background(const struct frontend *f, struct str *out);
+bool frontend_load_background(struct frontend *f, struct unpack *in, double gap_s);
 /* Source samples since file time 0 so far, gaps included. */
 int64_t frontend_position(const struct frontend *f);
 /* Index (into labels) of each source channel read, in the order frontend_push wants them. */

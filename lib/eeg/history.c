@@ -188,6 +188,23 @@ void history_run(struct history *h, const double *rows, int64_t n, bool held, st
     }
 }
 
+void history_save_means(const struct history *h, struct str *out) {
+    const size_t bytes = (size_t)h->channels * sizeof *h->power;
+    pack_f64(out, h->weight);
+    pack_bytes(out, h->power, bytes);
+    if (h->has_envelope)
+        pack_bytes(out, h->envelope.length, bytes);
+}
+
+void history_load_means(struct history *h, struct unpack *in) {
+    const size_t bytes = (size_t)h->channels * sizeof *h->power;
+    h->weight = unpack_f64(in);
+    unpack_require(in, h->weight >= 0 && isfinite(h->weight));
+    unpack_bytes(in, h->power, bytes);
+    if (h->has_envelope)
+        unpack_bytes(in, h->envelope.length, bytes);
+}
+
 static size_t band_bytes(const struct dsp_cascade *band) {
     return sizeof *band->state * (size_t)(2 * band->n_sections * band->lanes);
 }

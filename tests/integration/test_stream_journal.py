@@ -7,6 +7,7 @@ import glob
 import io
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -182,10 +183,32 @@ def check_signal(d):
     assert quality[0] == "F3 flat" and quality[-1] == "good", quality
 
 
+def check_patient(d, path):
+    """The next stream of the same patient goes on with what was learned, and says so; others begin anew."""
+    def stream(client, *options):
+        out = f"{d.dir}/{client}.npy"
+        code, text, err = d.ctl("stream", path, "--client", client, "--model", "line_length", "--probabilities", out, "--json", *options)
+        assert code == 0, err
+        return numpy.load(out), json.loads(text.splitlines()[-1])["learning_s"], [e["detail"] for e in journal(d, "--bed", client) if e["kind"] == "opened"]
+
+    alone, learning_s, opened = stream("alone")
+    assert opened == ["replay"] and 61 <= learning_s < 90, (opened, learning_s)  # the first mean and a minute that is heard
+    for client, code in (("first", "code 7"), ("other", "code 8")):
+        p, _, opened = stream(client, "--patient", code)
+        assert opened == ["replay"] and numpy.array_equal(p, alone), opened
+    p, _, opened = stream("again", "--patient", "code 7")
+    assert len(opened) == 1 and re.fullmatch(r"replay, with what was learned of this patient until \d+ s before", opened[0]), opened
+    assert len(p) == len(alone) and not numpy.array_equal(p[:2560], alone[:2560])
+    with open(f"{d.dir}/brrd.log", encoding="utf-8") as f:
+        assert "code 7" not in f.read()
+    code, table, err = d.ctl("detect", path, "--model", "line_length", "--output", f"{d.dir}/events")
+    assert code == 0 and f" {learning_s} " in table.splitlines()[1] and "learning s" in table.splitlines()[0], (table, err)
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=31, patients=1, hours=0.1, seizures=2)
-        d = Daemon(tmp)
+        d = Daemon(tmp, ["limits.patient_memory=10m"])
         d.env["TZ"] = "Asia/Tokyo"
         d.start()
         path = sorted(glob.glob(f"{tmp}/eeg/**/*_eeg.edf", recursive=True))[0]
@@ -200,6 +223,7 @@ def main():
         check_killed(d, path, want, "bed-2")
         check_killed(d, path, want, "bed-3", "--no-resume")
         check_signal(d)
+        check_patient(d, path)
         assert d.stop() == 0
     print(f"{len(want)} alarms, once each, after kill -9 too")
     return 0

@@ -303,9 +303,25 @@ static struct frontend *restored(struct frontend *f, const struct frontend_confi
     return other;
 }
 
+/* Another recording of the person, five seconds after the first one. */
+static struct frontend *another(struct frontend *f, const struct frontend_config *config, const struct frontend_source *source,
+                                struct heard *h) {
+    struct frontend *other = NULL;
+    struct str saved = str_of(1 << 20);
+    assert_int_equal(frontend_finish(f, NULL), 0);
+    assert_int_equal(frontend_save_background(f, &saved), config->learn_background);
+    assert_int_equal(frontend_new(config, source, keep, h, &other, NULL, NULL), 0);
+    assert_false(frontend_save_background(other, &saved)); /* it has heard nobody */
+    struct unpack in = unpack_of(saved.data, saved.len);
+    assert_true(frontend_load_background(other, &in, 5) && unpack_done(&in));
+    str_done(&saved);
+    frontend_free(f);
+    return other;
+}
+
 /* Ten seconds, a gap that ends the segment, and the same ten seconds. In small chunks it goes on from its saved state after each.
- */
-static bool learns;
+ * apart: the second ten seconds are another recording, which is told what was learned. */
+static bool learns, apart;
 
 static void stream_of(int normalize, bool quiet_first, int chunk, struct heard *h) {
     static const char *const labels[] = {"Fp1", "F3", "C3", "P3"};
@@ -324,6 +340,8 @@ static void stream_of(int normalize, bool quiet_first, int chunk, struct heard *
     assert_int_equal(frontend_new(&config, &source, keep, h, &f, &report, NULL), 0);
     h->columns = report.output_columns;
     for (int part = 0; part < 2; part++) {
+        if (part && apart)
+            f = another(f, &config, &source, h);
         for (int at = 0, n; at < 2000; at += n) {
             n = 2000 - at < chunk ? 2000 - at : chunk;
             for (int c = 0; c < C; c++) {
@@ -371,7 +389,10 @@ static void what_was_learned_goes_on_after_a_gap(void **state) {
         learns = true;
         stream_of(normalize, true, 2000, &whole_run);
         stream_of(normalize, true, 33, &chunked);
-        learns = false;
+        apart = true;
+        stream_of(normalize, true, 2000, &plain);
+        assert_memory_equal(&whole_run, &plain, sizeof plain);
+        learns = apart = false;
         stream_of(normalize, true, 2000, &plain);
         assert_memory_equal(&whole_run, &chunked, sizeof whole_run);
         const int64_t second = 2560 * whole_run.columns, bytes = second * (int64_t)sizeof *whole_run.values;

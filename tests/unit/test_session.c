@@ -412,6 +412,57 @@ static void after_finish_only_the_summary_comes(void **state) {
     assert_int_equal(sessions_count(b->all), 0);
 }
 
+/* The order that opens a stream of the patient, which has closed again; and whether the stream was to say what it learns. */
+static bool says;
+static const struct live_order *open_patient(struct bench *b, const char *principal, const char *patient, const char *learned) {
+    const struct session_request with = {.open = &own_open, .principal = principal, .patient = patient};
+    struct live_stream *stream;
+    struct session *s = open_as(b, &with, &stream);
+    const struct live_order *open = last(b);
+    struct live_report r = report(stream, LIVE_RESULT);
+    says = live_stream_open(stream)->names_patient;
+    r.samples = 1;
+    r.state = learned ? strdup(learned) : NULL;
+    r.state_len = learned ? strlen(learned) : 0;
+    sessions_report(b->all, &r);
+    free(r.state); /* NULL where it was taken */
+    session_close(s, "done");
+    closed(b, stream);
+    return open;
+}
+
+static int set_up_memory(void **state) {
+    if (set_up(state))
+        return -1;
+    struct bench *b = *state;
+    const struct sessions_config config = {
+        .post = take, .post_ctx = &b->worker, .max_sessions = 2, .max_waiting_bytes = 16384, .patient_memory_ms = 3600 * 1000};
+    sessions_free(b->all);
+    b->all = sessions_new(&config);
+    return b->all ? 0 : -1;
+}
+
+static void what_was_learned_goes_to_the_next_stream_of_the_patient_alone(void **state) {
+    struct bench *b = *state;
+    assert_null(open_patient(b, "uid:1", "code 7", "a level")->data);
+    const struct live_order *next = open_patient(b, "uid:1", "code 7", NULL);
+    assert_int_equal(next->data_bytes, strlen("a level"));
+    assert_memory_equal(next->data, "a level", strlen("a level"));
+    assert_true(next->away_s > 0 && next->away_s < 60);
+    assert_true(says);
+    assert_null(open_patient(b, "uid:1", "code 8", NULL)->data);
+    assert_null(open_patient(b, "uid:2", "code 7", NULL)->data); /* another caller */
+    assert_null(open_patient(b, "uid:1", "", NULL)->data);
+    assert_non_null(open_patient(b, "uid:1", "code 7", "another")->data);
+    assert_memory_equal(open_patient(b, "uid:1", "code 7", NULL)->data, "another", strlen("another"));
+}
+
+static void nothing_goes_from_stream_to_stream_by_default(void **state) {
+    struct bench *b = *state;
+    const struct live_order *first = open_patient(b, "uid:1", "code 7", NULL);
+    assert_false(first->data || says);
+}
+
 int main(void) {
 #define SESSION_TEST(f)   cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 #define IMPATIENT_TEST(f) cmocka_unit_test_setup_teardown(f, set_up_impatient, tear_down)
@@ -436,6 +487,8 @@ int main(void) {
         IMPATIENT_TEST(a_client_that_reads_nothing_loses_its_session),
         SESSION_TEST(a_failure_is_told_once_and_may_close_the_session),
         IMPATIENT_TEST(after_finish_only_the_summary_comes),
+        SESSION_TEST(nothing_goes_from_stream_to_stream_by_default),
+        cmocka_unit_test_setup_teardown(what_was_learned_goes_to_the_next_stream_of_the_patient_alone, set_up_memory, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

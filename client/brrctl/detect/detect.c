@@ -238,6 +238,7 @@ static void detect_one(struct batch *b, struct detect_item *item) {
     item->seizure_s = d.end.summary.seizure_s;
     item->suppressed_s = d.end.summary.suppressed_s;
     item->highest = d.highest;
+    item->learning_s = d.end.learning_s;
     item->threshold_on = d.on;
     item->bursts = d.end.summary.bursts;
     item->largest_suppression = (double)d.suppression.largest;

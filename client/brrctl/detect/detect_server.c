@@ -150,6 +150,7 @@ static struct detect_item *add_item(struct fetching *f, const Brr__V1__JobEvents
                                  .n_events = (int)m->events,
                                  SAME_MEMBERS(*m, duration_s, seizure_s, suppressed_s),
                                  .highest = m->highest_probability,
+                                 .learning_s = -1,
                                  SAME_MEMBERS(*m, threshold_on, bursts, largest_suppression)};
     if (!stays_below(m->recording))
         err_set(&f->err, ERR_INVALID, "the daemon sent the path '%.200s' of a recording, which is outside %s", m->recording,

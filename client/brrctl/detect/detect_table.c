@@ -9,6 +9,8 @@ void detect_item_json(const struct detect_item *item) {
     json_put_f64(w, "duration_s", item->duration_s);
     json_put_i64(w, "events", item->n_events);
     json_put_f64(w, "seizure_s", item->seizure_s);
+    if (item->learning_s >= 0)
+        json_put_i64(w, "learning_s", item->learning_s);
     json_put_f64(w, "highest_probability", item->err.code ? NAN : item->highest);
     json_put_f64(w, "threshold_on", item->err.code ? NAN : item->threshold_on);
     JSON_MEMBERS(w, *item, suppressed_s, bursts, largest_suppression);
@@ -50,9 +52,9 @@ static void print_failure(const struct detect_item *items, int n, int i, int wid
 
 void detect_table_print(const struct detect_item *items, int n) {
     double hours = 0, seizure_s = 0, highest = NAN, threshold = NAN;
-    char p[16];
+    char p[16], learning[16];
     int events = 0, done = 0, failed = 0, width = name_width(items, n);
-    printf("%-*s %10s %7s %10s %8s\n", width, "recording", "seconds", "events", "seizure s", "highest");
+    printf("%-*s %10s %11s %7s %10s %8s\n", width, "recording", "seconds", "learning s", "events", "seizure s", "highest");
     for (int i = 0; i < n; i++) {
         const struct detect_item *x = &items[i];
         if (!x->done)
@@ -62,8 +64,9 @@ void detect_table_print(const struct detect_item *items, int n) {
             print_failure(items, n, i, width);
             continue;
         }
-        printf("%-*s %10.1f %7d %10.1f %8s\n", width, fsio_basename(x->path), x->duration_s, x->n_events, x->seizure_s,
-               output_probability(x->highest, p));
+        str_format(learning, sizeof learning, x->learning_s < 0 ? "-" : "%d", x->learning_s);
+        printf("%-*s %10.1f %11s %7d %10.1f %8s\n", width, fsio_basename(x->path), x->duration_s, learning, x->n_events,
+               x->seizure_s, output_probability(x->highest, p));
         highest = fmax(highest, x->highest);
         threshold = x->threshold_on;
         done++;

@@ -11,6 +11,7 @@ struct detect_item {
     bool done;           /* processed, with or without success */
     int n_events;
     double duration_s, seizure_s;
+    int learning_s;                           /* in which the model did not know the person's own background; −1 = unknown */
     double suppressed_s, largest_suppression; /* burst suppression; highest ratio of a whole minute */
     double highest, threshold_on;             /* highest probability, NaN = unknown; the one that begins an event */
     int64_t bursts;

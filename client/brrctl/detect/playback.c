@@ -380,7 +380,7 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
                                      .want_probabilities = 1,
                                      .threshold_on = config->on,
                                      .threshold_off = config->off,
-                                     SAME_MEMBERS(*config, partial, alarm_rate, device, no_resume),
+                                     SAME_MEMBERS(*config, partial, patient, alarm_rate, device, no_resume),
                                      .resume_ms = config->live ? EVER_MS : 0,
                                      .move_after_ms = (int64_t)(config->move_after_s * 1000),
                                      .alarm_hop_s = config->alarm_hop_s};

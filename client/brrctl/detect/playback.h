@@ -24,8 +24,9 @@ struct playback_config {
     double alarm_hop_s;         /* as in brr_stream_config */
     double on, off;             /* thresholds, 0 = the model's */
     int partial;
-    double alarm_rate;  /* as in brr_stream_config */
-    const char *device; /* the same */
+    const char *patient; /* or NULL */
+    double alarm_rate;   /* as in brr_stream_config */
+    const char *device;  /* the same */
     bool no_resume;
     /* The EEG of a patient now. Its source is read on while the daemon is away: 150 s are kept, the rest is a gap; it goes on in
      * another stream when the daemon has given up this one, and tries for ever unless no_resume says otherwise. Results are in the

@@ -46,6 +46,9 @@ static const struct argument rows[] = {
     FLAG("--as-live", as_live, "with --realtime: a drill; alarms count as those of a patient now, and hooks hear them"),
     INTEGER("--chunk-samples", chunk_samples, "N", "samples per message; default 8 s, with --realtime 0.25 s", 1, 1e7),
     TEXT("--client", client, "NAME", "name of this stream in `brrctl sessions`, such as a bed; never a patient's; default brrctl"),
+    TEXT("--patient", patient, "CODE",
+         "the same text for the same patient, never a name: the daemon's limits.patient_memory keeps what was learned for the next "
+         "stream"),
     FLAG("--follow", follow, "FILE is still being written: go on until --idle-timeout"),
     NUMBER("--idle-timeout", idle_s, "S",
            "end after this many seconds without new data; default 120 with --follow, never on standard input", 0.1, 86400),
@@ -233,6 +236,7 @@ static void print_summary_json(const struct view *v, const char *output) {
     }
     json_put_i64(w, "samples", d->end.samples);
     JSON_MEMBERS(w, d->end.summary, source_samples, windows, gaps, duplicate_samples, seizure_s);
+    json_put_i64(w, "learning_s", d->end.learning_s);
     json_put_f64(w, "threshold_on", d->on);
     json_put_f64(w, "threshold_off", d->off);
     json_put_f64(w, "highest_probability", d->highest);
@@ -435,6 +439,7 @@ static void set_playback(const struct stream_options *s, bool live, struct playb
                                   .alarm_rate = s->alarm_rate ? strtod(s->alarm_rate, NULL) : 0,
                                   .device = s->device,
                                   .client = s->client ? s->client : "brrctl",
+                                  .patient = s->patient,
                                   .on = isnan(s->on) ? 0 : s->on,
                                   .off = isnan(s->off) ? 0 : s->off,
                                   .no_resume = s->no_resume,

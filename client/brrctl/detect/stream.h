@@ -25,7 +25,7 @@ struct stream_options {
     const char *alarm_rate, *device;
     double realtime;
     int64_t chunk_samples;
-    const char *client;
+    const char *client, *patient;
     bool follow, live, replay;
     double idle_s;
     bool no_resume, as_live;

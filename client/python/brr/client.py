@@ -36,7 +36,7 @@ class _Stream(ctypes.Structure):
     _fields_ = [("model", _text), ("channels", ctypes.POINTER(_text)), ("n_channels", _int), ("rate_hz", _f64), ("client_name", _text),
                 ("realtime", _int), ("want_probabilities", _int), ("alarm_hop_s", _f64), ("start_time_ms", _i64), ("open_timeout_ms", _i64),
                 ("no_resume", _int), ("resume_ms", _i64), ("buffer_bytes", _i64), ("threshold_on", _f64), ("threshold_off", _f64),
-                ("alarm_rate", _f64), ("device", _text), ("move_after_ms", _i64), ("partial", _int)]
+                ("alarm_rate", _f64), ("device", _text), ("move_after_ms", _i64), ("partial", _int), ("patient", _text)]
 
 
 class _Event(ctypes.Structure):
@@ -59,7 +59,7 @@ class _Reconnected(ctypes.Structure):
 class _Message(ctypes.Structure):
     _fields_ = [("kind", _int), ("seq", _i64), ("first", _i64), ("samples", _i64), ("gap", _int), ("probabilities", ctypes.POINTER(ctypes.c_float)),
                 ("events", ctypes.POINTER(_Event)), ("n_events", _int), ("alarm", _Alarm), ("summary", _Summary), ("reconnected", _Reconnected),
-                ("suppression", _pointer), ("n_suppression", _int), ("mislabelled", _text)]
+                ("suppression", _pointer), ("n_suppression", _int), ("mislabelled", _text), ("learning_s", _int)]
 
 
 FUNCTIONS = {
