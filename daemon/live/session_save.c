@@ -7,8 +7,9 @@
 #include "daemon/live/session_parts.h"
 #include "daemon/live/snapshot.h"
 
-/* VERSION: of a snapshot's layout, its first number. */
-enum { VERSION = 10, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20, FAR_BYTES = 8 << 20 };
+/* VERSION: of a snapshot's layout, its first number. FIRST: read for a stream that is open during an upgrade; it ends before the
+ * patient. */
+enum { FIRST = 9, VERSION = 10, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20, FAR_BYTES = 8 << 20 };
 enum { OWN_BYTES = 8 << 10 }; /* of a snapshot, beside the state of its stream */
 
 /* Strings that session_request borrows while a session is made from a snapshot. */
@@ -19,7 +20,7 @@ struct opening {
     char sha256[DIGEST_HEX_SIZE], checkpoint[LIVE_PATH], model[LIVE_NAME], texts[FRONTEND_MAX_LABELS][SESSION_LABEL_SIZE];
     const char *labels[FRONTEND_MAX_LABELS];
     int64_t epoch;
-    bool ended;
+    bool older, ended; /* older: FIRST */
     struct journal_entry answers[SESSION_ANSWERS];
     int n_answers;
 };
@@ -155,7 +156,7 @@ static void pack_session(const struct session *s, const struct live_report *save
 }
 
 static void unpack_opening(struct unpack *in, struct opening *o) {
-    unpack_same(in, VERSION);
+    o->older = unpack_i64(in, FIRST, VERSION) == FIRST;
     unpack_text(in, o->id, sizeof o->id);
     o->epoch = unpack_i64(in, 0, INT64_MAX);
     unpack_text(in, o->digest, sizeof o->digest);
@@ -425,7 +426,8 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     bool whole = unpack_numbers(&in, s);
     const void *stream = unpack_view(&in, STATE_MAX, &stream_len);
     unpack_view_of(&in, s, o);
-    unpack_text(&in, s->patient, sizeof s->patient);
+    if (!o->older)
+        unpack_text(&in, s->patient, sizeof s->patient);
     bool corrupt = in.failed || (whole && !unpack_done(&in)) || !stream_len;
     char *copy = whole && !corrupt ? malloc(stream_len) : NULL;
     if (!copy) {

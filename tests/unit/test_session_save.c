@@ -342,6 +342,24 @@ static void a_snapshot_of_another_version_is_refused(void **state) {
     assert_non_null(sessions_find(k->b.all, token, "uid:1"));
 }
 
+/* The first version ends before the name of the patient, which is empty here. */
+static void a_snapshot_of_the_first_version_is_read(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *stream;
+    char token[RESUME_TOKEN_SIZE];
+    open_lasting(&k->b, &stream, token);
+    save(k, stream, "first");
+    durable(k, 0);
+    sessions_free(k->b.all);
+    k->b.all = keeping_sessions(k);
+    *(char *)k->kept.state = 9;
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), ERR_DATA_LOSS);
+    k->kept.len -= sizeof(int64_t);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), 0);
+    assert_int_equal(last(&k->b)->data_bytes, strlen("first"));
+    assert_non_null(sessions_find(k->b.all, token, "uid:1"));
+}
+
 static void a_restored_stream_keeps_its_rate_of_false_alarms(void **state) {
     struct kept_bench *k = *state;
     struct live_stream *stream;
@@ -580,6 +598,7 @@ int main(void) {
         STORE_TEST(only_what_a_snapshot_holds_is_durable),
         STORE_TEST(a_session_goes_on_from_its_snapshot),
         STORE_TEST(a_snapshot_of_another_version_is_refused),
+        STORE_TEST(a_snapshot_of_the_first_version_is_read),
         STORE_TEST(a_restored_stream_keeps_its_rate_of_false_alarms),
         STORE_TEST(a_session_that_ended_before_a_restart_is_there_for_its_client_alone),
         STORE_TEST(a_session_that_is_closed_while_its_client_is_away_leaves_no_snapshot),
