@@ -57,13 +57,15 @@ void html_put_text(struct html *h, const char *text, size_t len) {
 /* Writes the argument of one specification, "%…X". */
 static void put_argument(struct html *h, const char *spec, char kind, va_list *args) {
     const char *text;
+    int digits = 0;
     switch (kind) {
     case 's':
         text = str_or_empty(va_arg(*args, const char *));
         html_put_text(h, text, strlen(text));
         break;
     case 'f':
-        str_printf(&h->out, spec, va_arg(*args, double)); // NOLINT(clang-diagnostic-format-nonliteral): checked by html_put
+        digits = spec[2] == '*' ? va_arg(*args, int) : spec[2] - '0'; /* %.Nf or %.*f */
+        str_printf(&h->out, "%.*f", digits, va_arg(*args, double));
         break;
     case 'u': /* %zu */
         str_printf(&h->out, "%zu", va_arg(*args, size_t));

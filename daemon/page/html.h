@@ -11,8 +11,8 @@ struct html {
 void html_init(struct html *h);
 void html_done(struct html *h);
 /* fmt is markup, a constant of the program. In it %s is filled in as escaped text (element content and quoted attribute values);
- * %d, %lld, %zu and %.Nf are numbers; %% is a percent sign. Nothing else is known. A NULL text writes
- * nothing, and stops a debug build. */
+ * %d, %lld, %zu, %.Nf and %.*f are numbers; %% is a percent sign. Nothing else is known. A NULL text writes nothing
+ * (str_or_empty). */
 void html_put(struct html *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The text as part of a URL's path: all but unreserved characters as %XX. */
 void html_put_url(struct html *h, const char *text);

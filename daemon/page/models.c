@@ -6,6 +6,7 @@
 #include "daemon/page/words.h"
 
 static void put_rates(struct html *h, const struct status_model *m) {
+    const struct status_rate *first = m->rates;
     if (!m->n_rates)
         return;
     html_put(h,
@@ -13,8 +14,7 @@ static void put_rates(struct html *h, const struct status_model *m) {
              "%.0f patient%s on which they were chosen (95 %% intervals)</caption><thead><tr><th scope=\"col\">rule for</th><th "
              "scope=\"col\" class=\"n\">on, off</th><th scope=\"col\" class=\"n\">sensitivity</th><th scope=\"col\" "
              "class=\"n\">false alarms reached</th><th scope=\"col\" class=\"n\">median delay</th></tr></thead><tbody>",
-             m->rates[0].hours<100, m->rates[0].hours, m->rates[0].seizures, m->rates[0].patients, m->rates[0].patients> 1 ? "s"
-                                                                                                                           : "");
+             first->hours < 100 ? 1 : 0, first->hours, first->seizures, first->patients, first->patients > 1 ? "s" : "");
     for (int i = 0; i < m->n_rates; i++) {
         const struct status_rate *r = &m->rates[i];
         html_put(h,
