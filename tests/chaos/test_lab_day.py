@@ -497,11 +497,15 @@ def check_benchmark(day, folder, people, refs, out):
             assert abs(row["f1"] - want["f1"]) < 1e-9 and (row["patients_seen"], row["patients"]) == (seen, len(people)), (row, want)
 
 
-def train(day, s3, folder):
-    """A training that ends before its first step has learned nothing; it goes on to the end."""
-    for path in glob.glob(f"{folder}/**/*", recursive=True):
-        if os.path.isfile(path):
-            s3.objects[f"alpha/{os.path.relpath(path, folder)}"] = open(path, "rb").read()
+def train(day, s3, folder, people):
+    """A training that ends before its first step has learned nothing; it goes on to the end. The bucket has all recordings as EDF, which it
+    holds back, beside their files of labels."""
+    samples = {".edf", ".vhdr", ".vmrk", ".eeg", ".set", ".fdt", ".lay", ".dat"}
+    for path in (p for p in folder.rglob("*") if p.is_file() and p.suffix not in samples):
+        s3.objects[f"alpha/{path.relative_to(folder)}"] = path.read_bytes()
+    for path, take in people:
+        study.edflib(day.dir / "held.edf", take, texts=texts_of(take))
+        s3.objects[f"alpha/{path.relative_to(folder).with_suffix('.edf')}"] = (day.dir / "held.edf").read_bytes()
     job = stopped(s3, day.d, "alpha", "data.dataset=alpha", "training.max_steps=6")
     ref = f"job:{job}"
     with day.check("nothing learned yet"):
@@ -632,7 +636,7 @@ def check_network(day):
         facts = day.rows("validate", f"{SOURCE}/configs/tiny.yaml", *[w for s in sets for w in ("--set", s)])[0]
         hours = sum(take.seconds() for _, take in alpha) / 3600
         assert facts["recordings"] == len(alpha) and facts["steps"] == 6 and abs(float(facts["facts"]["hours"]) - hours) < 0.006, facts
-    ref = train(day, day.s3, a)
+    ref = train(day, day.s3, a, alpha)
     check_evaluate(day, b, beta, ref, seen=0, sets=["data.dataset=beta"])  # other people of the same names
     check_evaluate(day, b, beta, "line_length", seen=0)
     check_benchmark(day, a, alpha, {ref: len(alpha), "line_length": 0}, "compared-alpha")

@@ -50,11 +50,20 @@ static void print_failure(const struct detect_item *items, int n, int i, int wid
     putchar('\n');
 }
 
+static bool any_learns(const struct detect_item *items, int n) {
+    while (n > 0 && items[n - 1].learning_s <= 0)
+        n--;
+    return n > 0;
+}
+
+/* The column of seconds in which the background was learned stands where there were any. */
 void detect_table_print(const struct detect_item *items, int n) {
+    const int learns = any_learns(items, n) ? 12 : 0;
     double hours = 0, seizure_s = 0, highest = NAN, threshold = NAN;
     char p[16], learning[16];
     int events = 0, done = 0, failed = 0, width = name_width(items, n);
-    printf("%-*s %10s %11s %7s %10s %8s\n", width, "recording", "seconds", "learning s", "events", "seizure s", "highest");
+    printf("%-*s %10s%*s %7s %10s %8s\n", width, "recording", "seconds", learns, learns ? "learning s" : "", "events", "seizure s",
+           "highest");
     for (int i = 0; i < n; i++) {
         const struct detect_item *x = &items[i];
         if (!x->done)
@@ -64,8 +73,8 @@ void detect_table_print(const struct detect_item *items, int n) {
             print_failure(items, n, i, width);
             continue;
         }
-        str_format(learning, sizeof learning, x->learning_s < 0 ? "-" : "%d", x->learning_s);
-        printf("%-*s %10.1f %11s %7d %10.1f %8s\n", width, fsio_basename(x->path), x->duration_s, learning, x->n_events,
+        str_format(learning, sizeof learning, !learns ? "" : x->learning_s < 0 ? "-" : "%d", x->learning_s);
+        printf("%-*s %10.1f%*s %7d %10.1f %8s\n", width, fsio_basename(x->path), x->duration_s, learns, learning, x->n_events,
                x->seizure_s, output_probability(x->highest, p));
         highest = fmax(highest, x->highest);
         threshold = x->threshold_on;
