@@ -166,6 +166,8 @@ int db_open_reader(const char *path, const struct db_names *names, struct db **r
 void db_close(struct db *db) {
     if (!db)
         return;
+    if (db->sqlite) /* else SQLite would give the bytes of db_reserve back to the volume */
+        sqlite3_exec(db->sqlite, "PRAGMA journal_size_limit=-1", NULL, NULL, NULL);
     sqlite3_close(db->sqlite);
     volume_close(db->volume);
     if (db->lock_fd >= 0)

@@ -248,8 +248,11 @@ static void escalation_text(const struct telling *t, const char *bed, char ret[T
     char beds[TELLING_TEXT / 2], since[MOMENT];
     int64_t on_ms = onset_of(e);
     for (const struct telling_item *i = t->items; i; i = i->next)
-        on_ms = i->line->entry.on_ms < on_ms ? i->line->entry.on_ms : on_ms;
-    moment_text(on_ms, since);
+        if (i->line->entry.on_ms && (!on_ms || i->line->entry.on_ms < on_ms))
+            on_ms = i->line->entry.on_ms;
+    str_copy(since, sizeof since, "an unknown time");
+    if (on_ms)
+        moment_text(on_ms, since);
     name_beds(t, beds);
     if (t->alarms > 1)
         str_format(ret, TELLING_TEXT, "ALARM: nobody has answered %d alarms, call %d: %s, the oldest since %s", t->alarms,

@@ -110,8 +110,9 @@ static int open_db(struct journal *j, struct err *err) {
 
 /* What entries may take: on a full volume, what the file has, and less, so that the next ones find room in it. */
 static int64_t most_bytes(const struct journal *j) {
-    const int64_t most = j->config.max_bytes < 0 ? INT64_MAX : j->config.max_bytes, room = db_room(j->db);
-    const bool full = room >= RESERVE_BYTES && fsio_free_bytes(j->path) < RESERVE_BYTES;
+    const int64_t most = j->config.max_bytes < 0 ? INT64_MAX : j->config.max_bytes, room = db_room(j->db),
+                  free_bytes = fsio_free_bytes(j->path); /* < 0: unknown */
+    const bool full = room >= RESERVE_BYTES && free_bytes >= 0 && free_bytes < RESERVE_BYTES;
     return full && room - RESERVE_BYTES / 4 < most ? room - RESERVE_BYTES / 4 : most;
 }
 

@@ -109,10 +109,10 @@ int outbox_offer(struct db *db, const struct outlet *outlet, int i, struct err *
     int rc = 0;
     db_query(db,
              "SELECT ?1 - outbox.boot_ms, " JOURNALDB_ROW
-             ", EXISTS(SELECT 1 FROM journal a WHERE a.id > journal.id AND a.kind = 'answered' AND a.alarm = journal.alarm AND "
-             "a.detail LIKE 'acknowledge%') FROM outbox JOIN journal ON journal.id = outbox.entry WHERE outbox.id IN (SELECT id "
-             "FROM outbox WHERE hook "
-             "= ?2 ORDER BY id DESC LIMIT ?3) ORDER BY outbox.id",
+             ", ifnull(answered.newest > journal.id, 0) FROM outbox JOIN journal ON journal.id = outbox.entry LEFT JOIN (SELECT "
+             "alarm AS answered_alarm, max(id) AS newest FROM journal WHERE " JOURNALDB_OF_ALARMS " AND kind = 'answered' AND "
+             "detail LIKE 'acknowledge%' GROUP BY alarm) answered ON answered.answered_alarm = journal.alarm WHERE outbox.id IN "
+             "(SELECT id FROM outbox WHERE hook = ?2 ORDER BY id DESC LIMIT ?3) ORDER BY outbox.id",
              "read deliveries", &q, err);
     struct offered *all = calloc(1, sizeof *all);
     db_put_int(&q, trusted_boot_ms());

@@ -11,7 +11,7 @@ struct known {
 };
 
 struct patient_memory {
-    struct map *known; /* by principal and name; the ones put first come first */
+    struct map *known; /* by principal, name and model; the ones put first come first */
     int64_t keep_ms;
 };
 
@@ -41,8 +41,27 @@ void patient_memory_free(struct patient_memory *m) {
 }
 
 static const char *memory_key(const struct patient *p, char key[KEY_SIZE]) {
-    str_format(key, KEY_SIZE, "%s\x1f%s", p->principal, p->name);
+    str_format(key, KEY_SIZE, "%s\x1f%s\x1f%s", p->principal, p->name, p->model);
     return key;
+}
+
+static bool is_of(const char *key, const struct patient *p) {
+    const size_t n = strlen(p->principal);
+    return !strncmp(key, p->principal, n) && key[n] == '\x1f';
+}
+
+/* Makes room for one more patient of this caller in its share. */
+static void forget_own(struct patient_memory *m, const struct patient *p) {
+    const char *key, *oldest = NULL;
+    void *value;
+    int n = 0;
+    for (size_t cursor = 0; map_next(m->known, &cursor, &key, &value);)
+        if (is_of(key, p)) {
+            oldest = oldest ? oldest : key;
+            n++;
+        }
+    if (n >= PATIENTS_OF_CALLER)
+        known_free(map_remove(m->known, oldest));
 }
 
 /* Forgets what is too old, and the oldest entry while there is no room for one more. */
@@ -62,6 +81,7 @@ void patient_memory_put(struct patient_memory *m, const struct patient *p, char 
     char key[KEY_SIZE];
     struct known *k = calloc(1, sizeof *k);
     known_free(map_remove(m->known, memory_key(p, key)));
+    forget_own(m, p);
     forget_patients(m, now_ms);
     if (k)
         *k = (struct known){state, len, now_ms};

@@ -1,13 +1,13 @@
 /* patient_memory: what the newest stream of each patient has learned of the patient, for the next stream that names the same one.
- * In memory alone: it ends with the daemon. A caller meets only what its own streams have learned. Bounded: the oldest entries make
- * room. Loop thread. */
+ * In memory alone: it ends with the daemon. A caller meets only what its own streams have learned with the same model. Bounded: the
+ * oldest entries make room, first those of a caller who has PATIENTS_OF_CALLER. Loop thread. */
 #pragma once
 #include "base/base.h"
 
-enum { PATIENT_NAME_SIZE = 128, PATIENTS_MOST = 4096 };
+enum { PATIENT_NAME_SIZE = 128, PATIENTS_MOST = 4096, PATIENTS_OF_CALLER = 1024 };
 
 struct patient {
-    const char *principal, *name;
+    const char *principal, *name, *model;
 };
 
 struct patient_memory;

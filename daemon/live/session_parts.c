@@ -133,7 +133,7 @@ struct session *session_new(struct sessions *all, const struct session_request *
 }
 
 static struct patient named_patient(const struct session *s) {
-    return (struct patient){.principal = s->token.principal, .name = s->patient};
+    return (struct patient){.principal = s->token.principal, .name = s->patient, .model = s->model};
 }
 
 void session_remember_patient(struct session *s, struct live_report *r) {

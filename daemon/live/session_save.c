@@ -7,7 +7,7 @@
 #include "daemon/live/session_parts.h"
 #include "daemon/live/snapshot.h"
 
-/* VERSION: of a snapshot's layout, its first number. FIRST: read for a stream that is open during an upgrade; it ends before the
+/* VERSION: of a snapshot's layout, its first number. FIRST: read for a stream that is open during an upgrade; it has no
  * patient. */
 enum { FIRST = 9, VERSION = 10, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20, FAR_BYTES = 8 << 20 };
 enum { OWN_BYTES = 8 << 10 }; /* of a snapshot, beside the state of its stream */
@@ -18,6 +18,7 @@ struct opening {
     struct live_open open;
     char id[SESSION_ID_SIZE], digest[DIGEST_HEX_SIZE], principal[RESUME_PRINCIPAL_SIZE], client[SESSION_NAME_SIZE];
     char sha256[DIGEST_HEX_SIZE], checkpoint[LIVE_PATH], model[LIVE_NAME], texts[FRONTEND_MAX_LABELS][SESSION_LABEL_SIZE];
+    char patient[PATIENT_NAME_SIZE];
     const char *labels[FRONTEND_MAX_LABELS];
     int64_t epoch;
     bool older, ended; /* older: FIRST */
@@ -142,6 +143,7 @@ static void pack_session(const struct session *s, const struct live_report *save
     pack_text(out, s->token.digest);
     pack_text(out, s->token.principal);
     pack_text(out, s->client);
+    pack_text(out, s->patient);
     pack_open(live_stream_open(s->stream), out);
     pack_text(out, s->sha256);
     const int64_t numbers[] = {s->consumed, s->consumed_gaps, s->duplicates, s->events_total, s->seizure_samples, s->next_result};
@@ -152,7 +154,6 @@ static void pack_session(const struct session *s, const struct live_report *save
     ring_save(&s->kept, out);
     pack_bytes(out, saved->state, saved->state_len);
     pack_view(s, out);
-    pack_text(out, s->patient);
 }
 
 static void unpack_opening(struct unpack *in, struct opening *o) {
@@ -162,6 +163,8 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
     unpack_text(in, o->digest, sizeof o->digest);
     unpack_text(in, o->principal, sizeof o->principal);
     unpack_text(in, o->client, sizeof o->client);
+    if (!o->older)
+        unpack_text(in, o->patient, sizeof o->patient);
     unpack_text(in, o->checkpoint, sizeof o->checkpoint);
     unpack_text(in, o->model, sizeof o->model);
     o->open.n_labels = (int)unpack_i64(in, 1, FRONTEND_MAX_LABELS);
@@ -186,7 +189,8 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
     unpack_require(in, o->open.rate_hz >= 1 && o->open.rate_hz <= 1e6 && o->open.on >= 0 && o->open.on < 1 && o->open.off >= 0 &&
                            o->open.off < 1 && o->open.alarm_rate >= 0);
     COPY_MEMBERS(o->open, *o, checkpoint, model, labels);
-    o->request = (struct session_request){.open = &o->open, .client = o->client, .principal = o->principal, .resumable = true};
+    o->request = (struct session_request){
+        .open = &o->open, .client = o->client, .principal = o->principal, .patient = o->patient, .resumable = true};
 }
 
 static bool unpack_numbers(struct unpack *in, struct session *s) {
@@ -426,8 +430,6 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     bool whole = unpack_numbers(&in, s);
     const void *stream = unpack_view(&in, STATE_MAX, &stream_len);
     unpack_view_of(&in, s, o);
-    if (!o->older)
-        unpack_text(&in, s->patient, sizeof s->patient);
     bool corrupt = in.failed || (whole && !unpack_done(&in)) || !stream_len;
     char *copy = whole && !corrupt ? malloc(stream_len) : NULL;
     if (!copy) {

@@ -129,14 +129,14 @@ static void write_eeg(const struct snapshot_store *s, const struct task *t) {
 static void write_snapshots(const struct snapshot_store *s, struct task *first, int n) {
     struct snapshot_file files[WRITES];
     struct task *t = first;
-    for (int i = 0; i < n; i++, t = t->next) {
+    for (int i = 0; i < n; t = ++i < n ? t->next : t) { /* the next of the last is the loop's */
         files[i] = (struct snapshot_file){.id = t->id, .state = t->state, .len = t->len, .renew = t->again};
         if (*t->sha256)
             (void)snapshot_keep_model(s->dir, t->sha256, t->model, &files[i].err);
     }
     snapshot_write_all(s->dir, files, (size_t)n);
     t = first;
-    for (int i = 0; i < n; i++, t = t->next)
+    for (int i = 0; i < n; t = ++i < n ? t->next : t)
         t->err = files[i].err;
 }
 

@@ -38,7 +38,14 @@ struct models {
     struct message *due, **due_end;      /* orders that the worker has not taken yet, oldest first */
     char missing[MODELS_MAX][LIVE_NAME]; /* of the configuration or the database: no row, as the model could not be had */
     int n_missing;
+    struct named_load *loads[SERVEDDB_MOST_LOADS]; /* what the database has of them, the oldest first */
+    int n_loads;
     bool stopping; /* nothing new serves */
+};
+
+struct named_load {
+    char name[LIVE_NAME];
+    struct served_load load;
 };
 
 /* ---- REFs ---- */
@@ -288,17 +295,49 @@ static struct served_record record_of(const struct fetching *f) {
     return (struct served_record){f->name, f->file.path, f->ref, f->file.sha256, f->device};
 }
 
-static int write_record(struct db *db, void *what, struct err *err) {
-    struct fetching *f = *(struct fetching **)what;
-    const struct served_record record = record_of(f);
+static struct served_load load_of(const struct fetching *f) {
     struct served_load load = {.time_ms = f->time_ms};
-    int rc;
-    if ((rc = serveddb_path(db, f->name, f->before, err)) || (rc = serveddb_save(db, &record, err)) || f->adopted)
-        return rc;
     str_copy(load.ref, sizeof load.ref, f->ref);
     str_copy(load.sha256, sizeof load.sha256, f->file.sha256);
     str_copy(load.principal, sizeof load.principal, f->principal);
+    return load;
+}
+
+static int write_record(struct db *db, void *what, struct err *err) {
+    struct fetching *f = *(struct fetching **)what;
+    const struct served_record record = record_of(f);
+    const struct served_load load = load_of(f);
+    int rc;
+    if ((rc = serveddb_path(db, f->name, f->before, err)) || (rc = serveddb_save(db, &record, err)) || f->adopted)
+        return rc;
     return serveddb_add_load(db, f->name, &load, err);
+}
+
+/* Forgets the oldest loads of this name, until it has fewer than `most`, and the oldest of all where there is no room. */
+static void forget_loads(struct models *m, const char *name, int most) {
+    int of_name = 0, kept = 0;
+    for (int i = 0; i < m->n_loads; i++)
+        of_name += !strcmp(m->loads[i]->name, name);
+    for (int i = 0; i < m->n_loads; i++) {
+        const bool own = !strcmp(m->loads[i]->name, name), full = !i && m->n_loads == SERVEDDB_MOST_LOADS;
+        if (full || (own && of_name >= most))
+            free(m->loads[i]);
+        else
+            m->loads[kept++] = m->loads[i];
+        of_name -= own;
+    }
+    m->n_loads = kept;
+}
+
+static void note_load(void *ctx, const char *name, const struct served_load *load) {
+    struct models *m = ctx;
+    struct named_load *l = calloc(1, sizeof *l);
+    forget_loads(m, name, SERVEDDB_LOADS);
+    if (!l)
+        return;
+    str_copy(l->name, sizeof l->name, name);
+    l->load = *load;
+    m->loads[m->n_loads++] = l;
 }
 
 static void fetch_work(uv_work_t *work) {
@@ -399,6 +438,10 @@ static void recorded(void *ctx, void *what, int rc, const struct err *err) {
     struct models *m = ctx;
     struct fetching *f = *(struct fetching **)what;
     leave_recording(m, f);
+    if (!rc && !f->adopted) {
+        const struct served_load load = load_of(f);
+        note_load(m, f->name, &load);
+    }
     if (!rc && !m->stopping) {
         serve_kept(m, f);
         return;
@@ -481,22 +524,23 @@ static int refer_request(struct models *m, struct fetching *f, struct err *err) 
     return 0;
 }
 
-int models_loads(const struct models *m, const char *name, struct served_load ret[SERVEDDB_LOADS], int *ret_n, struct err *err) {
-    int rc = db_look(m->config.db, err);
-    *ret_n = 0;
-    return rc ? rc : serveddb_loads(m->config.db, name, ret, ret_n, err);
+int models_loads(const struct models *m, const char *name, const struct served_load *ret[SERVEDDB_LOADS]) {
+    int n = 0;
+    for (int i = m->n_loads; i-- > 0 && n < SERVEDDB_LOADS;)
+        if (!strcmp(m->loads[i]->name, name))
+            ret[n++] = &m->loads[i]->load;
+    return n;
 }
 
-/* NOT_FOUND, and those of models_loads. */
 static int find_before(const struct models *m, const char *name, struct served_load *ret, struct err *err) {
-    struct served_load loads[SERVEDDB_LOADS];
-    int n, i = 1;
-    int rc = models_loads(m, name, loads, &n, err);
-    while (i < n && !strcmp(loads[i].sha256, loads[0].sha256))
+    const struct served_load *loads[SERVEDDB_LOADS];
+    const int n = models_loads(m, name, loads);
+    int i = 1;
+    while (i < n && !strcmp(loads[i]->sha256, loads[0]->sha256))
         i++;
-    if (rc || i >= n)
-        return rc ? rc : err_set(err, ERR_NOT_FOUND, "no last load of '%s' had other weights than the newest", name);
-    *ret = loads[i];
+    if (i >= n)
+        return err_set(err, ERR_NOT_FOUND, "no last load of '%s' had other weights than the newest", name);
+    *ret = *loads[i];
     return 0;
 }
 
@@ -682,8 +726,8 @@ int models_new(const struct models_config *config, struct models **ret, struct e
     m->due_end = &m->due;
     if (str_format(uploads, sizeof uploads, "%s/uploads", config->places->results_dir))
         model_fetch_clean(uploads);
-    int rc = serveddb_load(config->db, reload, m, err);
-    if (rc) {
+    int rc = serveddb_loads(config->db, note_load, m, err);
+    if (rc || (rc = serveddb_load(config->db, reload, m, err))) {
         models_free(m);
         return rc;
     }
@@ -696,6 +740,8 @@ void models_free(struct models *m) {
         return;
     for (int i = 0; i < m->count; i++)
         served_free(m->served[i]);
+    for (int i = 0; i < m->n_loads; i++)
+        free(m->loads[i]);
     for (struct message *o = m->due, *next; o; o = next) {
         next = o->next;
         live_order_free((struct live_order *)o);

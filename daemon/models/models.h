@@ -79,8 +79,8 @@ struct served_model {
     /* For each device, until they are due; made with the row, so that they cannot fail for want of memory. */
     struct live_order *load[MODELS_MAX_DEVICES], *unload[MODELS_MAX_DEVICES];
 };
-/* serveddb_loads; UNAVAILABLE at once if the volume of the database does not answer. */
-int models_loads(const struct models *m, const char *name, struct served_load ret[SERVEDDB_LOADS], int *ret_n, struct err *err);
+/* The newest loads of the name, the newest first; returns their number. They are borrowed until the next one. */
+int models_loads(const struct models *m, const char *name, const struct served_load *ret[SERVEDDB_LOADS]);
 int models_count(const struct models *m);
 /* Number of names whose model could not be had or loaded. */
 int models_failed(const struct models *m);

@@ -105,19 +105,18 @@ int serveddb_add_load(struct db *db, const char *name, const struct served_load 
     return db_run(&q, err);
 }
 
-int serveddb_loads(struct db *db, const char *name, struct served_load ret[SERVEDDB_LOADS], int *ret_n, struct err *err) {
+int serveddb_loads(struct db *db, serveddb_loads_fn *visit, void *ctx, struct err *err) {
     OWNED(db_done) struct db_query q;
+    struct served_load load;
     bool row = true;
     int rc;
-    *ret_n = 0;
-    db_query(db, "SELECT time_ms, ref, sha256, principal FROM loads WHERE name = ? ORDER BY number DESC", "read loads", &q, err);
-    db_put_text(&q, name);
-    while (!(rc = db_next(&q, &row, err)) && row && *ret_n < SERVEDDB_LOADS) {
-        struct served_load *load = &ret[(*ret_n)++];
-        load->time_ms = db_int(&q, 0);
-        str_copy(load->ref, sizeof load->ref, db_text(&q, 1));
-        str_copy(load->sha256, sizeof load->sha256, db_text(&q, 2));
-        str_copy(load->principal, sizeof load->principal, db_text(&q, 3));
+    db_query(db, "SELECT time_ms, ref, sha256, principal, name FROM loads ORDER BY number", "read loads", &q, err);
+    while (!(rc = db_next(&q, &row, err)) && row) {
+        load.time_ms = db_int(&q, 0);
+        str_copy(load.ref, sizeof load.ref, db_text(&q, 1));
+        str_copy(load.sha256, sizeof load.sha256, db_text(&q, 2));
+        str_copy(load.principal, sizeof load.principal, db_text(&q, 3));
+        visit(ctx, db_text(&q, 4), &load);
     }
     return rc;
 }

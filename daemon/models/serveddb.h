@@ -31,7 +31,8 @@ struct served_load {
     char principal[256]; /* who loaded it; "": the configuration */
 };
 int serveddb_add_load(struct db *db, const char *name, const struct served_load *load, struct err *err);
-/* The newest first. */
-int serveddb_loads(struct db *db, const char *name, struct served_load ret[SERVEDDB_LOADS], int *ret_n, struct err *err);
+/* Visits the loads of all names, the oldest first. */
+typedef void serveddb_loads_fn(void *ctx, const char *name, const struct served_load *load);
+int serveddb_loads(struct db *db, serveddb_loads_fn *visit, void *ctx, struct err *err);
 /* Visits every name, in alphabetical order. */
 int serveddb_load(struct db *db, void (*visit)(void *ctx, const struct served_record *record), void *ctx, struct err *err);

@@ -50,16 +50,15 @@ static Brr__V1__ModelDescription *describe(struct arena *arena, const char *name
     return m->name && m->checkpoint && m->montage && m->card ? m : NULL;
 }
 
-/* The loads of the description's name, none while the database does not answer; false without memory. */
+/* The loads of the description's name; false without memory. */
 static bool put_loads(struct rpc_call *call, Brr__V1__ModelDescription *m) {
-    struct served_load loads[SERVEDDB_LOADS];
+    const struct served_load *loads[SERVEDDB_LOADS];
     struct arena *arena = rpc_arena(call);
-    int n;
-    (void)models_loads(services_of(call)->models, m->name, loads, &n, NULL);
+    const int n = models_loads(services_of(call)->models, m->name, loads);
     if (!(m->loads = arena_alloc(arena, SERVEDDB_LOADS * sizeof *m->loads)))
         return false;
     for (; (int)m->n_loads < n; m->n_loads++) {
-        const struct served_load *load = &loads[m->n_loads];
+        const struct served_load *load = loads[m->n_loads];
         Brr__V1__ModelLoad *out = m->loads[m->n_loads] = arena_alloc(arena, sizeof *out);
         if (!out)
             return false;

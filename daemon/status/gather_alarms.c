@@ -287,7 +287,7 @@ static void look_at_stream(struct alarms *all, const struct status_stream *s, co
         put_cause(all, s, ALARM_MODEL, s->model, now);
     if (electrodes_off(s))
         put_cause(all, s, ALARM_ELECTRODES, s->quality, now);
-    if (s->connected && !s->silent && s->learning_s)
+    if (s->connected && !s->silent && s->loaded && !s->late && !electrodes_off(s) && s->learning_s)
         put_cause(all, s, ALARM_LEARNING, "", now);
     str_format(text, sizeof text, "%.1f Hz instead of %g", s->measured_hz, s->rate_hz);
     if (s->measured_hz > 0)

@@ -39,13 +39,13 @@ void edf_header_repair(struct edf_header *header, const char *fmt, ...) {
 
 /* Trimmed text of a fixed-width field in buf (size ≥ 2 · FIELD_MAX + 1). */
 static const char *field_text(char *buf, const uint8_t *at, int width, bool *foreign) {
-    tal_text(buf, 2 * FIELD_MAX + 1, at, (size_t)width, foreign);
+    tal_text(buf, 3 * FIELD_MAX + 1, at, (size_t)width, foreign);
     return buf;
 }
 
 /* A number; decimal commas are read as points. false when it is not one. */
 static bool number_f64(const char *text, double *ret) {
-    char copy[2 * FIELD_MAX + 1];
+    char copy[3 * FIELD_MAX + 1];
     str_copy(copy, sizeof copy, *text == '+' ? text + 1 : text);
     for (char *c = copy; *c; c++)
         if (*c == ',')
@@ -129,7 +129,7 @@ static bool stated_year(const char *recording, int day, int month, int *ret) {
 /* Date and time are advisory: any fault leaves start.known false and a repair. */
 static void parse_start(struct edf_header *h, const uint8_t *data) {
     struct eeg_start *start = &h->info.start;
-    char text[2 * FIELD_MAX + 1];
+    char text[3 * FIELD_MAX + 1];
     int date[3], clock[3];
     bool triple = parse_triple(field_text(text, data + FIELD_DATE.offset, FIELD_DATE.width, NULL), date) && date[2] <= 99;
     bool date_ok = triple && civil_is_date(date[2] + (date[2] >= 85 ? 1900 : 2000), date[1], date[0]);
@@ -172,7 +172,7 @@ static const char *keep(struct edf_header *h, const char *text) { return *text ?
 static int parse_scale(struct edf_header *h, struct eeg_signal *s, const uint8_t *block, int index, struct err *err) {
     static const struct field *const fields[4] = {&FIELD_PHYSICAL_MIN, &FIELD_PHYSICAL_MAX, &FIELD_DIGITAL_MIN, &FIELD_DIGITAL_MAX};
     double *const values[4] = {&s->physical_min, &s->physical_max, &s->digital_min, &s->digital_max};
-    char text[2 * FIELD_MAX + 1], where[64];
+    char text[3 * FIELD_MAX + 1], where[64];
     bool blank = false;
     for (int i = 0; i < 4; i++) {
         const uint8_t *at = block + (int64_t)fields[i]->offset * h->info.n_signals + (int64_t)index * fields[i]->width;
@@ -216,7 +216,7 @@ static int parse_scale(struct edf_header *h, struct eeg_signal *s, const uint8_t
 static int parse_signal(struct edf_header *h, const uint8_t *block, int index, bool *foreign, struct err *err) {
     struct eeg_signal *s = &h->signals[index];
     int64_t n = h->info.n_signals;
-    char text[2 * FIELD_MAX + 1], where[64];
+    char text[3 * FIELD_MAX + 1], where[64];
     const struct field *const fields[4] = {&FIELD_LABEL, &FIELD_TRANSDUCER, &FIELD_UNIT, &FIELD_PREFILTER};
     const char **const texts[4] = {&s->label, &s->transducer, &s->unit, &s->prefilter};
     s->note = "";
@@ -244,7 +244,7 @@ static int parse_signal(struct edf_header *h, const uint8_t *block, int index, b
 }
 
 static int parse_fixed(struct edf_header *h, const uint8_t *data, size_t len, bool *foreign, struct err *err) {
-    char text[2 * FIELD_MAX + 1];
+    char text[3 * FIELD_MAX + 1];
     if (len < FIXED_BYTES)
         return err_set(err, ERR_INVALID, "%s has %zu bytes; an EDF or BDF header needs at least 256", h->name, len);
     field_text(text, data + 1, FIELD_VERSION.width - 1, NULL);
@@ -281,7 +281,7 @@ static int parse_fixed(struct edf_header *h, const uint8_t *data, size_t len, bo
 }
 
 int64_t edf_header_bytes(const void *data) {
-    char text[2 * FIELD_MAX + 1];
+    char text[3 * FIELD_MAX + 1];
     int64_t signals;
     field_text(text, (const uint8_t *)data + FIELD_SIGNALS.offset, FIELD_SIGNALS.width, NULL);
     return number_i64(text, &signals) && signals > 0 ? FIXED_BYTES + SIGNAL_BYTES * signals : -1;
@@ -289,7 +289,7 @@ int64_t edf_header_bytes(const void *data) {
 
 int64_t edf_header_padding(const void *data) {
     enum { MOST_PADDING = 64 << 10 };
-    char text[2 * FIELD_MAX + 1];
+    char text[3 * FIELD_MAX + 1];
     int64_t stated, own = edf_header_bytes(data);
     field_text(text, (const uint8_t *)data + FIELD_HEADER_BYTES.offset, FIELD_HEADER_BYTES.width, NULL);
     return own > 0 && number_i64(text, &stated) && stated > own && stated - own <= MOST_PADDING ? stated - own : 0;
@@ -305,11 +305,12 @@ static const struct eeg_signal *fastest_signal(const struct eeg_info *info) {
 }
 
 /* The duration with which the fastest signal has a whole number of Hz, if it has none by the text's number and only one
- * within the text's digits: "0.003333" of one sample is 1/300. */
+ * within the text's digits: "0.003333" of one sample is 1/300. Whole seconds are not rounded. */
 static bool whole_duration(const struct eeg_info *info, const char *text, struct exact_rate *ret) {
     const struct eeg_signal *fastest = fastest_signal(info);
     struct exact_rate rate;
-    if (!fastest || !info->duration_num || fastest->samples_per_record * info->duration_den % info->duration_num == 0 ||
+    if (!fastest || !info->duration_num || info->duration_den == 1 ||
+        fastest->samples_per_record * info->duration_den % info->duration_num == 0 ||
         !rate_of_records(text, fastest->samples_per_record, &rate) || rate.den != 1)
         return false;
     const int64_t common = rate_divisor(fastest->samples_per_record, rate.num);
@@ -320,7 +321,7 @@ static bool whole_duration(const struct eeg_info *info, const char *text, struct
 /* Durations are often rounded ("0.333333"): one by which the rate is no whole number, though one within its digits is, and
  * one that gives no rate of small terms stand for a fraction. */
 static void take_rounded_duration(struct edf_header *h, const uint8_t *data) {
-    char text[2 * FIELD_MAX + 1];
+    char text[3 * FIELD_MAX + 1];
     struct eeg_info *info = &h->info;
     struct exact_rate duration;
     bool fits = true;
@@ -363,7 +364,7 @@ int edf_header_parse(struct edf_header *h, const uint8_t *data, size_t len, stru
         return err_set(err, ERR_INVALID, "%s: no signal has samples; nothing can be read", h->name);
     take_rounded_duration(h, data);
     parse_start(h, data);
-    char text[2 * FIELD_MAX + 1];
+    char text[3 * FIELD_MAX + 1];
     field_text(text, data + FIELD_HEADER_BYTES.offset, FIELD_HEADER_BYTES.width, NULL);
     if (!number_i64(text, &h->stated_bytes))
         h->stated_bytes = -1;

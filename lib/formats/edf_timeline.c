@@ -249,7 +249,7 @@ static int visit_annotation(void *ctx, const struct tal_item *item) {
         c->failed = true;
         return 1;
     }
-    size_t size = item->text_len * 2 + 1;
+    size_t size = item->text_len * 3 + 1;
     char *text = arena_alloc(&edf->arena, size);
     if (!text) {
         c->failed = true;

@@ -408,10 +408,12 @@ int format_open_companion(const struct format_source *source, const char *name, 
         return part_in_memory(source, name, ret, ret_whole, err);
     int rc = filebytes_open(ret, path, &why);
     struct stat link;
-    if ((rc == ERR_NOT_FOUND && !lstat(path, &link)) || (!rc && filebytes_is_pointer(path)))
+    if ((rc == ERR_NOT_FOUND && !lstat(path, &link)) || (!rc && filebytes_is_pointer(path))) {
+        filebytes_close(ret);
         return err_set(err, ERR_PRECONDITION,
                        "%s: the content of its file %s is not here; fetch it (datalad get, git annex get, git lfs pull)", own,
                        name);
+    }
     if (rc)
         return err_set(err, rc, "%s: its file %s cannot be opened (%s); keep both in one folder under these names", own, name,
                        why.message);

@@ -73,12 +73,12 @@ static bool gdf_probe(const uint8_t *start, size_t n) { return n >= 8 && !memcmp
 /* ---- the header ---- */
 
 static const char *keep_text(struct gdf *g, const uint8_t *bytes, size_t n) {
-    char *text = arena_alloc(&g->arena, 2 * n + 1);
+    char *text = arena_alloc(&g->arena, 3 * n + 1);
     size_t len = 0;
     while (len < n && bytes[len])
         len++;
     if (text)
-        tal_text(text, 2 * n + 1, bytes, len, NULL);
+        tal_text(text, 3 * n + 1, bytes, len, NULL);
     return text ? text : "";
 }
 

@@ -118,9 +118,9 @@ static void drop_controls(char *text) {
 }
 
 int text_decode(const char *path, char **text, size_t *len, struct err *err) {
-    char *from = *text, *converted;
+    char *from = *text, *converted, none[1];
     const bool wide = *len >= 2 && (!memcmp(from, "\xFF\xFE", 2) || !memcmp(from, "\xFE\xFF", 2));
-    if (wide || (strlen(from) == *len && is_other_bytes(from, getenv("BRR_TEXT_ENCODING") != NULL))) {
+    if (wide || (strlen(from) == *len && is_other_bytes(from, text_convert("", 0, none, sizeof none)))) {
         converted = wide ? from_utf16((const uint8_t *)from, *len, len) : from_bytes(from, *len, len);
         if (!converted)
             return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "store/digest.h"
 
-enum { INDEX_VERSION = 2, PATH_BYTES = 4096, INDEX_MAX_BYTES = 1 << 30, FLUSH_BYTES = 1 << 20 };
+enum { INDEX_VERSION = 3, PATH_BYTES = 4096, INDEX_MAX_BYTES = 1 << 30, FLUSH_BYTES = 1 << 20 };
 
 struct item {
     const char *relative_path;
@@ -46,6 +46,8 @@ static int index_path(const struct manifest_config *c, char *ret, size_t size, s
         json_put_str(&json, "rename", c->frontend.rename);
     if (c->frontend.unit)
         json_put_str(&json, "unit", c->frontend.unit);
+    if (getenv("BRR_TEXT_ENCODING"))
+        json_put_str(&json, "encoding", getenv("BRR_TEXT_ENCODING"));
     JSON_MEMBERS(&json, *c, labels, unlabeled);
     if (c->hole_every_s > 0)
         json_put_f64(&json, "hole_every_s", c->hole_every_s);

@@ -9,7 +9,8 @@ CAUSES = {  # of each technical alarm: what may have been drawn, at any bed for 
     "lost": ("network", "client_killed", "kill -9", "SIGTERM", "daemon away", "full results volume"), "no_signal": ("cable_out", "network", "daemon away"),
     "electrodes": ("electrodes",), "late": ("network", "cable_out", "kill -9", "SIGTERM", "daemon away", "hostile token", "held results volume"),
     "receiver": ("receiver fails",), "journal": ("full results volume", "held results volume", "hung fsync of results"), "clock": ("wall clock stepped",),
-    "model": ("kill -9", "SIGTERM", "daemon away"), "rate": (), "twice": ()}
+    "model": ("kill -9", "SIGTERM", "daemon away"), "rate": (), "twice": (),
+    "learning": ("network", "cable_out", "electrodes", "client_killed", "kill -9", "SIGTERM", "daemon away")}
 LINGERS_S = 75  # after its cause: the delay of its kind, and ALARMS_RETURN_MS after a restart
 
 

@@ -108,6 +108,8 @@ static int64_t every_of(const struct arguments *o) {
 static int put_membranes(struct run *r, const struct brr_step *step, struct brr_error *err) {
     const bool due = (r->ticks + step->ticks) % every_of(r->o) == 0;
     struct err bad = {0};
+    if (due && !step->n_membranes)
+        return brrctl_set_error(err, BRR_UNSUPPORTED, "the daemon gives no membranes: it is of an earlier version; upgrade it");
     const bool failed = due && spikefile_add_row(&r->membranes, step->membranes, (int64_t)step->n_membranes, &bad);
     return failed ? brrctl_keep_error(err, &bad) : 0;
 }
