@@ -423,6 +423,9 @@ static void remove_before(struct models *m, struct fetching *f) {
 /* The record names the file, which takes the name and is loaded next. The file before it goes last. */
 static void serve_kept(struct models *m, struct fetching *f) {
     struct served_model *old = (struct served_model *)(uintptr_t)models_find(m, f->name), *s = f->row;
+    const struct served_load load = load_of(f);
+    if (!f->adopted)
+        note_load(m, f->name, &load);
     if (old)
         drop(m, old);
     s->done = f->done;
@@ -438,10 +441,6 @@ static void recorded(void *ctx, void *what, int rc, const struct err *err) {
     struct models *m = ctx;
     struct fetching *f = *(struct fetching **)what;
     leave_recording(m, f);
-    if (!rc && !f->adopted) {
-        const struct served_load load = load_of(f);
-        note_load(m, f->name, &load);
-    }
     if (!rc && !m->stopping) {
         serve_kept(m, f);
         return;

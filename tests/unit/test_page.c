@@ -176,6 +176,8 @@ static void hostile_names_are_no_markup_on_any_page(void **state) {
                                                      .card = HOSTILE_CARD,
                                                      .precision = HOSTILE,
                                                      .why = HOSTILE,
+                                                     .rates = {{.hours = 0.6, .seizures = 8, .patients = 1}},
+                                                     .n_rates = 1,
                                                      .loaded = true};
     struct page_view v = all_of(s);
     v.answers = true;
@@ -186,6 +188,7 @@ static void hostile_names_are_no_markup_on_any_page(void **state) {
         html_init(&h);
         pages[i](&h, &v);
         assert_harmless(&h);
+        assert_int_equal(pages[i] == page_models, strstr(str_cstr(&h.out), "on the 0.6 h with 8 seizures of 1 patient on") != NULL);
         html_done(&h);
     }
     html_init(&h);
@@ -626,36 +629,6 @@ static void no_list_leaves_out_an_alarm_that_is_on(void **state) {
     status_drop(s);
 }
 
-static void rules_for_alarms_say_hours_and_people(void **state) {
-    struct status *s = made(1);
-    const struct page_view v = all_of(s);
-    struct html h;
-    (void)state;
-    const char *no = "";
-    s->models[s->n_models++] = (struct status_model){.name = "ward",
-                                                     .ref = no,
-                                                     .path = no,
-                                                     .sha256 = no,
-                                                     .type = no,
-                                                     .preset = no,
-                                                     .montage = no,
-                                                     .labels = no,
-                                                     .device = no,
-                                                     .init_from = no,
-                                                     .note = no,
-                                                     .card = no,
-                                                     .precision = no,
-                                                     .why = no,
-                                                     .loaded = true,
-                                                     .rates = {{.hours = 0.6, .seizures = 8, .patients = 1, .rate = 1}},
-                                                     .n_rates = 1};
-    html_init(&h);
-    page_models(&h, &v);
-    assert_non_null(strstr(str_cstr(&h.out), "on the 0.6 h with 8 seizures of 1 patient on which"));
-    html_done(&h);
-    status_drop(s);
-}
-
 /* ---- each state ---- */
 
 static void look_at_all(const struct page_view *v) {
@@ -798,7 +771,6 @@ int main(void) {
         cmocka_unit_test(numbers_are_in_words),
         cmocka_unit_test(files_of_pages_have_digests),
         cmocka_unit_test(no_list_leaves_out_an_alarm_that_is_on),
-        cmocka_unit_test(rules_for_alarms_say_hours_and_people),
         cmocka_unit_test(every_mood_of_a_stream_is_shown),
         cmocka_unit_test(every_state_of_an_alarm_is_shown),
         in_temp_dir(every_kind_of_entry_is_on_the_page_of_its_stream),
