@@ -14,7 +14,7 @@ import xml.etree.ElementTree
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 NAMES = 3  # of tests that are named beside a reason
-CLASSES = ("package", "data", "rights", "hardware", "network")
+CLASSES = ("package", "data", "rights", "hardware", "network", "long")
 # Where data lie in ../shared beside the sources unless the variable says.
 DATA = {"BRR_EEG_DIR": "eeg", "BRR_FORMATS_DIR": "formats", "BRR_SONATA_DIR": "sonata", "BRR_FEAGI_DIR": "feagi", "BRR_SPECTRA_CSV": "data/0.30MB_AuNP_As.csv"}
 

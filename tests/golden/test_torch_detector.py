@@ -56,7 +56,7 @@ def check_file(directory, name, seconds):
     kept = {k: v.clone() for k, v in net.state_dict().items()}
     with torch.no_grad():
         for p in net.parameters():
-            p.mul_(1 + 0.2 * torch.rand_like(p))
+            p.mul_(0.9 + 0.2 * torch.rand_like(p))
     net.save(directory / "mine", like=like)
     labels, rate, samples = read_edf(f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf")
     uv = np.array(samples, np.float32)[:, :int(seconds * rate)]
