@@ -106,7 +106,7 @@ static const ProtobufCServiceDescriptor *const services[] = {
     &brr__v1__hooks__descriptor,  &brr__v1__jobs__descriptor,    &brr__v1__journal__descriptor,
     &brr__v1__models__descriptor, &brr__v1__metrics__descriptor, &brr__v1__sessions__descriptor};
 
-/* What answers "/brr.v1.Jobs/Get". A path without a method is a mistake of the program and ends it. */
+/* The type of the answer to a method such as "/brr.v1.Jobs/Get". The program ends at a path that no service has. */
 static const ProtobufCMessageDescriptor *answer_of(const char *path) {
     const char *method = strrchr(path, '/') + 1;
     for (size_t i = 0; i < sizeof services / sizeof *services; i++) {

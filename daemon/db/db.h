@@ -40,12 +40,12 @@ int db_table(struct db *db, const char *table, const struct db_column *columns, 
 int db_begin(struct db *db, struct err *err);
 int db_end(struct db *db, int rc, struct err *err);
 
-/* Gives the file and its write-ahead log so many bytes of the volume beyond what they use, which they keep until db_close,
- * so that rows are written when others have filled the volume. Only where DB_RESERVE_OF times as much is free; copy-on-write
- * volumes promise nothing. Ask again as the file grows. */
+/* Gives the file and its write-ahead log so many bytes of the volume beyond what they use, so that rows are written when
+ * others have filled the volume. They keep these bytes, also after db_close. Only where DB_RESERVE_OF times as much is free;
+ * copy-on-write volumes promise nothing. Ask again as the file grows. */
 enum { DB_RESERVE_OF = 8 };
 void db_reserve(struct db *db, int bytes);
-int64_t db_room(const struct db *db); /* bytes of the file, with those that are reserved */
+int64_t db_room(const struct db *db); /* size of the file in bytes, the reserve included */
 
 /* One statement. After db_query, pass the parameters in order with db_put_…; then call db_run for a statement without rows, or
  * db_next until *ret_row is false, and db_done. After a failed db_query these do nothing, and db_run and db_next return its error

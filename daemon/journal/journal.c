@@ -108,7 +108,7 @@ static int open_db(struct journal *j, struct err *err) {
 
 /* ---- the oldest go ---- */
 
-/* What entries may take: on a full volume, what the file has, and less, so that the next ones find room in it. */
+/* Bytes that entries may take: on a full volume fewer than the file has, so that new entries find room in it. */
 static int64_t most_bytes(const struct journal *j) {
     const int64_t most = j->config.max_bytes < 0 ? INT64_MAX : j->config.max_bytes, room = db_room(j->db),
                   free_bytes = fsio_free_bytes(j->path); /* < 0: unknown */

@@ -126,7 +126,7 @@ void live_stream_fail(struct live_stream *s, const struct err *err) {
 
 /* ---- what its timeline gives out ---- */
 
-/* What was learned of the patient goes with the result; without memory, nothing. */
+/* The result carries what the stream has learned of the patient, or nothing when memory is out. */
 static void tell_background(struct live_stream *s, struct live_report *r) {
     OWNED(str_done) struct str state = str_of(BACKGROUND_MAX);
     pack_text(&state, detector_info(s->model->detector)->sha256);
@@ -437,7 +437,7 @@ static int open_timeline(struct live_stream *s, struct live_opened *o, struct un
     return 0;
 }
 
-/* Whether the bytes are of this model and of a source like this one. */
+/* Loads what another stream learned of the patient. False: it had other weights or a source with other channels. */
 static bool load_background(struct live_stream *s, const struct live_order *o) {
     struct unpack in = unpack_of(o->data, (size_t)o->data_bytes);
     char sha256[DIGEST_HEX_SIZE];

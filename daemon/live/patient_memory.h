@@ -16,5 +16,5 @@ struct patient_memory *patient_memory_new(int64_t keep_ms);
 void patient_memory_free(struct patient_memory *m); /* NULL is fine */
 /* Replaces what is known of the patient; takes state (malloc'd). Without memory it is forgotten. */
 void patient_memory_put(struct patient_memory *m, const struct patient *p, char *state, size_t len, int64_t now_ms);
-/* A malloc'd copy of what is known, and how long ago it was put; NULL: nothing. */
+/* A malloc'd copy of what is known of the patient, and its age; NULL when nothing is known. */
 char *patient_memory_get(struct patient_memory *m, const struct patient *p, int64_t now_ms, size_t *ret_len, int64_t *ret_age_ms);

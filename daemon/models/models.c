@@ -510,8 +510,8 @@ static int new_fetch(struct models *m, const char *name, const char *ref, struct
     return 0;
 }
 
-/* Of the load before: a built-in model is meant where the load named it, though a served one may hide it now, and a REF
- * that is gone says so if no link has the weights either. */
+/* Finds the model that a request wants. The REF of an earlier load that names a built-in model means that model, even if a
+ * served one has the name now; one that is gone is an error only if no link has the weights. */
 static int refer_request(struct models *m, struct fetching *f, struct err *err) {
     struct err gone = {0};
     if (!*f->sha256)

@@ -2,7 +2,7 @@
 #pragma once
 #include "client/brrctl/detect/detection.h"
 
-/* What was detected, for a picture of trends: of each epoch the highest probability and the share that events cover, malloc'd. */
+/* For a picture of trends: the highest probability of each epoch, and the share that events cover; malloc'd. */
 struct trends_answers {
     double *values; /* (n, 2) */
     int64_t n;
