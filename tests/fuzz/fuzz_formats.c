@@ -1,10 +1,11 @@
-/* Any bytes as a recording of a format that is not EDF, with companions: the first two bytes are the length of the file that names
- * the recording, the rest is the contents of every companion. Open it or not, then read the first and the last samples of every
- * usable signal. */
+/* Any bytes as a recording of a format that is not EDF, with companions: of the first two bytes, 14 bits are the length of the file
+ * that names the recording and two the encoding; the rest is the contents of every companion. Open it or not, then read the first
+ * and the last samples of every usable signal. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/eegfile.h"
+#include "fuzz_encoding.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -53,7 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memcpy(&first, data, sizeof first);
     data += sizeof first;
     size -= sizeof first;
-    size_t own = first < size ? first : size;
+    const size_t named = first & 0x3FFF, own = named < size ? named : size;
+    fuzz_encoding(first >> 14);
     for (int i = 0; i < PARTS; i++)
         parts[i] = (struct eegfile_part){names[i], data + own, size - own};
     parts[0].data = data;

@@ -1,5 +1,5 @@
-/* Any text as each of the label files, and as a table of the seizures of many recordings: the first byte picks the format. Runs
- * that come back are sorted and apart; rows of a table lie in their recording. */
+/* Any text as each of the label files, and as a table of the seizures of many recordings: the first byte picks the format and the
+ * encoding. Runs that come back are sorted and apart; rows of a table lie in their recording. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "eeg/label_table.h"
 #include "eeg/labels.h"
 #include "formats/eegfile.h"
+#include "fuzz_encoding.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -52,6 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct labels labels;
     struct err err;
     unsigned kind = data[0] % 8;
+    fuzz_encoding(data[0] / 8U);
     str_format(path, sizeof path, "%s/%s", dir, kinds[kind].file);
     str_format(edf, sizeof edf, "%s/chb01_03.edf", dir);
     FILE *file = fopen(path, "wb");
