@@ -227,6 +227,7 @@ struct session_state {
     int64_t start_ms; /* Unix time of sample 0, as the client says; 0: unknown */
     int learning_s;   /* that the model still has to hear until the patient's background is the patient's own; 0: it is */
     const struct quality_report *quality; /* borrowed; of the newest result */
+    const char *note;                     /* quality_note of it */
     double measured_rate_hz;              /* 0: it is what Open says */
     const struct live_opened *opened;     /* borrowed; NULL until the model is loaded */
     struct eegring *eeg;                  /* borrowed; NULL: it keeps none */

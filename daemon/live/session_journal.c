@@ -88,20 +88,15 @@ void session_note_cut(struct session *s, int64_t first, int64_t end) {
     note(s, &e);
 }
 
-/* "Fp1 flat, O2 clipped noisy"; "good" when no channel has a flaw. */
+/* "Fp1 flat, O2 clipped noisy", behind the note of the whole; "good" when no channel has a flaw. */
 static void name_flaws(const struct session *s, const struct quality_report *q, char ret[JOURNAL_DETAIL]) {
-    static const struct {
-        int flaw;
-        const char *name;
-    } flaws[] = {{QUALITY_FLAT, "flat"}, {QUALITY_CLIPPED, "clipped"}, {QUALITY_MISSING, "missing"}, {QUALITY_NOISY, "noisy"}};
     const struct live_open *open = live_stream_open(s->stream);
     struct str text = str_of(1 << 16);
+    str_puts(&text, quality_note(q, s->info ? s->info->n_sources : open->n_labels));
     for (int i = 0; i < q->n; i++) {
         int c = q->channels[i].channel;
         str_printf(&text, "%s%s", text.len ? ", " : "", c < open->n_labels ? open->labels[c] : "?");
-        for (size_t k = 0; k < sizeof flaws / sizeof *flaws; k++)
-            if (q->channels[i].flaws & flaws[k].flaw)
-                str_printf(&text, " %s", flaws[k].name);
+        quality_put_flaws(&text, q->channels[i].flaws);
     }
     str_copy(ret, JOURNAL_DETAIL, text.len ? str_cstr(&text) : "good");
     str_done(&text);

@@ -30,6 +30,7 @@ void session_describe(const struct session *s, struct session_state *ret) {
                                   .reconnects = s->reconnects,
                                   .learning_s = s->learning_s,
                                   .quality = &s->quality,
+                                  .note = quality_note(&s->quality, s->info ? s->info->n_sources : open->n_labels),
                                   .measured_rate_hz = s->measured_rate_hz,
                                   .opened = s->info,
                                   .eeg = s->eeg};

@@ -124,9 +124,9 @@ static void put_facts(struct html *h, const struct status_stream *s) {
 }
 
 static void put_flaws(struct html *h, const struct status_channel *c) {
-    html_put(h, "<td class=\"%s\">%s%s%s%s%s</td>", c->flaws ? "bad" : "good", c->flaws ? "" : "good",
-             c->flaws & QUALITY_FLAT ? "flat " : "", c->flaws & QUALITY_CLIPPED ? "clipped " : "",
-             c->flaws & QUALITY_MISSING ? "missing " : "", c->flaws & QUALITY_NOISY ? "noisy" : "");
+    OWNED(str_done) struct str text = str_of(64);
+    quality_put_flaws(&text, c->flaws);
+    html_put(h, "<td class=\"%s\">%s</td>", c->flaws ? "bad" : "good", text.len ? str_cstr(&text) + 1 : "good");
 }
 
 static void put_channels(struct html *h, const struct status_stream *s) {

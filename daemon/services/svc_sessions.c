@@ -31,6 +31,7 @@ static void describe(const struct services *services, const struct session *s, s
     out->channel_names = (char **)(uintptr_t)state.channels;
     out->n_channel_names = (size_t)state.n_channels;
     out->channels = state.n_channels;
+    out->note = (char *)(uintptr_t)state.note;
     out->device = (char *)(uintptr_t)(services->devices ? device_set_name(services->devices, state.device) : "");
     COPY_MEMBERS(*out, state, realtime, connected, rate_hz, opened_ms, received_through, durable_through, samples, events, lag_s,
                  alarm, learning_s);

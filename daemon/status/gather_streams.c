@@ -12,22 +12,16 @@ struct gathering {
     int64_t now_ms; /* monotonic */
 };
 
-static const struct {
-    int flaw;
-    const char *name;
-} flaws[] = {{QUALITY_FLAT, "flat"}, {QUALITY_CLIPPED, "clipped"}, {QUALITY_MISSING, "missing"}, {QUALITY_NOISY, "noisy"}};
-
-/* "F3 flat, O2 clipped noisy", of the channels that the model uses. */
-static const char *name_flaws(struct status *to, const struct status_stream *s) {
+/* "F3 flat, O2 clipped noisy", of the channels that the model uses, behind the note of the whole. */
+static const char *name_flaws(struct status *to, const struct status_stream *s, const char *note) {
     struct str text = str_of(QUALITY_TEXT);
+    str_puts(&text, note);
     for (int i = 0; i < s->n_channels; i++) {
         const struct status_channel *c = &s->channels[i];
         if (!c->used || !c->flaws)
             continue;
         str_printf(&text, "%s%s", text.len ? ", " : "", c->name);
-        for (size_t k = 0; k < sizeof flaws / sizeof *flaws; k++)
-            if (c->flaws & flaws[k].flaw)
-                str_printf(&text, " %s", flaws[k].name);
+        quality_put_flaws(&text, c->flaws);
     }
     const char *copy = gather_text(to, str_cstr(&text));
     str_done(&text);
@@ -51,7 +45,7 @@ static void put_channels(struct status *to, const struct session_state *from, st
         s->n_flawed += c[i].used && c[i].flaws;
     s->channels = c;
     s->n_channels = from->n_channels;
-    s->quality = name_flaws(to, s);
+    s->quality = name_flaws(to, s, from->note);
 }
 
 static enum status_mood mood_of(const struct status_stream *s) {

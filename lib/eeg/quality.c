@@ -1,7 +1,23 @@
 #include "eeg/quality.h"
 
-enum { RESULT_HZ = 256, CLIPPED_PERCENT = 1, PLATEAU_PERCENT = 10 };
+#include "formats/unit.h"
+
+enum { RESULT_HZ = 256, CLIPPED_PERCENT = 1, PLATEAU_PERCENT = 10, KINDS = 5 };
 static const double FLAT_UV = 0.5, PLATEAU_UV = 100, NOISY_UV = 500;
+
+void quality_put_flaws(struct str *out, int flaws) {
+    static const char *const names[] = {"flat", "clipped", "missing", "noisy"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        if (flaws >> k & 1)
+            str_printf(out, " %s", names[k]);
+}
+
+const char *quality_note(const struct quality_report *r, int judged) {
+    int volts = 0;
+    for (int i = 0; i < r->n; i++)
+        volts += (r->channels[i].flaws & QUALITY_VOLTS) != 0;
+    return 2 * volts > judged ? "the samples look like V, not µV" : "";
+}
 
 /* One channel's samples of the second at hand. */
 struct second {
@@ -73,13 +89,14 @@ static int judge(const struct second *s) {
     int flaws = s->missing ? QUALITY_MISSING : 0;
     if (!s->n)
         return flaws;
-    double range = (double)s->highest - (double)s->lowest, mean = s->sum / (double)s->n;
+    const double range = (double)s->highest - (double)s->lowest, mean = s->sum / (double)s->n;
+    const double rms = sqrt(fmax(s->squares / (double)s->n - mean * mean, 0));
     if (range < FLAT_UV)
-        flaws |= QUALITY_FLAT;
+        flaws |= QUALITY_FLAT | (unit_looks_like_volts(rms) ? QUALITY_VOLTS : 0);
     if (s->at_limit * 100 > s->n * CLIPPED_PERCENT ||
         (range > PLATEAU_UV && (s->at_lowest + s->at_highest) * 100 > s->n * PLATEAU_PERCENT))
         flaws |= QUALITY_CLIPPED;
-    if (sqrt(fmax(s->squares / (double)s->n - mean * mean, 0)) > NOISY_UV)
+    if (rms > NOISY_UV)
         flaws |= QUALITY_NOISY;
     return flaws;
 }
@@ -165,8 +182,9 @@ int quality_gap(struct quality *q, int64_t missing, struct err *err) {
 }
 
 /* Flaws of a channel over n seconds in which each kind was seen so often. */
-static int gather(const int64_t seen[4], int64_t n) {
+static int gather(const int64_t seen[KINDS], int64_t n) {
     int flaws = n && seen[0] == n ? QUALITY_FLAT : 0;
+    flaws |= n && seen[4] == n ? QUALITY_VOLTS : 0;
     flaws |= seen[1] ? QUALITY_CLIPPED : 0;
     flaws |= seen[2] ? QUALITY_MISSING : 0;
     return flaws | (seen[3] && 2 * seen[3] >= n ? QUALITY_NOISY : 0);
@@ -193,9 +211,9 @@ int quality_take(struct quality *q, int64_t first, int64_t end, struct quality_r
     for (; past < q->n && record_at(q, past)->second < to; past++, here++)
         lost += record_at(q, past)->lost;
     for (int c = 0; c < q->channels; c++) {
-        int64_t seen[4] = {0};
+        int64_t seen[KINDS] = {0};
         for (int64_t i = begin; i < past; i++)
-            for (int k = 0; k < 4; k++)
+            for (int k = 0; k < KINDS; k++)
                 seen[k] += record_at(q, i)->flaws[c] >> k & 1;
         int flaws = gather(seen, here);
         if (flaws)

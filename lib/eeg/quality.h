@@ -11,6 +11,7 @@ enum quality_flaw {
     QUALITY_CLIPPED = 2, /* in some second: many samples at the limit of the source, or at the highest and lowest value */
     QUALITY_MISSING = 4, /* some samples are no numbers */
     QUALITY_NOISY = 8,   /* in half of the seconds or more: more than 500 µV RMS about the mean */
+    QUALITY_VOLTS = 16,  /* beside FLAT, in every second: flat in µV, and of the size that EEG has in V */
 };
 
 struct quality_channel {
@@ -30,6 +31,11 @@ static inline bool quality_hold(float *sample, float *last) {
     *(missing ? sample : last) = missing ? *last : *sample;
     return missing;
 }
+
+/* Appends the names of flaws: " flat clipped". QUALITY_VOLTS has none: it tells nothing of one channel alone. */
+void quality_put_flaws(struct str *out, int flaws);
+/* A sentence on a report of so many judged channels as a whole, or "". */
+const char *quality_note(const struct quality_report *r, int judged);
 
 struct quality;
 /* limit_uv: where the source clips; infinite when unknown. NULL when out of memory. */

@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "base/order.h"
+#include "formats/unit.h"
 
 enum { SIZED_SIGNALS = 64, SIZED_S = 10, SIZED_SAMPLES = 1 << 16, SIZED_PIECES = 360 };
 
@@ -68,7 +69,7 @@ int amplitude_check(const struct eegfile *file, const int *signals, int n, char 
     int rc = count ? measure_size(file, unstated, count, &uv, err) : 0;
     if (rc || !(uv > 0) || (uv >= 0.5 && uv <= 5000))
         return rc;
-    if (uv > 1e-7 && uv < 0.005)
+    if (unit_looks_like_volts(uv))
         return err_set(err, ERR_INVALID,
                        "no unit is stated, and an amplitude of %.3g looks like V, not uV: say --unit V (data.unit: V)", uv);
     const size_t len = strlen(ret_faults);

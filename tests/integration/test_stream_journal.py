@@ -183,6 +183,29 @@ def check_signal(d):
     assert quality[0] == "F3 flat" and quality[-1] == "good", quality
 
 
+def check_volts(d):
+    """A live stream whose samples are in V is taken, and its state says what they look like."""
+    labels = "Fp1 F3 C3 P3 F7 T3 T5 O1 Fz Cz Pz Fp2 F4 C4 P4 F8 T4 T6 O2".split()
+    folder, _, pb, stubs = messages()
+    volts = numpy.random.default_rng(7).normal(0, 30e-6, (len(labels), 2560)).astype("<f4").tobytes()
+    said, note = [], "the samples look like V, not µV"
+
+    def say():
+        yield pb.ClientMessage(open=pb.Open(model="line_length", channels=labels, rate_hz=256, format=pb.SAMPLE_FORMAT_F32_UV, realtime=True,
+                                            client_name="bed-8"))
+        yield pb.ClientMessage(chunk=pb.Chunk(samples=2560, data=volts))
+        deadline = time.time() + PATIENCE
+        while not said and time.time() < deadline:
+            said.extend(row for row in map(json.loads, d.ctl("sessions", "--json")[1].splitlines()) if row["client"] == "bed-8" and row["note"])
+            time.sleep(0.1)
+        said.append(d.ctl("sessions")[1])
+
+    with folder, grpc.insecure_channel(endpoint(d)) as channel:
+        assert any(message.HasField("summary") for message in stubs.StreamStub(channel).Run(say()))
+    assert said[0]["note"] == note and note in said[1], said
+    assert [e["detail"] for e in journal(d, "--bed", "bed-8") if e["kind"] == "quality"][0].startswith(f"{note}, Fp1 flat"), said
+
+
 def check_patient(d, path):
     """The next stream of the same patient goes on with what was learned, and says so; others begin anew."""
     def stream(client, *options):
@@ -223,6 +246,7 @@ def main():
         check_killed(d, path, want, "bed-2")
         check_killed(d, path, want, "bed-3", "--no-resume")
         check_signal(d)
+        check_volts(d)
         check_patient(d, path)
         assert d.stop() == 0
     print(f"{len(want)} alarms, once each, after kill -9 too")

@@ -77,6 +77,29 @@ static void samples_at_the_limit_of_the_source_are_clipped(void **state) {
     free(s);
 }
 
+static void samples_in_volts_are_noted_where_most_channels_have_them(void **state) {
+    (void)state;
+    struct signal *s = make();
+    for (int i = 0; i < SAMPLES; i++)
+        for (int c = 0; c < CHANNELS; c++)
+            s->x[c][i] = c < 3 ? 60e-6F * sinf(0.3F * (float)(i + c)) : 2;
+    struct quality *q = quality_new(CHANNELS, RATE, INFINITY);
+    push(q, s, 0, SAMPLES);
+    struct quality_report r = take(q, 0, 4);
+    assert_int_equal(r.n, CHANNELS);
+    for (int c = 0; c < CHANNELS; c++)
+        assert_int_equal(r.channels[c].flaws, c < 3 ? QUALITY_FLAT | QUALITY_VOLTS : QUALITY_FLAT);
+    assert_string_equal(quality_note(&r, CHANNELS), "the samples look like V, not µV");
+    assert_string_equal(quality_note(&r, CHANNELS + 1), ""); /* half of them: electrodes that are off */
+    struct str text = str_of(64);
+    quality_put_flaws(&text, r.channels[0].flaws | QUALITY_MISSING);
+    assert_string_equal(str_cstr(&text), " flat missing");
+    str_done(&text);
+    free(r.channels);
+    quality_free(q);
+    free(s);
+}
+
 static void gaps_are_counted_also_where_they_last_a_day(void **state) {
     (void)state;
     struct signal *s = make();
@@ -180,6 +203,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_flaw_is_found_where_it_is_and_nowhere_else),
         cmocka_unit_test(samples_at_the_limit_of_the_source_are_clipped),
+        cmocka_unit_test(samples_in_volts_are_noted_where_most_channels_have_them),
         cmocka_unit_test(gaps_are_counted_also_where_they_last_a_day),
         cmocka_unit_test(reports_depend_on_no_chunking_and_survive_a_snapshot),
         cmocka_unit_test(a_state_that_is_cut_is_refused),

@@ -66,11 +66,12 @@ static void add_flaw(struct str *text, const Brr__V1__SessionInfo *s, const stru
         str_printf(text, " %s", f->name);
 }
 
-/* "Fp1 O2 flat, learning this patient, 40 s, 20 % gaps"; "good" where there is nothing to say. */
+/* "the samples look like V, not µV, Fp1 O2 flat, learning this patient, 40 s, 20 % gaps"; "good" where there is nothing to say. */
 static const char *quality_text(const Brr__V1__SessionInfo *s, char *buf, size_t size) {
     const Brr__V1__Quality *q = s->quality;
     struct flaw flaws[FLAWS];
     OWNED(str_done) struct str text = str_of(size - 1);
+    str_puts(&text, s->note);
     if (q)
         list_flaws(q, flaws);
     for (int k = 0; q && k < FLAWS; k++)
@@ -87,7 +88,7 @@ static const char *quality_text(const Brr__V1__SessionInfo *s, char *buf, size_t
 
 static const char fields[] =
     "session=session_id client=client_name principal address model device realtime connected rate_hz channels opened_ms "
-    "received_through durable_through samples events lag_s alarm state? learning_s probability reconnects";
+    "received_through durable_through samples events lag_s alarm state? learning_s note probability reconnects";
 
 /* The words of the pages; of a daemon that does not say the state: what follows from the rest. */
 static const char *state_words(const Brr__V1__SessionInfo *s) {
