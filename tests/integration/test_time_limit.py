@@ -5,7 +5,7 @@ import json
 import re
 import sys
 
-from daemon import MINI, SOURCE, Daemon, make_corpus, temporary
+from daemon import MINI, SOURCE, Daemon, make_corpus, temporary, until
 
 BUDGET = r"about \d+\.\d\d CHF; "
 WORDS = "will stop at the limit, be checkpointed, and go on"
@@ -34,17 +34,25 @@ def check_validate(d, base):
     assert code == 0 and "note: it needs about" in out and "limits.wall_clock is 1s" in out, (out, err)
 
 
-def check_pace(d, base):
+def check_interrupted(d, base):
     code, end, err = d.submit(*base, "training.max_steps=10000000", "limits.wall_clock=6s", "training.validate_every=100000")
     assert code == 75 and end["state"] == "interrupted" and end["reason"] == "time_limit" and end["checkpoint"], (end, err)
     last = err.splitlines()[-1]
     assert re.fullmatch(rf"interrupted at step [1-9]\d* of 10000000; go on with brrctl resume {end['job']}", last) and "next:" not in err, err
     code, out, text = d.ctl("watch", end["job"])  # as text, afterwards
     assert code == 75 and text.splitlines()[-1] == last and "next:" not in out, (code, out, text)
-    notes = [line for line in err.splitlines() if WORDS in line]
-    assert len(notes) == 1 and re.search(r"needs about \d+h\d\dm and limits.wall_clock is 6s", notes[0]), err
-    code, log, _ = d.ctl("logs", end["job"])
-    assert WORDS in log, log
+
+
+def check_pace(d, base):
+    sets = (*base, "training.max_steps=10000000", "limits.wall_clock=90m", "training.validate_every=100000")
+    code, out, err = d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", *[a for s in sets for a in ("--set", s)])
+    assert code == 0, err
+    job = out.split()[0]
+    log = until(lambda: (text := d.ctl("logs", job)[1]) and WORDS in text and text, "the pace was never compared with the limit")
+    assert d.ctl("cancel", job)[0] == 0
+    d.wait(job, lambda j: j["state"] == "cancelled")
+    notes = [line for line in log.splitlines() if WORDS in line]
+    assert len(notes) == 1 and re.search(r"needs about \d+h\d\dm and limits.wall_clock is 1h30m", notes[0]), log
     code, end, err = d.submit(*base, "training.max_steps=12", "limits.wall_clock=10m")
     assert code == 0 and end["state"] == "succeeded" and WORDS not in err, (end, err)
     code, log, _ = d.ctl("logs", end["job"])
@@ -53,9 +61,9 @@ def check_pace(d, base):
 
 def check_budget(d, base):
     """A second costs 1 CHF."""
-    code, end, err = d.submit(*base, "training.max_steps=10000000", "limits.cost=3", "limits.auto_resume=true", "training.validate_every=100000", "checkpoint.every=1s")
+    code, end, err = d.submit(*base, "training.max_steps=10000000", "limits.cost=6", "limits.auto_resume=true", "training.validate_every=100000", "checkpoint.every=1s")
     assert code == 75 and end["state"] == "interrupted" and end["reason"] == "cost_limit" and end["checkpoint"], (end, err)
-    assert re.search(BUDGET + r"limits.cost 3 stops it near step \d+ of 10000000", err), err  # before it was queued, and by its pace
+    assert re.search(BUDGET + r"limits.cost 6 stops it near step \d+ of 10000000", err), err  # before it was queued, and by its pace
     assert d.ctl("resume", end["job"])[0] == 0  # what it has cost counts on
     job = d.wait(end["job"], lambda j: j["state"] == "interrupted" and j["attempts"] == 2)
     assert job["reason"] == "cost_limit" and job["run_ms"] < 60000, job
@@ -64,18 +72,18 @@ def check_budget(d, base):
 def check_estimate(d, base):
     """Money before the run: one line with the estimate and the budget wherever a job is looked at or queued, and no job that ends before
     its first checkpoint."""
-    sets = [*base, "training.max_steps=500", "training.validate_every=100000"]
+    sets = [*base, "training.max_steps=5000", "training.validate_every=100000"]
     submit = lambda *more: d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", *[a for s in (*sets, *more) for a in ("--set", s)])
     answer, _ = validate(d, *sets)
     total = answer["cost"]
     assert answer["budget"] == 0 and total > 2, answer
     for verb in ("validate", "submit"):  # the first checkpoint is due after 2 min
         code, out, err = d.ctl(verb, f"{SOURCE}/configs/tiny.yaml", *[a for s in (*sets, "limits.cost=0.01") for a in ("--set", s)])
-        assert code == 1 and re.search(BUDGET + r"limits.cost 0.01 stops it near step \d+ of 500, after 0s and before the first checkpoint", err), (verb, out, err)
+        assert code == 1 and re.search(BUDGET + r"limits.cost 0.01 stops it near step \d+ of 5000, after 0s and before the first checkpoint", err), (verb, out, err)
     assert not d.ctl("jobs", "--json")[1], "nothing was queued"
-    code, out, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", *[a for s in (*sets, f"limits.cost={total / 2}", "checkpoint.every=1s") for a in ("--set", s)])
-    step = int(re.search(BUDGET + r"limits.cost \S+ stops it near step (\d+) of 500", out).group(1))
-    assert code == 0 and 50 < step < 500, out
+    code, out, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", *[a for s in (*sets, f"limits.cost={total / 6}", "checkpoint.every=1s") for a in ("--set", s)])
+    cost, budget, step = map(float, re.search(r"about (\d+\.\d\d) CHF; limits.cost ([\d.]+) stops it near step (\d+) of 5000", out).groups())
+    assert code == 0 and abs(step / 5000 - budget / cost) < 0.02, out
     code, out, err = submit(f"limits.cost={total * 1000}")
     assert code == 0 and re.search(r"brrctl: note: " + BUDGET + r"limits.cost \S+ is enough", err), err
     d.wait(out.split()[0], lambda j: j["state"] in ("running", "succeeded"))
@@ -127,6 +135,7 @@ def main():
         check_validate(d, base)
         check_estimate(d, base)
         check_submit(d, base)
+        check_interrupted(d, base)
         check_pace(d, base)
         check_budget(d, base)
         check_sweep(d, base)
