@@ -33,7 +33,7 @@ struct validate {
     int64_t default_wall_clock_ms;
     bool limit_only;     /* the limit alone is asked about */
     bool read_stores;    /* recordings in stores count */
-    bool over_budget;    /* refused by estimate_check_budget */
+    const char *refusal; /* for which `brrctl submit` does not queue it either; NULL: none */
     atomic_bool measure; /* no job runs */
     char device[32];
     struct source_config source;
@@ -164,7 +164,9 @@ static void look_apart(struct offload *work) {
         v->n_notices = 0;
     const struct estimate_cost cost = cost_of(v);
     if (rc == 0)
-        v->over_budget = (rc = estimate_check_budget(&v->job, &cost, &v->work.err)) != 0;
+        v->refusal = (rc = estimate_check_budget(&v->job, &cost, &v->work.err)) ? "OVER_BUDGET" : NULL;
+    else if (rc == ERR_PRECONDITION && v->estimate.windows_per_epoch && !v->estimate.steps)
+        v->refusal = "EPOCH_TOO_SMALL";
     if (rc == 0 && estimate_past_limit(&v->job, v->default_wall_clock_ms, v->estimate.seconds_total, text, sizeof text))
         notice(v, text);
 }
@@ -240,8 +242,8 @@ static void done(struct offload *work) {
     if (!v->limit_only && !atomic_load(&v->measure) && task_work_of(v->job.kind)->estimates_time &&
         v->estimate.seconds_per_step <= 0)
         notice(v, "a job runs now: the time of a step is not measured beside it");
-    if (v->over_budget && work->call)
-        rpc_refuse(work->call, &work->err, "OVER_BUDGET", 0);
+    if (v->refusal && work->call)
+        rpc_refuse(work->call, &work->err, v->refusal, 0);
     else if (offload_good(work))
         answer(v);
 }

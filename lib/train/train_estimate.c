@@ -164,7 +164,7 @@ static int plan_steps(const struct estimate_config *c, struct estimate *e, struc
         return rc;
     balance_plan(&windows, &balance, &used);
     e->windows_per_epoch = mixed ? mixed : used.partial + used.full + used.none;
-    int64_t steps = 0;
+    int64_t steps = e->steps = 0;
     if ((rc = train_steps_per_epoch(job, e->windows_per_epoch, &steps, err)))
         return rc;
     e->steps = job->training.max_steps ? job->training.max_steps : job->training.epochs * steps;

@@ -80,6 +80,8 @@ def check_estimate(d, base):
     for verb in ("validate", "submit"):  # the first checkpoint is due after 2 min
         code, out, err = d.ctl(verb, f"{SOURCE}/configs/tiny.yaml", *[a for s in (*sets, "limits.cost=0.01") for a in ("--set", s)])
         assert code == 1 and re.search(BUDGET + r"limits.cost 0.01 stops it near step \d+ of 5000, after 0s and before the first checkpoint", err), (verb, out, err)
+        code, out, err = d.ctl(verb, f"{SOURCE}/configs/tiny.yaml", *[a for s in (*sets, "training.batch_size=4096", "training.micro_batch_size=1") for a in ("--set", s)])
+        assert code == 1 and "fewer than training.batch_size 4096; lower it" in err, (verb, out, err)
     assert not d.ctl("jobs", "--json")[1], "nothing was queued"
     code, out, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", *[a for s in (*sets, f"limits.cost={total / 6}", "checkpoint.every=1s") for a in ("--set", s)])
     cost, budget, step = map(float, re.search(r"about (\d+\.\d\d) CHF; limits.cost ([\d.]+) stops it near step (\d+) of 5000", out).groups())

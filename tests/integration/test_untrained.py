@@ -3,9 +3,11 @@
 network, and once the training has gone on, job:ID is what it has learned, with validations or without."""
 import json
 import os
+import shutil
+import subprocess
 import sys
 
-from daemon import MINI, SOURCE, Daemon, make_corpus, temporary
+from daemon import BIN, MINI, SOURCE, Daemon, make_corpus, temporary
 from fake_s3 import FakeS3
 from test_store_arrival import upload
 
@@ -45,6 +47,8 @@ def check(s3, d, tmp, sets, best):
     for args in commands(ref, tmp):
         code, out, err = d.ctl(*args)
         assert code not in (0, 75) and f"nothing learned yet; {ref}@0 is the untrained network" in out + err, (args, code, out, err)
+    alone = subprocess.run([shutil.copy(f"{BIN}/brrctl", tmp), "export", ref, "--onnx", f"{tmp}/none.onnx"], env=d.env, capture_output=True, text=True)
+    assert "nothing learned yet" in alone.stderr and "Python" not in alone.stderr, alone  # before the package that it lacks
     assert d.ctl("checkpoint", "get", f"{ref}@0", "--out", f"{tmp}/zero.safetensors")[0] == 0
     assert d.ctl("resume", job, "--set", "limits.wall_clock=none")[0] == 0
     end = d.wait(job, lambda j: j["state"] == "succeeded")

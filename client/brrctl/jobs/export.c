@@ -95,12 +95,11 @@ static int cmd_export(const struct arguments *o) {
         fputs("brrctl: export needs --onnx FILE\n", stderr);
         return EXIT_USAGE;
     }
-    if (find_package(package, sizeof package, &err))
-        return brrctl_fail(&err);
     int code = model_of_export(o, own->onnx, model, sizeof model, &fetched);
     if (code)
         return code;
-    int rc = write_onnx(own, package, model, &err);
+    int rc = find_package(package, sizeof package, &err);
+    rc = rc ? rc : write_onnx(own, package, model, &err);
     if (fetched)
         unlink(model);
     if (rc)

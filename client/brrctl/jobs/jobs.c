@@ -397,7 +397,7 @@ static Brr__V1__ValidateResponse *ask_limit(const struct arguments *o, Brr__V1__
     in.limit_only = true;
     Brr__V1__ValidateResponse *out =
         brrctl_open(o, &client, &err) ? NULL : brrctl_ask_within(client, "/brr.v1.Jobs/Validate", &in.base, ESTIMATE_MS, &err);
-    if (!out && !strcmp(err.reason, "OVER_BUDGET"))
+    if (!out && (!strcmp(err.reason, "OVER_BUDGET") || !strcmp(err.reason, "EPOCH_TOO_SMALL")))
         *ret_exit = brrctl_fail_call(&err);
     return out;
 }
