@@ -5,7 +5,7 @@
 #include "base/queue.h"
 #include "daemon/rpc/rpc_state.h"
 
-enum { LOOK_MS = 10, BUSY_EVENTS = 200 /* in LOOK_MS: the drain thread hardly finds its queue empty */ };
+enum { BUSY_EVENTS = 200, BUSY_MS = 10 /* so many in that time: the drain thread is busy */ };
 
 static gpr_timespec from_now(int ms) { return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(ms, GPR_TIMESPAN)); }
 
@@ -21,14 +21,26 @@ static bool is_time(const struct tag *tag, gpr_timespec *wake_at) {
     return true;
 }
 
+/* Wakes the thread that polls, where it is not awake, if BUSY_EVENTS have come within BUSY_MS. */
+static void count_event(struct rpc_server *s, unsigned *n, gpr_timespec *since) {
+    if (++*n % BUSY_EVENTS)
+        return;
+    const gpr_timespec now = gpr_now(GPR_CLOCK_MONOTONIC);
+    if (gpr_time_to_millis(gpr_time_sub(now, *since)) < BUSY_MS && !atomic_exchange(&s->busy, true))
+        uv_sem_post(&s->polls);
+    *since = now;
+}
+
 void *tag_drain(void *arg) {
     struct rpc_server *s = arg;
+    unsigned n = 0;
+    gpr_timespec since = gpr_now(GPR_CLOCK_MONOTONIC);
     gpr_timespec wake_at = gpr_inf_future(GPR_CLOCK_MONOTONIC);
     pthread_setname_np(pthread_self(), "rpc-drain");
     for (;;) {
         grpc_event e = grpc_completion_queue_next(s->queue, wake_at, NULL);
         struct tag *tag = e.type == GRPC_OP_COMPLETE ? e.tag : NULL;
-        atomic_fetch_add(&s->events, 1);
+        count_event(s, &n, &since);
         const bool now = is_time(tag, &wake_at); /* the loop may free the tag once it is in the list */
         pthread_mutex_lock(&s->lock);
         if (tag) {
@@ -46,18 +58,13 @@ void *tag_drain(void *arg) {
 }
 
 void *tag_poll(void *arg) {
-    const struct rpc_server *s = arg;
-    unsigned before = 0;
+    struct rpc_server *s = arg;
     pthread_setname_np(pthread_self(), "rpc-poll");
-    for (;;) {
-        const unsigned events = atomic_load(&s->events);
-        const bool busy = events - before > BUSY_EVENTS || atomic_load(&s->ended);
-        before = events;
-        if (!busy)
-            nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
-        else if (grpc_completion_queue_next(s->idle, from_now(LOOK_MS), NULL).type == GRPC_QUEUE_SHUTDOWN)
-            return NULL;
-    }
+    do {
+        uv_sem_wait(&s->polls);
+        atomic_store(&s->busy, false);
+    } while (grpc_completion_queue_next(s->idle, from_now(BUSY_MS), NULL).type != GRPC_QUEUE_SHUTDOWN);
+    return NULL;
 }
 
 struct tag *tag_take(struct rpc_server *s, bool *ret_drained) {

@@ -50,9 +50,9 @@ static void end_queue(struct rpc_server *s) {
     }
     listeners_free(s->listeners);
     s->listeners = NULL;
-    atomic_store(&s->ended, true);
     grpc_completion_queue_shutdown(s->queue);
     grpc_completion_queue_shutdown(s->idle);
+    uv_sem_post(&s->polls);
 }
 
 static void on_tag(struct tag *tag) {
@@ -142,6 +142,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_config *config, struct rp
     s->loop = loop;
     s->queue = grpc_completion_queue_create_for_next(NULL);
     pthread_mutex_init(&s->lock, NULL);
+    uv_sem_init(&s->polls, 0);
     s->wake.data = s->pace.data = s;
     if (uv_async_init(loop, &s->wake, on_wake)) {
         rpc_server_free(s);
@@ -179,6 +180,7 @@ void rpc_server_free(struct rpc_server *s) {
         grpc_completion_queue_shutdown(s->idle);
         grpc_completion_queue_destroy(s->idle);
     }
+    uv_sem_destroy(&s->polls);
     pthread_mutex_destroy(&s->lock);
     free(s);
     grpc_shutdown_blocking();

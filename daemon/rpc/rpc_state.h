@@ -83,8 +83,8 @@ struct rpc_server {
     uv_timer_t pace; /* runs while calls are paced */
     int n_paced;
     pthread_t drain, poll;
-    atomic_uint events;   /* that the drain thread has seen */
-    atomic_bool ended;    /* the queues are shut */
+    uv_sem_t polls;       /* wakes the thread `poll` */
+    atomic_bool busy;     /* it was woken, and has not begun */
     pthread_mutex_t lock; /* first and last */
     struct tag *first, *last;
     bool drained, stopping;
