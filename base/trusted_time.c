@@ -1,5 +1,6 @@
 #include "base/trusted_time.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -12,11 +13,19 @@ int64_t trusted_boot_ms(void) {
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-void trusted_boot_id(char ret[TRUSTED_BOOT_ID]) {
+static char boot_id[TRUSTED_BOOT_ID];
+
+static void read_boot_id(void) {
     OWNED_FILE FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (!f || !fgets(ret, TRUSTED_BOOT_ID, f))
-        ret[0] = '\0';
-    ret[strcspn(ret, "\n")] = '\0';
+    if (!f || !fgets(boot_id, TRUSTED_BOOT_ID, f))
+        boot_id[0] = '\0';
+    boot_id[strcspn(boot_id, "\n")] = '\0';
+}
+
+void trusted_boot_id(char ret[TRUSTED_BOOT_ID]) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_boot_id);
+    memcpy(ret, boot_id, TRUSTED_BOOT_ID);
 }
 
 bool trusted_time_look(struct trusted_time *t, int64_t boot_ms, int64_t wall_ms, int64_t keep_ms) {

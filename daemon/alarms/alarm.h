@@ -44,7 +44,8 @@ bool alarm_action_find(const char *name, enum alarm_action *ret);
  * "rpc". */
 struct alarm_author {
     char by[ALARM_BY], person[ALARM_PERSON], via[ALARM_VIA];
-    int64_t at_ms; /* Unix time; 0: nobody */
+    int64_t at_ms;   /* Unix time; 0: nobody */
+    int64_t boot_ms; /* the same moment by CLOCK_BOOTTIME; 0: unknown, or before this boot of the machine */
 };
 
 struct alarm_answer {

@@ -48,7 +48,8 @@ static void read_author(const char *at, struct alarm_author *ret, const char **r
 bool alarm_entry_answer(const struct journal_entry *e, struct alarm_answer *ret) {
     char word[ALARM_VIA];
     const char *at = e->detail, *note;
-    *ret = (struct alarm_answer){.author.at_ms = e->received_ms, .for_ms = e->until_ms ? e->until_ms - e->received_ms : 0};
+    *ret = (struct alarm_answer){.author = {.at_ms = e->received_ms, .boot_ms = e->boot_ms},
+                                 .for_ms = e->until_ms ? e->until_ms - e->received_ms : 0};
     str_copy(ret->author.by, sizeof ret->author.by, e->person);
     take_word(&at, word, sizeof word);
     if (!alarm_action_find(word, &ret->action))
@@ -91,7 +92,7 @@ static void take_answer(struct alarms *all, const struct journal_entry *e, const
 }
 
 static void take_standby(struct alarms *all, const struct journal_entry *e, const struct alarms_now *now) {
-    struct alarm_author author = {.at_ms = e->received_ms};
+    struct alarm_author author = {.at_ms = e->received_ms, .boot_ms = e->boot_ms};
     struct err err;
     const char *note;
     str_copy(author.by, sizeof author.by, e->person);
@@ -114,7 +115,16 @@ static void take_technical(struct alarms *all, const struct journal_entry *e, co
         alarms_technical(all, e->alarm, &cause, e->received_ms, now);
 }
 
-void alarm_entry_take(struct alarms *all, const struct journal_entry *e, const struct alarms_now *now) {
+/* The clocks as they would be, had nobody set the wall clock since the entry was made: by these its times have their true age. Of
+ * an entry from before this boot only the wall clock says how old it is. */
+static struct alarms_now unset_since(const struct journal_entry *e, const struct alarms_now *now) {
+    const int64_t age_ms = now->boot_ms - e->boot_ms;
+    return (struct alarms_now){.boot_ms = now->boot_ms,
+                               .wall_ms = e->boot_ms ? e->received_ms + (age_ms > 0 ? age_ms : 0) : now->wall_ms};
+}
+
+void alarm_entry_take(struct alarms *all, const struct journal_entry *e, const struct alarms_now *clocks) {
+    const struct alarms_now unset = unset_since(e, clocks), *now = &unset;
     switch (e->kind) {
     case JOURNAL_ALARM_ON:
         take_on(all, e, now);
@@ -177,6 +187,7 @@ void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
     *ret = (struct journal_entry){.kind = kinds[row->kind],
                                   .number = -1,
                                   .received_ms = row->at_ms,
+                                  .boot_ms = row->boot_ms,
                                   .start_s = NAN,
                                   .end_s = NAN,
                                   .value = NAN,
@@ -201,8 +212,9 @@ void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
     }
 }
 
-void alarm_entry_off(const struct alarm *a, enum journal_off off, int64_t wall_ms, struct journal_entry *ret) {
-    *ret = (struct journal_entry){.kind = JOURNAL_ALARM_OFF, .number = -1, .received_ms = wall_ms, .end_s = NAN};
+void alarm_entry_off(const struct alarm *a, enum journal_off off, const struct alarms_now *now, struct journal_entry *ret) {
+    *ret = (struct journal_entry){
+        .kind = JOURNAL_ALARM_OFF, .number = -1, .received_ms = now->wall_ms, .boot_ms = now->boot_ms, .end_s = NAN};
     put_alarm(a, ret);
     ret->start_s = ret->value = NAN;
     str_copy(ret->detail, sizeof ret->detail, journal_off_name(off));
@@ -210,8 +222,13 @@ void alarm_entry_off(const struct alarm *a, enum journal_off off, int64_t wall_m
 
 void alarm_entry_test(const char *bed, const char *principal, const struct alarms_now *now, int64_t number,
                       struct journal_entry *ret) {
-    *ret = (struct journal_entry){
-        .kind = JOURNAL_ALARM_ON, .number = 0, .received_ms = now->wall_ms, .end_s = NAN, .value = NAN, .live = true};
+    *ret = (struct journal_entry){.kind = JOURNAL_ALARM_ON,
+                                  .number = 0,
+                                  .received_ms = now->wall_ms,
+                                  .boot_ms = now->boot_ms,
+                                  .end_s = NAN,
+                                  .value = NAN,
+                                  .live = true};
     str_format(ret->session, sizeof ret->session, "test%llx-%lld", (unsigned long long)now->wall_ms, (long long)number);
     journal_alarm_id(ret->session, 0, ret->alarm);
     str_copy(ret->client, sizeof ret->client, bed);

@@ -7,7 +7,8 @@
 unsigned alarm_entry_kinds(void);
 /* What the entry that begins an alarm says of it; texts are borrowed. */
 struct alarms_start alarm_entry_start(const struct journal_entry *e);
-/* Tells the model what the entry says; other kinds of entries are ignored. */
+/* Tells the model what the entry says; other kinds of entries are ignored. Ages are measured by CLOCK_BOOTTIME, or by the wall
+ * clock where the entry is from before this boot of the machine. */
 void alarm_entry_take(struct alarms *all, const struct journal_entry *e, const struct alarms_now *now);
 /* The cause of a technical alarm, by its entry, from which texts are borrowed; false: of a later version. */
 bool alarm_entry_cause(const struct journal_entry *e, struct alarms_cause *ret);
@@ -15,7 +16,7 @@ bool alarm_entry_cause(const struct journal_entry *e, struct alarms_cause *ret);
 bool alarm_entry_answer(const struct journal_entry *e, struct alarm_answer *ret);
 void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret);
 /* The entry with which the alarm goes off in its session. */
-void alarm_entry_off(const struct alarm *a, enum journal_off off, int64_t wall_ms, struct journal_entry *ret);
+void alarm_entry_off(const struct alarm *a, enum journal_off off, const struct alarms_now *now, struct journal_entry *ret);
 /* The entry that begins a test alarm of this bed. The hooks and the escalation take it as they
  * take an alarm; its detail is ALARM_ENTRY_TEST. number: each test has another one. */
 #define ALARM_ENTRY_TEST "a test; no alarm"

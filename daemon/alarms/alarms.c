@@ -71,6 +71,9 @@ static bool next(const struct map *map, size_t *cursor, void **ret) {
     return map_next(map, cursor, &key, ret);
 }
 
+/* The time of a row. */
+#define ROW_AT(now) .at_ms = (now)->wall_ms, .boot_ms = (now)->boot_ms
+
 static void write_row(struct alarms *all, const struct alarms_row *row) {
     all->changed = true;
     if (all->row && !all->restoring)
@@ -313,7 +316,7 @@ static void take_step(struct alarms *all, struct alarm *a, const struct alarms_n
     a->heard = false;
     a->failed = 0;
     a->step_boot_ms = now->boot_ms;
-    write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_ESCALATED, .alarm = a, .step = a->step, .at_ms = now->wall_ms});
+    write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_ESCALATED, .alarm = a, .step = a->step, ROW_AT(now)});
 }
 
 static bool escalates(const struct alarms *all, const struct alarm *a) {
@@ -377,7 +380,7 @@ static void begin_technical(struct alarms *all, struct technical *t, const struc
     a->on_boot_ms = now->boot_ms;
     str_format(a->id, sizeof a->id, "%s-%llx-%lld", alarm_kind_name(a->kind), (unsigned long long)now->wall_ms / 1000,
                (long long)++all->numbered);
-    write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_ON, .alarm = a, .at_ms = a->on_ms});
+    write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_ON, .alarm = a, ROW_AT(now)});
 }
 
 static struct technical *technical_new(struct alarms *all, const char *key, const struct alarms_cause *c,
@@ -483,7 +486,7 @@ void alarms_round_end(struct alarms *all, const struct alarms_now *now) {
         if (t->gone && !map_get(all->standbys, t->alarm.bed))
             str_copy(t->alarm.why, sizeof t->alarm.why, ALARMS_GONE);
         if (t->begun)
-            write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_OFF, .alarm = &t->alarm, .at_ms = now->wall_ms});
+            write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_OFF, .alarm = &t->alarm, ROW_AT(now)});
         free(map_remove(all->technical, key));
     }
 }
@@ -512,8 +515,8 @@ static int check(const struct alarm *a, const struct alarm_answer *answer, struc
 
 /* False: it has this answer already. */
 static bool apply(struct alarm *a, const struct alarm_answer *answer, const struct alarms_now *now) {
-    const int64_t silent = boot_of(answer->author.at_ms, now) + answer->for_ms;
-    const bool in_status = !a->off_ms && answer->author.at_ms - a->on_ms >= ALARMS_STATUS_MS;
+    const int64_t given = boot_of(answer->author.at_ms, now), silent = given + answer->for_ms;
+    const bool in_status = !a->off_ms && given - a->on_boot_ms >= ALARMS_STATUS_MS;
     switch (answer->action) {
     case ALARM_ACKNOWLEDGE:
         if (a->answered.at_ms && (a->status || !in_status)) /* from the journal comes the answer to the status too */
@@ -548,8 +551,11 @@ int alarms_answer(struct alarms *all, const char *id, const struct alarm_answer 
     if (rc)
         return rc;
     if (apply(a, answer, now))
-        write_row(all,
-                  &(struct alarms_row){.kind = ALARMS_ROW_ANSWERED, .alarm = a, .answer = answer, .at_ms = answer->author.at_ms});
+        write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_ANSWERED,
+                                            .alarm = a,
+                                            .answer = answer,
+                                            .at_ms = answer->author.at_ms,
+                                            .boot_ms = answer->author.boot_ms});
     return 0;
 }
 
@@ -584,8 +590,8 @@ int alarms_standby(struct alarms *all, const char *bed, int64_t until_ms, const 
         }
         *s = (struct standby){.author = *author, .until_ms = until_ms, .until_boot_ms = now->boot_ms + until_ms - now->wall_ms};
     }
-    write_row(all, &(struct alarms_row){
-                       .kind = ALARMS_ROW_STANDBY, .bed = bed, .until_ms = until_ms, .author = author, .at_ms = now->wall_ms});
+    write_row(all,
+              &(struct alarms_row){.kind = ALARMS_ROW_STANDBY, .bed = bed, .until_ms = until_ms, .author = author, ROW_AT(now)});
     return 0;
 }
 

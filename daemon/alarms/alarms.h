@@ -42,7 +42,7 @@ struct alarms_row {
     const char *bed;                   /* STANDBY */
     int64_t until_ms;                  /* STANDBY, as Unix time; 0: it ends now */
     const struct alarm_author *author; /* STANDBY */
-    int64_t at_ms;                     /* Unix time */
+    int64_t at_ms, boot_ms;            /* Unix time, and by CLOCK_BOOTTIME, 0: unknown */
 };
 typedef void alarms_row_fn(void *ctx, const struct alarms_row *row);
 

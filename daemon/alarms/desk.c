@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "base/log.h"
+#include "base/trusted_time.h"
 #include "daemon/alarms/alarm_entry.h"
 #include "daemon/journal/journaldb.h"
 
@@ -33,9 +34,7 @@ struct desk {
 static void leave_past(struct desk *d);
 
 struct alarms_now desk_now(void) {
-    struct timespec boot;
-    clock_gettime(CLOCK_BOOTTIME, &boot);
-    return (struct alarms_now){.boot_ms = boot.tv_sec * INT64_C(1000) + boot.tv_nsec / 1000000, .wall_ms = clock_wall_ms()};
+    return (struct alarms_now){.boot_ms = trusted_boot_ms(), .wall_ms = clock_wall_ms()};
 }
 
 struct alarms *desk_alarms(const struct desk *d) {
@@ -126,14 +125,16 @@ static void add_entry(struct desk *d, struct journal_entry *e) {
 
 /* The alarm goes off in its session, for this reason. */
 static void end_alarm(struct desk *d, const struct alarm *a, enum journal_off off) {
+    const struct alarms_now now = desk_now();
     struct journal_entry e;
-    alarm_entry_off(a, off, desk_now().wall_ms, &e);
+    alarm_entry_off(a, off, &now, &e);
     add_entry(d, &e);
 }
 
 static void move_alarm(struct desk *d, const struct alarm *a) {
+    const struct alarms_now now = desk_now();
     struct journal_entry e;
-    alarm_entry_off(a, JOURNAL_OFF_ENDED, desk_now().wall_ms, &e);
+    alarm_entry_off(a, JOURNAL_OFF_ENDED, &now, &e);
     e.kind = JOURNAL_MOVED;
     str_copy(e.detail, sizeof e.detail, "another daemon has the stream");
     add_entry(d, &e);
@@ -163,15 +164,20 @@ int desk_describe(void *desk, const char *alarm, struct journal_entry ret[2]) {
     const struct alarms_now now = desk_now();
     int n = 0;
     if (a && a->step)
-        alarm_entry_make(
-            &(struct alarms_row){
-                .kind = ALARMS_ROW_ESCALATED, .alarm = a, .step = a->step, .at_ms = now.wall_ms - (now.boot_ms - a->step_boot_ms)},
-            &ret[n++]);
+        alarm_entry_make(&(struct alarms_row){.kind = ALARMS_ROW_ESCALATED,
+                                              .alarm = a,
+                                              .step = a->step,
+                                              .at_ms = now.wall_ms - (now.boot_ms - a->step_boot_ms),
+                                              .boot_ms = a->step_boot_ms > 0 ? a->step_boot_ms : 0},
+                         &ret[n++]);
     if (a && a->answered.at_ms) {
         const struct alarm_answer answer = {.action = ALARM_ACKNOWLEDGE, .author = a->answered};
-        alarm_entry_make(
-            &(struct alarms_row){.kind = ALARMS_ROW_ANSWERED, .alarm = a, .answer = &answer, .at_ms = a->answered.at_ms},
-            &ret[n++]);
+        alarm_entry_make(&(struct alarms_row){.kind = ALARMS_ROW_ANSWERED,
+                                              .alarm = a,
+                                              .answer = &answer,
+                                              .at_ms = a->answered.at_ms,
+                                              .boot_ms = a->answered.boot_ms},
+                         &ret[n++]);
     }
     return n;
 }
@@ -218,7 +224,8 @@ static void keep_entry(void *ctx, const struct journal_entry *e) {
 }
 
 static int read_past(struct past *p) {
-    const struct journal_filter filter = {.kinds = alarm_entry_kinds(), .since_ms = p->since_ms, .of_alarms = true};
+    const struct journal_filter filter = {
+        .kinds = alarm_entry_kinds(), .since_ms = p->since_ms, .this_boot = true, .of_alarms = true};
     struct db *db = NULL;
     int rc = journaldb_open_reader(p->path, &db, &p->err);
     do {
@@ -376,6 +383,11 @@ static const struct alarm *find_by_prefix(const struct desk *d, const struct des
     return *ret_n == 1 ? found : NULL;
 }
 
+static void date_order(struct desk_order *o, const struct alarms_now *now) {
+    o->answer.author.at_ms = now->wall_ms;
+    o->answer.author.boot_ms = now->boot_ms;
+}
+
 static int answer(struct desk *d, struct desk_order *o, const struct alarms_now *now, struct err *err) {
     const struct alarm *a = alarms_find(d->alarms, o->id);
     int rc, n = 0;
@@ -387,7 +399,7 @@ static int answer(struct desk *d, struct desk_order *o, const struct alarms_now 
         return err_set(err, ERR_NOT_FOUND, "there is no alarm '%.60s'; `brrctl alarms` lists them", o->id);
     if ((rc = o->permit(o->ctx, a->principal, a->bed, err)))
         return rc;
-    o->answer.author.at_ms = now->wall_ms;
+    date_order(o, now);
     if (o->answer.action == ALARM_SILENCE && !o->answer.for_ms)
         o->answer.for_ms = DESK_SILENCE_MS;
     return alarms_answer(d->alarms, o->id, &o->answer, now, err);
@@ -419,7 +431,7 @@ static int put_in_standby(struct desk *d, struct desk_order *o, const struct ala
         return err_set(err, ERR_NOT_FOUND,
                        "there is no bed '%.60s': no stream has this name, and the roster (beds: in daemon.yaml) does not list it",
                        o->bed);
-    o->answer.author.at_ms = now->wall_ms;
+    date_order(o, now);
     return alarms_standby(d->alarms, o->bed, o->until_ms, &o->answer.author, now, err);
 }
 

@@ -496,6 +496,7 @@ void journal_told(struct journal *j, const char *receiver, const struct journal_
     l->entry.kind = JOURNAL_TOLD;
     l->entry.number = -1;
     l->entry.received_ms = clock_wall_ms();
+    l->entry.boot_ms = trusted_boot_ms();
     str_copy(l->entry.person, sizeof l->entry.person, receiver);
     str_format(l->entry.detail, sizeof l->entry.detail, "%s: %s", journal_kind_name(e->kind), outcome);
     if (!mailbox_post(j->lanes[ALARMS].lines, &l->message))

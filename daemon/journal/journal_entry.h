@@ -69,6 +69,7 @@ struct journal_entry {
     /* An entry of this session and kind with this number is written once; -1: it has no number. */
     int64_t number;
     int64_t received_ms;   /* the daemon's clock, Unix time: when the entry was made */
+    int64_t boot_ms;       /* the same moment by CLOCK_BOOTTIME; 0: unknown, or before this boot of the machine */
     int64_t sample_ms;     /* Unix time of the sample start_s by the start of the recording; 0: unknown */
     double start_s, end_s; /* seconds from sample 0 of the stream; NaN: none */
     double value;          /* alarm: probability; event: confidence; NaN: none */

@@ -2,13 +2,15 @@
 
 #include <fnmatch.h>
 
+#include "base/trusted_time.h"
+
 static const struct db_names names = {"journal", "journal.file"};
 static const struct db_column columns[] = {
-    {"id", "INTEGER"},   {"kind", "TEXT"},    {"number", "INTEGER"}, {"received_ms", "INTEGER"}, {"sample_ms", "INTEGER"},
-    {"start_s", "REAL"}, {"end_s", "REAL"},   {"value", "REAL"},     {"session", "TEXT"},        {"principal", "TEXT"},
-    {"client", "TEXT"},  {"address", "TEXT"}, {"model", "TEXT"},     {"sha256", "TEXT"},         {"detail", "TEXT"},
-    {"live", "INTEGER"}, {"alarm", "TEXT"},   {"person", "TEXT"},    {"step", "INTEGER"},        {"until_ms", "INTEGER"},
-    {"on_ms", "INTEGER"}};
+    {"id", "INTEGER"},    {"kind", "TEXT"},      {"number", "INTEGER"},      {"received_ms", "INTEGER"}, {"sample_ms", "INTEGER"},
+    {"start_s", "REAL"},  {"end_s", "REAL"},     {"value", "REAL"},          {"session", "TEXT"},        {"principal", "TEXT"},
+    {"client", "TEXT"},   {"address", "TEXT"},   {"model", "TEXT"},          {"sha256", "TEXT"},         {"detail", "TEXT"},
+    {"live", "INTEGER"},  {"alarm", "TEXT"},     {"person", "TEXT"},         {"step", "INTEGER"},        {"until_ms", "INTEGER"},
+    {"on_ms", "INTEGER"}, {"made_boot", "TEXT"}, {"made_boot_ms", "INTEGER"}};
 
 /* A statement without parameters and rows. */
 static int run(struct db *db, const char *sql, const char *what, struct err *err) {
@@ -50,12 +52,13 @@ int journaldb_open_reader(const char *path, struct db **ret, struct err *err) {
 }
 
 int journaldb_insert(struct db *db, const struct journal_entry *e, int64_t *ret_id, struct err *err) {
+    char boot[TRUSTED_BOOT_ID] = "";
     struct db_query q;
     db_query(
         db,
         "INSERT OR IGNORE INTO journal(kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, client, "
-        "address, model, sha256, detail, live, alarm, person, step, until_ms, on_ms) "
-        "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        "address, model, sha256, detail, live, alarm, person, step, until_ms, on_ms, made_boot, made_boot_ms) "
+        "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         "write an entry", &q, err);
     db_put_text(&q, journal_kind_name(e->kind));
     if (e->number < 0)
@@ -76,6 +79,10 @@ int journaldb_insert(struct db *db, const struct journal_entry *e, int64_t *ret_
     db_put_int(&q, e->step);
     db_put_int(&q, e->until_ms);
     db_put_int(&q, e->on_ms);
+    if (e->boot_ms)
+        trusted_boot_id(boot);
+    db_put_text(&q, boot);
+    db_put_int(&q, e->boot_ms);
     int rc = db_run(&q, err);
     if (rc)
         return rc;
@@ -123,6 +130,7 @@ int journaldb_prune(struct db *db, int64_t before_ms, int most, int64_t *ret_n, 
 /* ---- reading ---- */
 
 bool journaldb_row(const struct db_query *q, int first, struct journal_entry *e) {
+    char boot[TRUSTED_BOOT_ID];
     *e = (struct journal_entry){0};
     if (!journal_kind_find(db_text(q, first + 1), &e->kind))
         return false;
@@ -146,6 +154,8 @@ bool journaldb_row(const struct db_query *q, int first, struct journal_entry *e)
     e->step = db_int(q, first + 18);
     e->until_ms = db_int(q, first + 19);
     e->on_ms = db_int(q, first + 20);
+    trusted_boot_id(boot);
+    e->boot_ms = *boot && !strcmp(db_text(q, first + 21), boot) ? db_int(q, first + 22) : 0;
     return true;
 }
 
@@ -158,22 +168,27 @@ static bool wanted(const struct journal_filter *f, const struct journal_entry *e
 int journaldb_list(struct db *db, const struct journal_filter *filter, const struct journal_page *page, journal_visit_fn *visit,
                    void *ctx, struct err *err) {
     OWNED(db_done) struct db_query q;
-    char sql[800];
+    char sql[800], since[64], boot[TRUSTED_BOOT_ID];
     const bool own = *filter->principal != '\0'; /* by its index: a caller does not read the entries of all others */
     const char *of_alarms = filter->of_alarms ? " AND " JOURNALDB_OF_ALARMS : "";
+    const char *plus = own || filter->of_alarms ? "+" : "";
     bool row;
     int n = 0;
-    str_format(
-        sql, sizeof sql,
-        "SELECT " JOURNALDB_ROW " FROM journal%s WHERE id %s ?1 AND %sreceived_ms >= ?2 AND %sreceived_ms < ?3%s%s ORDER BY id %s",
-        filter->of_alarms ? " INDEXED BY journal_alarms" : "", page->newest_first ? "<" : ">", own || filter->of_alarms ? "+" : "",
-        own || filter->of_alarms ? "+" : "", own ? " AND principal = ?4" : "", of_alarms, page->newest_first ? "DESC" : "ASC");
+    str_format(since, sizeof since, "(%sreceived_ms >= ?2%s)", plus, filter->this_boot ? " OR made_boot = ?5" : "");
+    str_format(sql, sizeof sql,
+               "SELECT " JOURNALDB_ROW " FROM journal%s WHERE id %s ?1 AND %s AND %sreceived_ms < ?3%s%s ORDER BY id %s",
+               filter->of_alarms ? " INDEXED BY journal_alarms" : "", page->newest_first ? "<" : ">", since, plus,
+               own ? " AND principal = ?4" : "", of_alarms, page->newest_first ? "DESC" : "ASC");
     int rc = db_query(db, sql, "read its entries", &q, err);
     db_put_int(&q, page->newest_first && !page->after ? INT64_MAX : page->after);
     db_put_int(&q, filter->since_ms);
     db_put_int(&q, filter->until_ms ? filter->until_ms : INT64_MAX);
-    if (own)
+    if (own || filter->this_boot)
         db_put_text(&q, filter->principal);
+    if (filter->this_boot) {
+        trusted_boot_id(boot);
+        db_put_text(&q, *boot ? boot : "unknown"); /* entries without a boot are of none */
+    }
     while (n < page->most && !(page->stop && atomic_load(page->stop)) && !(rc = db_next(&q, &row, err)) && row) {
         struct journal_entry e;
         if (!journaldb_row(&q, 0, &e) || !wanted(filter, &e))

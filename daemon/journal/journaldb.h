@@ -29,6 +29,7 @@ struct journal_filter {
     bool (*match)(const char *names, const char *bed);
     unsigned kinds;             /* bits 1 << kind; 0 = all */
     int64_t since_ms, until_ms; /* received in [since, until); until 0 = no end */
+    bool this_boot;             /* also what was made since the boot of the machine, whatever the wall clock said */
     bool of_alarms;             /* only what JOURNALDB_OF_ALARMS names, by an index: other entries are not even read */
 };
 /* Calls visit for at most `most` entries behind the entry `after` (id), oldest first; or before it, newest first; after 0: from the
@@ -44,11 +45,11 @@ int journaldb_list(struct db *db, const struct journal_filter *filter, const str
                    void *ctx, struct err *err);
 /* The columns of an entry in a query, for journaldb_row: false if its kind is one of a later version. first: the column of the id.
  */
-enum { JOURNALDB_COLUMNS = 21 };
+enum { JOURNALDB_COLUMNS = 23 };
 #define JOURNALDB_ROW                                                                                                              \
     "journal.id, kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, client, address, model, "        \
     "sha256, "                                                                                                                     \
-    "detail, live, alarm, person, step, until_ms, on_ms"
+    "detail, live, alarm, person, step, until_ms, on_ms, made_boot, made_boot_ms"
 /* 1 if an entry is of a kind of journal_kind_is_alarm and not a technical alarm, else 0: such entries are deleted last. The index
  * journal_owner is made of this text. */
 #define JOURNALDB_IS_ALARM "(kind IN ('alarm_on','alarm_off','ended','moved','told','answered','escalated','standby'))"

@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "base/queue.h"
+#include "base/trusted_time.h"
 #include "daemon/live/live_models.h"
 #include "detect/timeline.h"
 #include "eeg/dsp.h"
@@ -265,6 +266,7 @@ static int on_alarm(void *ctx, const struct timeline_alarm *alarm, struct err *e
     r->first = alarm->sample;
     r->probability = alarm->p;
     r->wall_ms = clock_wall_ms();
+    r->boot_ms = trusted_boot_ms();
     post(s, r);
     put_mark(s, alarm->on ? EEGRING_ALARM_ON : EEGRING_ALARM_OFF, alarm->sample, alarm->sample);
     return 0;

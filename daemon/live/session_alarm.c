@@ -1,6 +1,7 @@
 /* The alarm of a session: which alarm it is, why it went off, and its end when the session ends before it. */
 
 #include "base/base.h"
+#include "base/trusted_time.h"
 #include "daemon/live/session_parts.h"
 
 enum { HEARD_MS = 5000 /* a stream sends while its newest samples came within this time */, PASSED_S = 10 };
@@ -29,9 +30,10 @@ void session_alarm_name(struct session *s, struct live_report *r) {
             alarms->name(alarms->ctx, &e, is_alone(s), s->alarm_id);
         else
             journal_alarm_id(s->id, r->first, s->alarm_id);
-        s->alarm_first = r->first;
-        s->alarm_ms = r->wall_ms;
-        s->alarm_value = (double)r->probability;
+        s->onset.first = r->first;
+        s->onset.wall_ms = r->wall_ms;
+        s->onset.boot_ms = r->boot_ms;
+        s->onset.value = (double)r->probability;
     }
     s->alarm_known = -1;
     s->alarm_off = r->on ? -1 : r->first;
@@ -41,12 +43,13 @@ void session_alarm_name(struct session *s, struct live_report *r) {
 void session_alarm_goes_on(struct session *s) {
     struct live_report r = {.message.kind = LIVE_ALARM,
                             .on = true,
-                            .first = s->alarm_first,
-                            .probability = (float)s->alarm_value,
-                            .wall_ms = s->alarm_ms,
+                            .first = s->onset.first,
+                            .probability = (float)s->onset.value,
+                            .wall_ms = s->onset.wall_ms,
+                            .boot_ms = s->onset.boot_ms,
                             .replay = !live_open_is_live(live_stream_open(s->stream))};
     str_copy(r.alarm_id, sizeof r.alarm_id, s->alarm_id);
-    if (s->alarm && *s->alarm_id && s->alarm_ms)
+    if (s->alarm && *s->alarm_id && s->onset.wall_ms)
         session_note_report(s, &r);
     const struct session_register *alarms = &s->all->config.alarms;
     char id[JOURNAL_ALARM];
@@ -72,9 +75,13 @@ static enum journal_off off_of(const char *reason) {
 /* The alarm of the register that is on in this session goes off. */
 static void turn_off(struct session *s, int64_t at, enum journal_off off) {
     const struct session_register *alarms = &s->all->config.alarms;
-    const int64_t since = alarms->on_in ? alarms->on_in(alarms->ctx, s->id, s->alarm_id) : s->alarm_first;
-    struct live_report r = {
-        .message.kind = LIVE_ALARM, .first = at > since ? at : since, .off = off, .probability = NAN, .wall_ms = clock_wall_ms()};
+    const int64_t since = alarms->on_in ? alarms->on_in(alarms->ctx, s->id, s->alarm_id) : s->onset.first;
+    struct live_report r = {.message.kind = LIVE_ALARM,
+                            .first = at > since ? at : since,
+                            .off = off,
+                            .probability = NAN,
+                            .wall_ms = clock_wall_ms(),
+                            .boot_ms = trusted_boot_ms()};
     r.replay = !live_open_is_live(live_stream_open(s->stream));
     s->alarm = alarms->on_in ? since >= 0 : s->alarm; /* what a snapshot says may be older */
     if (!s->alarm)

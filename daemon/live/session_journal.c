@@ -4,14 +4,17 @@
 
 #include "base/base.h"
 #include "base/log.h"
+#include "base/trusted_time.h"
 #include "daemon/live/session_parts.h"
 
 enum { HOLD_MS = 500, HOLD_BYTES = 1 << 20, GAP_HOUR_S = 3600 };
 
 /* What each entry says of its session. */
 static void put_session(const struct session *s, struct journal_entry *e) {
-    if (!e->received_ms)
+    if (!e->received_ms) {
         e->received_ms = clock_wall_ms();
+        e->boot_ms = trusted_boot_ms();
+    }
     if (s->start_ms && !isnan(e->start_s))
         e->sample_ms = s->start_ms + llround(e->start_s * 1000);
     str_copy(e->session, sizeof e->session, s->id);
@@ -130,6 +133,7 @@ void session_alarm_entry(const struct session *s, const struct live_report *r, s
     str_copy(ret->alarm, sizeof ret->alarm, r->alarm_id);
     str_copy(ret->detail, sizeof ret->detail, r->on ? "" : journal_off_name(r->off));
     ret->received_ms = r->wall_ms;
+    ret->boot_ms = r->boot_ms;
     ret->start_s = seconds_of(r->first);
     ret->value = (double)r->probability;
     put_session(s, ret);

@@ -20,6 +20,12 @@ enum session_stage {
     SESSION_CLOSED     /* CLOSED came */
 };
 
+/* Where an alarm went on: its sample, Unix time, CLOCK_BOOTTIME (0: before this boot of the machine) and probability. */
+struct session_onset {
+    int64_t first, wall_ms, boot_ms;
+    double value;
+};
+
 /* A gap that may go on, in source samples. Its part before `written` is in the journal. */
 struct session_gap {
     bool open, client; /* client: it was announced; else samples are missing */
@@ -80,8 +86,7 @@ struct session {
     int64_t consumed_gaps;
     /* the journal */
     char alarm_id[JOURNAL_ALARM];     /* of its newest alarm; "" = it had none */
-    int64_t alarm_first, alarm_ms;    /* the sample and the Unix time at which it went on */
-    double alarm_value;               /* and its probability then */
+    struct session_onset onset;       /* when it went on */
     int64_t alarm_off;                /* the sample at which it went off; -1: it is on, or there was none */
     int64_t alarm_known;              /* restored: its alarm is on since this sample, by the register; -1: no more */
     int64_t heard;                    /* one past the newest sample of the alarm trace */

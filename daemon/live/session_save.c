@@ -4,12 +4,22 @@
 #include "base/base.h"
 #include "base/log.h"
 #include "base/pack.h"
+#include "base/trusted_time.h"
 #include "daemon/live/session_parts.h"
 #include "daemon/live/snapshot.h"
 
-/* VERSION: of a snapshot's layout, its first number. FIRST: read for a stream that is open during an upgrade; it has no
- * patient. */
-enum { FIRST = 9, VERSION = 10, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20, FAR_BYTES = 8 << 20 };
+/* VERSION: of a snapshot's layout, its first number. FIRST to VERSION are read, for streams that are open during an upgrade; those
+ * before PATIENTS have no patient, those before BOOTS no CLOCK_BOOTTIME. */
+enum {
+    FIRST = 9,
+    PATIENTS = 10,
+    BOOTS = 11,
+    VERSION = BOOTS,
+    STATE_MAX = 192 << 20,
+    PERIOD_MS = 2000,
+    BYTES_A_SECOND = 16 << 20,
+    FAR_BYTES = 8 << 20
+};
 enum { OWN_BYTES = 8 << 10 }; /* of a snapshot, beside the state of its stream */
 
 /* Strings that session_request borrows while a session is made from a snapshot. */
@@ -20,8 +30,9 @@ struct opening {
     char sha256[DIGEST_HEX_SIZE], checkpoint[LIVE_PATH], model[LIVE_NAME], texts[FRONTEND_MAX_LABELS][SESSION_LABEL_SIZE];
     char patient[PATIENT_NAME_SIZE];
     const char *labels[FRONTEND_MAX_LABELS];
-    int64_t epoch;
-    bool older, ended; /* older: FIRST */
+    int64_t epoch, version;
+    enum ring_boot boot;
+    bool ended;
     struct journal_entry answers[SESSION_ANSWERS];
     int n_answers;
 };
@@ -58,6 +69,7 @@ static void pack_answers(const struct session *s, struct str *out) {
         const struct journal_entry *e = &list[i];
         pack_i64(out, e->kind == JOURNAL_ANSWERED);
         pack_i64(out, e->received_ms);
+        pack_i64(out, e->boot_ms);
         pack_i64(out, e->step);
         pack_i64(out, e->until_ms);
         pack_text(out, e->person);
@@ -80,10 +92,17 @@ static void pack_view(const struct session *s, struct str *out) {
                                s->gap.client, s->gap.first, s->gap.written, s->gap.end};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         pack_i64(out, numbers[i]);
-    pack_i64(out, s->alarm_first);
-    pack_i64(out, s->alarm_ms);
-    pack_f64(out, s->alarm_value);
+    pack_i64(out, s->onset.first);
+    pack_i64(out, s->onset.wall_ms);
+    pack_i64(out, s->onset.boot_ms);
+    pack_f64(out, s->onset.value);
     pack_answers(s, out);
+}
+
+/* A CLOCK_BOOTTIME; 0: it says nothing after another boot of the machine. */
+static int64_t unpack_boot_ms(struct unpack *in, const struct opening *o) {
+    const int64_t boot_ms = o->boot == RING_NO_BOOT ? 0 : unpack_i64(in, 0, INT64_MAX);
+    return o->boot == RING_THIS_BOOT ? boot_ms : 0;
 }
 
 static void unpack_answers(struct unpack *in, const struct session *s, struct opening *o) {
@@ -92,6 +111,7 @@ static void unpack_answers(struct unpack *in, const struct session *s, struct op
         struct journal_entry *e = &o->answers[i];
         *e = (struct journal_entry){.kind = unpack_bool(in) ? JOURNAL_ANSWERED : JOURNAL_ESCALATED, .number = -1};
         e->received_ms = unpack_i64(in, 0, INT64_MAX);
+        e->boot_ms = unpack_boot_ms(in, o);
         e->step = unpack_i64(in, 0, INT32_MAX);
         e->until_ms = unpack_i64(in, 0, INT64_MAX);
         unpack_text(in, e->person, sizeof e->person);
@@ -118,9 +138,10 @@ static void unpack_alarm(struct unpack *in, struct session *s, struct opening *o
     if (s->gap.first >= s->next) /* its samples are sent again */
         s->gap.open = false;
     s->gap.end = s->gap.end < s->next ? s->gap.end : s->next;
-    s->alarm_first = unpack_i64(in, 0, far);
-    s->alarm_ms = unpack_i64(in, 0, INT64_MAX);
-    s->alarm_value = unpack_f64(in);
+    s->onset.first = unpack_i64(in, 0, far);
+    s->onset.wall_ms = unpack_i64(in, 0, INT64_MAX);
+    s->onset.boot_ms = unpack_boot_ms(in, o);
+    s->onset.value = unpack_f64(in);
     unpack_answers(in, s, o);
 }
 
@@ -137,6 +158,8 @@ static void unpack_view_of(struct unpack *in, struct session *s, struct opening 
 }
 
 static void pack_session(const struct session *s, const struct live_report *saved, struct str *out) {
+    char boot[TRUSTED_BOOT_ID];
+    trusted_boot_id(boot);
     pack_i64(out, VERSION);
     pack_text(out, s->id);
     pack_i64(out, s->epoch);
@@ -144,6 +167,7 @@ static void pack_session(const struct session *s, const struct live_report *save
     pack_text(out, s->token.principal);
     pack_text(out, s->client);
     pack_text(out, s->patient);
+    pack_text(out, boot);
     pack_open(live_stream_open(s->stream), out);
     pack_text(out, s->sha256);
     const int64_t numbers[] = {s->consumed, s->consumed_gaps, s->duplicates, s->events_total, s->seizure_samples, s->next_result};
@@ -156,15 +180,23 @@ static void pack_session(const struct session *s, const struct live_report *save
     pack_view(s, out);
 }
 
+static enum ring_boot unpack_boot(struct unpack *in) {
+    char boot[TRUSTED_BOOT_ID], here[TRUSTED_BOOT_ID];
+    unpack_text(in, boot, sizeof boot);
+    trusted_boot_id(here);
+    return *here && !strcmp(boot, here) ? RING_THIS_BOOT : RING_OTHER_BOOT;
+}
+
 static void unpack_opening(struct unpack *in, struct opening *o) {
-    o->older = unpack_i64(in, FIRST, VERSION) == FIRST;
+    o->version = unpack_i64(in, FIRST, VERSION);
     unpack_text(in, o->id, sizeof o->id);
     o->epoch = unpack_i64(in, 0, INT64_MAX);
     unpack_text(in, o->digest, sizeof o->digest);
     unpack_text(in, o->principal, sizeof o->principal);
     unpack_text(in, o->client, sizeof o->client);
-    if (!o->older)
+    if (o->version >= PATIENTS)
         unpack_text(in, o->patient, sizeof o->patient);
+    o->boot = o->version >= BOOTS ? unpack_boot(in) : RING_NO_BOOT;
     unpack_text(in, o->checkpoint, sizeof o->checkpoint);
     unpack_text(in, o->model, sizeof o->model);
     o->open.n_labels = (int)unpack_i64(in, 1, FRONTEND_MAX_LABELS);
@@ -193,7 +225,7 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
         .open = &o->open, .client = o->client, .principal = o->principal, .patient = o->patient, .resumable = true};
 }
 
-static bool unpack_numbers(struct unpack *in, struct session *s) {
+static bool unpack_numbers(struct unpack *in, const struct opening *o, struct session *s) {
     const int64_t far = INT64_C(1) << 60;
     int64_t *const numbers[] = {&s->consumed,     &s->consumed_gaps,   &s->duplicates,
                                 &s->events_total, &s->seizure_samples, &s->next_result};
@@ -205,7 +237,7 @@ static bool unpack_numbers(struct unpack *in, struct session *s) {
         unpack_bytes(in, s->events, (size_t)s->n_events * sizeof *s->events);
     s->next = s->saved = s->durable = s->consumed;
     s->gaps = s->consumed_gaps;
-    return s->events && ring_load(&s->kept, in);
+    return s->events && ring_load(&s->kept, in, o->boot);
 }
 
 /* ---- making one ---- */
@@ -427,7 +459,7 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     str_copy(s->token.digest, sizeof s->token.digest, o->digest);
     s->token.text[0] = 0;
     s->epoch = o->epoch;
-    bool whole = unpack_numbers(&in, s);
+    bool whole = unpack_numbers(&in, o, s);
     const void *stream = unpack_view(&in, STATE_MAX, &stream_len);
     unpack_view_of(&in, s, o);
     bool corrupt = in.failed || (whole && !unpack_done(&in)) || !stream_len;

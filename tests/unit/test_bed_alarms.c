@@ -48,10 +48,11 @@ static void pass(struct ward *w, int64_t ms) {
     }
 }
 
+#define NOW(w) .received_ms = (w)->now.wall_ms, .boot_ms = (w)->now.boot_ms
+
 /* The stream reports, through an entry as its session makes it. */
 static const struct alarm *on(struct ward *w, const char *bed, double start_s) {
-    struct journal_entry e = {
-        .kind = JOURNAL_ALARM_ON, .start_s = start_s, .value = 0.9, .received_ms = w->now.wall_ms, .live = true};
+    struct journal_entry e = {.kind = JOURNAL_ALARM_ON, .start_s = start_s, .value = 0.9, NOW(w), .live = true};
     str_format(e.session, sizeof e.session, "session-of-%s", bed);
     str_format(e.principal, sizeof e.principal, "token:%s", bed);
     str_copy(e.client, sizeof e.client, bed);
@@ -64,7 +65,7 @@ static const struct alarm *on(struct ward *w, const char *bed, double start_s) {
 }
 
 static void off(struct ward *w, const char *bed, const char *why) {
-    struct journal_entry e = {.kind = JOURNAL_ALARM_OFF, .received_ms = w->now.wall_ms, .start_s = NAN, .live = true};
+    struct journal_entry e = {.kind = JOURNAL_ALARM_OFF, NOW(w), .start_s = NAN, .live = true};
     str_format(e.session, sizeof e.session, "session-of-%s", bed);
     str_copy(e.detail, sizeof e.detail, why);
     w->rows[w->n++] = e;
@@ -76,7 +77,7 @@ static int answer(struct ward *w, const struct alarm *a, struct alarm_answer *gi
     str_copy(given->author.by, sizeof given->author.by, "token:nurse");
     str_copy(given->author.person, sizeof given->author.person, "Ana B");
     str_copy(given->author.via, sizeof given->author.via, "page");
-    given->author.at_ms = w->now.wall_ms;
+    given->author.at_ms = w->now.wall_ms, given->author.boot_ms = w->now.boot_ms;
     return alarms_answer(w->all, a->id, given, &w->now, &err);
 }
 
@@ -292,14 +293,12 @@ static void an_alarm_that_begins_again_keeps_its_answers_in_another_session(void
     const struct alarm *a = on(w, "bed-7", 10);
     assert_int_equal(acknowledge(w, a), 0);
     off(w, "bed-7", "cut");
-    struct journal_entry e = {
-        .kind = JOURNAL_ALARM_ON, .start_s = 1, .received_ms = w->now.wall_ms, .live = true, .session = "next"};
+    struct journal_entry e = {.kind = JOURNAL_ALARM_ON, .start_s = 1, NOW(w), .live = true, .session = "next"};
     str_copy(e.alarm, sizeof e.alarm, a->id);
     alarm_entry_take(w->all, &e, &w->now);
     assert_true(!a->off_ms && !a->cut && a->answered.at_ms);
     assert_string_equal(a->session, "next");
-    struct journal_entry end = {
-        .kind = JOURNAL_ALARM_OFF, .received_ms = w->now.wall_ms, .start_s = NAN, .session = "next", .detail = "ended"};
+    struct journal_entry end = {.kind = JOURNAL_ALARM_OFF, NOW(w), .start_s = NAN, .session = "next", .detail = "ended"};
     alarm_entry_take(w->all, &end, &w->now);
     assert_false(alarm_is_open(a));
 }
@@ -696,6 +695,57 @@ static void one_caller_takes_a_share_of_the_standbys(void **state) {
     alarms_free(alone);
 }
 
+/* An hour by the wall clock alone makes no status of an alarm to which somebody has answered a moment ago. */
+static void an_answer_outlives_a_restart_under_a_stepped_clock(void **state) {
+    struct ward *w = *state;
+    static const int64_t steps[] = {3600 * 1000, -86400 * INT64_C(1000), 20 * 86400 * INT64_C(1000), 5000, -5000};
+    const int64_t since_ms = w->now.boot_ms;
+    char id[JOURNAL_ALARM];
+    str_copy(id, sizeof id, on(w, "bed-7", 10)->id);
+    assert_int_equal(acknowledge(w, alarms_find(w->all, id)), 0);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        w->now.wall_ms += steps[i];
+        restart(w, 1000);
+        const struct alarm *a = alarms_find(w->all, id);
+        pass(w, 2000);
+        assert_true(a->on_boot_ms == since_ms && a->answered.at_ms && !a->status && !a->step);
+        w->now.wall_ms -= steps[i];
+    }
+    pass(w, since_ms + 5 * MINUTE - w->now.boot_ms); /* this one is a status, and its answer counts whatever the clock says */
+    assert_false(alarms_find(w->all, id)->answered.at_ms);
+    w->now.wall_ms -= 3600 * 1000;
+    assert_int_equal(acknowledge(w, alarms_find(w->all, id)), 0);
+    w->now.wall_ms += 3600 * 1000;
+    restart(w, 1000);
+    assert_true(alarms_find(w->all, id)->status && alarms_find(w->all, id)->answered.at_ms);
+    for (int i = 0; i < w->n; i++)
+        w->rows[i].boot_ms = 0;
+    w->now.boot_ms = 5000; /* after another boot only the wall clock says how old it is */
+    restart(w, 0);
+    assert_int_equal(w->now.boot_ms - alarms_find(w->all, id)->on_boot_ms, w->now.wall_ms - w->rows[0].received_ms);
+}
+
+/* So are the steps of the escalation, and what is left of a standby. */
+static void steps_and_standbys_outlive_a_restart_under_a_stepped_clock(void **state) {
+    struct ward *w = *state;
+    const struct alarm_author ana = {.by = "token:nurse", .at_ms = w->now.wall_ms, .boot_ms = w->now.boot_ms};
+    char id[JOURNAL_ALARM];
+    str_copy(id, sizeof id, on(w, "bed-7", 10)->id);
+    assert_int_equal(alarms_standby(w->all, "bed-9", w->now.wall_ms + 2 * MINUTE, &ana, &w->now, NULL), 0);
+    pass(w, MINUTE - 2000);
+    w->now.wall_ms += 3600 * 1000;
+    restart(w, 1000);
+    assert_true(!alarms_find(w->all, id)->step && alarms_in_standby(w->all, "bed-9", &w->now, NULL));
+    pass(w, 1000);
+    assert_int_equal(alarms_find(w->all, id)->step, 1);
+    w->now.wall_ms -= 7200 * 1000;
+    restart(w, 1000);
+    pass(w, 2 * MINUTE - 2000);
+    assert_true(alarms_find(w->all, id)->step == 1 && !alarms_in_standby(w->all, "bed-9", &w->now, NULL));
+    pass(w, 1000);
+    assert_int_equal(alarms_find(w->all, id)->step, 2);
+}
+
 static void a_test_takes_the_way_of_an_alarm(void **state) {
     struct ward *w = *state;
     struct journal_entry e;
@@ -738,6 +788,8 @@ int main(void) {
         in_ward(closed_alarms_make_room_and_open_ones_stay),
         in_ward(beds_that_alarm_without_end_take_no_place_of_others),
         in_ward(one_caller_takes_a_share_of_the_standbys),
+        in_ward(an_answer_outlives_a_restart_under_a_stepped_clock),
+        in_ward(steps_and_standbys_outlive_a_restart_under_a_stepped_clock),
         in_ward(a_test_takes_the_way_of_an_alarm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

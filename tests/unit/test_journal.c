@@ -151,6 +151,33 @@ static void an_old_journal_is_read_as_live(void **state) {
     journal_stop(j);
 }
 
+/* Of an entry of another boot only the wall clock says when it was; a reader may ask for what was made since this one. */
+static void an_entry_keeps_the_clock_of_its_boot(void **state) {
+    const char *path = in_dir(state, "j.sqlite");
+    struct journal *j = start(path, -1, -1);
+    for (int i = 0; i < 3; i++) {
+        struct journal_entry e = entry(JOURNAL_ALARM_ON, "icu-1", i);
+        e.received_ms = 1000 * (i + 1);
+        e.boot_ms = 10 + i;
+        wait_for(j, journal_add(j, &e));
+    }
+    journal_stop(j);
+    struct db *db = NULL;
+    struct db_query q;
+    assert_int_equal(journaldb_open(path, &db, NULL), 0);
+    assert_int_equal(db_query(db, "UPDATE journal SET made_boot = 'another' WHERE number = 0", "write", &q, NULL), 0);
+    assert_int_equal(db_run(&q, NULL), 0);
+    db_close(db);
+    struct page p = read_some(path, &all, forward);
+    assert_true(p.n == 3 && !p.e[0].boot_ms && p.e[1].boot_ms == 11 && p.e[2].boot_ms == 12);
+    const struct journal_filter late = {.since_ms = 3000, .of_alarms = true};
+    struct journal_filter f = late;
+    assert_int_equal(read_some(path, &late, forward).n, 1);
+    f.this_boot = true;
+    p = read_some(path, &f, forward);
+    assert_true(p.n == 2 && p.e[0].number == 1);
+}
+
 static void a_reader_gets_what_it_asks_for(void **state) {
     const char *path = in_dir(state, "j.sqlite");
     struct journal *j = start(path, -1, -1);
@@ -661,6 +688,7 @@ int main(void) {
         in_temp_dir(entries_come_back_in_order_and_once),
         in_temp_dir(an_entry_says_which_alarm_and_who),
         in_temp_dir(an_old_journal_is_read_as_live),
+        in_temp_dir(an_entry_keeps_the_clock_of_its_boot),
         in_temp_dir(a_reader_gets_what_it_asks_for),
         in_temp_dir(the_oldest_go_by_age_when_the_clock_is_steady),
         in_temp_dir(the_oldest_go_by_size),

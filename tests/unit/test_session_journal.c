@@ -31,6 +31,7 @@ int64_t __wrap_journal_add(struct journal *j, const struct journal_entry *e) {
     const struct alarms_now now = model_now();
     struct journal_entry copy = *e;
     copy.received_ms = now.wall_ms;
+    copy.boot_ms = now.boot_ms;
     entries[n_entries++] = *e;
     alarm_entry_take(model, &copy, &now);
     return n_entries;
@@ -80,7 +81,7 @@ static bool keep_state(void *ctx, const struct session_snapshot *snapshot) {
 static struct journal_entry taken;
 static int describe_answers(void *ctx, const char *alarm, struct journal_entry ret[SESSION_ANSWERS]) {
     (void)ctx;
-    ret[0] = (struct journal_entry){.kind = JOURNAL_ANSWERED, .received_ms = 77};
+    ret[0] = (struct journal_entry){.kind = JOURNAL_ANSWERED, .received_ms = 77, .boot_ms = 78};
     str_copy(ret[0].alarm, sizeof ret[0].alarm, alarm);
     str_copy(ret[0].person, sizeof ret[0].person, "token:nurse");
     str_copy(ret[0].detail, sizeof ret[0].detail, "acknowledge");
@@ -283,6 +284,7 @@ static void alarm_report(struct bench *b, struct live_stream *stream, bool on, i
     r.seq = seq++;
     r.off = off;
     r.wall_ms = 5;
+    r.boot_ms = 6;
     sessions_report(b->all, &r);
 }
 
@@ -407,10 +409,11 @@ static void an_alarm_goes_on_after_a_restart_and_moves_without_an_end(void **sta
     assert_int_equal(n_again, n_entries); /* the alarm, restored: receivers wait until they are known to be new */
     assert_int_equal(entries[0].kind, JOURNAL_ALARM_ON);
     assert_string_equal(entries[0].alarm, id);
-    assert_true(entries[0].number == 512 && entries[0].received_ms == 5);
+    assert_true(entries[0].number == 512 && entries[0].received_ms == 5 && entries[0].boot_ms == 6);
     assert_string_equal(taken.alarm, id);
     assert_string_equal(taken.session, session);
-    assert_true(taken.kind == JOURNAL_ANSWERED && taken.received_ms == 77 && !strcmp(taken.person, "token:nurse"));
+    assert_true(taken.kind == JOURNAL_ANSWERED && taken.received_ms == 77 && taken.boot_ms == 78 &&
+                !strcmp(taken.person, "token:nurse"));
     sessions_tick(b->all);
     assert_int_equal(n_settled, 0); /* the stream is still being loaded */
     r = report(last(b)->stream, LIVE_OPENED);
