@@ -52,7 +52,11 @@ class Delays:
     def of_hook(self, alarms):
         """alarms: (Unix time in ms at which it was decided, when it was told)."""
         at = [(self.decided(wall_ms, heard), heard) for wall_ms, heard in alarms]
-        return self.figures((heard - decided, self.hurt("receiver", decided, heard)) for decided, heard in at if decided is not None)
+        return self.of_decided((decided, heard) for decided, heard in at if decided is not None)
+
+    def of_decided(self, alarms):
+        """alarms: (when it was decided, when it was told)."""
+        return self.figures((heard - decided, self.hurt("receiver", decided, heard)) for decided, heard in alarms)
 
     @staticmethod
     def figures(delays):

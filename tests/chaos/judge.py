@@ -1,9 +1,12 @@
-"""What a day in a ward must leave: read from the journal, from what the receivers were told and from the draw."""
-import json
+"""What a day in a ward must leave: read from the journal, from what the receivers were told and from the draw. The wall clock of the daemon
+is stepped, so entries are placed by the CLOCK_BOOTTIME that they have; one without it decides nothing."""
+import sqlite3
+import time
 
-from pager import Account, delivery_id, twice
+from pager import Account, delivery_id, journal_of, twice
 
 REJOIN_S = 10  # alarms.rejoin
+STATUS_S = AGAIN_S = 300  # an alarm that is on for so long, or is on again so late, sounds as if nobody had answered it
 NOISE_S = 0.2  # from the attempt's begin until the receiver has it, on a machine at rest
 CAUSES = {  # of each technical alarm: what may have been drawn, at any bed for those of the daemon
     "lost": ("network", "client_killed", "kill -9", "SIGTERM", "daemon away", "full results volume"), "no_signal": ("cable_out", "network", "daemon away"),
@@ -15,8 +18,12 @@ LINGERS_S = 75  # after its cause: the delay of its kind, and ALARMS_RETURN_MS a
 
 
 def rows(d, *kinds):
-    out = d.ctl("journal", "--json", "--last", "100000", *(word for kind in kinds for word in ("--kind", kind)))[1]
-    return sorted(map(json.loads, out.splitlines()), key=lambda r: r["id"])
+    """In the order in which they were written; "at": when each was made, monotonic, or None."""
+    since_boot = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
+    with journal_of(d) as db:
+        db.row_factory = sqlite3.Row
+        found = [dict(r) for r in db.execute(f"SELECT * FROM journal WHERE kind IN ({','.join('?' * len(kinds))}) ORDER BY id", kinds)]
+    return [{**r, "at": r["made_boot_ms"] / 1000 - since_boot if r["made_boot_ms"] else None} for r in found]
 
 
 class Timeline:
@@ -26,13 +33,20 @@ class Timeline:
         self.of = {}
         for r in rows(day.d, "alarm_on", "alarm_off", "answered"):
             if r["kind"] != "answered" or r["detail"].startswith("acknowledge"):
-                self.of.setdefault(r["alarm"], []).append((day.when(r["received_ms"]), r["kind"]))
+                self.of.setdefault(r["alarm"], []).append((r["at"], r["kind"]))
 
     def state(self, alarm, before):
-        """(was answered, for how long it was over) at that time; None: nothing is known of it."""
-        past = [(at, kind) for at, kind in self.of.get(alarm, ()) if at <= before]
-        changes = [(at, kind) for at, kind in past if kind != "answered"]
-        return any(kind == "answered" for _, kind in past), before - changes[-1][0] if changes and changes[-1][1] == "alarm_off" else 0
+        """(an answer covers it, for how long it was over) at that time, by the entries whose time is known."""
+        answered, status, off, first, sounded = False, False, None, None, None
+        for at, kind in [*((at, kind) for at, kind in self.of.get(alarm, ()) if at is not None and at <= before), (before, "")]:
+            if kind == "alarm_on":
+                again = off is not None and at - sounded >= AGAIN_S
+                first, sounded, answered, off = first or at, at if again or not first else sounded, answered and not again, None
+            if first and not off and not status and at - first >= STATUS_S:
+                answered, status = False, True
+            answered |= kind == "answered"
+            off = at if kind == "alarm_off" else off
+        return answered, before - off if off else 0
 
 
 def check_told(day):
@@ -84,8 +98,10 @@ def check_messages(day, timeline):
 def check_causes(day, timeline):
     counts = {}
     for r in rows(day.d, "technical_on"):
-        kind, at = r["detail"].partition(":")[0], day.when(r["received_ms"])
+        kind, at = r["detail"].partition(":")[0], r["at"]
         counts[kind] = counts.get(kind, 0) + 1
+        if at is None:
+            continue
         if kind == "unanswered":
             answered, _ = timeline.state(r["detail"].partition(": ")[2], at - 1)
             if answered:
@@ -103,8 +119,8 @@ def check_delays(day, limit_s):
     """Alarms of beds whose owner did nothing wrong, from the decision to the receiver's answer."""
     begun = [r for r in rows(day.d, "alarm_on") if r["live"] and r["client"] in day.names]
     for pager in day.pagers[:1]:
-        ids = [(r["received_ms"], delivery_id(pager.name, r["session"], r["kind"], round(r["start_s"] * 256))) for r in begun]
-        figures = day.delays.of_hook((ms, pager.told[i][0]) for ms, i in ids if i in pager.told)
+        ids = [(r["at"], delivery_id(pager.name, r["session"], r["kind"], round(r["start_s"] * 256))) for r in begun if r["at"] is not None]
+        figures = day.delays.of_decided((at, pager.told[i][0]) for at, i in ids if i in pager.told)
         day.facts["hook after s"] = figures
         if limit_s is not None and (figures["p99"] or 0) > limit_s:
             day.lose("alarms came late", f"{pager.name}: {figures}")

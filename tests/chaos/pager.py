@@ -69,17 +69,22 @@ def delivery_id(hook, session, kind, number):
     return hashlib.sha256(f"{hook}\n{session}\n{kind}\n{number}\n0".encode()).hexdigest()[:32]
 
 
+def journal_of(d):
+    """A copy of the journal of a daemon, opened."""
+    results = d.inside(f"{d.dir}/results")
+    for suffix in ("", "-wal"):
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(f"{d.dir}/journal-copy.sqlite{suffix}")
+        if os.path.exists(f"{results}/journal.sqlite{suffix}"):
+            shutil.copyfile(f"{results}/journal.sqlite{suffix}", f"{d.dir}/journal-copy.sqlite{suffix}")
+    return sqlite3.connect(f"{d.dir}/journal-copy.sqlite")
+
+
 class Account:
     """What the journal of the daemon says, read from a copy of its file."""
 
     def __init__(self, d, hook=HOOK):
-        results = d.inside(f"{d.dir}/results")
-        for suffix in ("", "-wal"):
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(f"{d.dir}/journal-copy.sqlite{suffix}")
-            if os.path.exists(f"{results}/journal.sqlite{suffix}"):
-                shutil.copyfile(f"{results}/journal.sqlite{suffix}", f"{d.dir}/journal-copy.sqlite{suffix}")
-        with sqlite3.connect(f"{d.dir}/journal-copy.sqlite") as db:
+        with journal_of(d) as db:
             alarms = db.execute("SELECT id, session, kind, number, alarm, received_ms, detail FROM journal WHERE live AND kind IN "
                                 "('alarm_on', 'alarm_off') ORDER BY id").fetchall()
             self.settled = {(row[0], row[1].partition(":")[0], row[2]): row[1] for row in db.execute(

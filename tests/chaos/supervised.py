@@ -15,6 +15,7 @@ VOLUMES_KIB = {"results": 512 << 10, "cache": 64 << 10}
 RESTART_S = 0.3
 ANSWER_S = 120  # after a fault
 WATCHDOG_S = 60  # WatchdogSec of systemd/brrd.service
+PRELOADED = ("hold_volume", "step_clock")  # libraries of the tests, before the daemon
 DEVICE_FAULT = 70  # the exit status with which the daemon asks for a restart
 
 
@@ -46,10 +47,20 @@ class Volumes:
         self.holder.wait()
 
 
+def preloaded():
+    """The paths of the libraries, without which faults would not be injected and the daemon's clock would not be stepped."""
+    paths = [f"{os.environ['BRR_BUILD_DIR']}/tests/lib{name}.so" for name in PRELOADED]
+    missing = [path for path in paths if not os.path.exists(path)]
+    if missing:
+        raise FileNotFoundError(f"not built: {', '.join(missing)}; ninja -C {os.environ['BRR_BUILD_DIR']} {' '.join(PRELOADED)} makes them")
+    return paths
+
+
 class Supervised(Daemon):
     """.exits: one dict for each time that the daemon ended. `excused` says whether an end by this exit status has a cause that was injected."""
 
     def __init__(self, directory, extra=(), **more):
+        preloaded()
         super().__init__(directory, ["jobs.database=null", "limits.resume_ttl=5m", "devices_cpu_threads=1", *extra], **more)
         if not hasattr(self, "tcp"):
             self.tcp = free_port()
@@ -65,8 +76,7 @@ class Supervised(Daemon):
         threading.Thread(target=self.watch_the_watchdog, daemon=True).start()
 
     def command(self):
-        libraries = ":".join(f"{os.environ['BRR_BUILD_DIR']}/tests/lib{name}.so" for name in ("hold_volume", "step_clock"))
-        return self.volumes.entered(["env", f"LD_PRELOAD={libraries}", f"BRR_HOLD_FLAG={self.flag}", f"BRR_HOLD_PATH={self.dir}/results", f"BRR_HOLD_SYNC={self.sync}",
+        return self.volumes.entered(["env", f"LD_PRELOAD={':'.join(preloaded())}", f"BRR_HOLD_FLAG={self.flag}", f"BRR_HOLD_PATH={self.dir}/results", f"BRR_HOLD_SYNC={self.sync}",
                                      f"BRR_CLOCK_FILE={self.clock}", f"NOTIFY_SOCKET={self.dir}/notify", *super().command()])
 
     def inside(self, path):

@@ -103,10 +103,6 @@ class Day:
     def now(self):
         return time.monotonic() - self.began
 
-    def when(self, wall_ms):
-        found = self.delays.decided(wall_ms, time.monotonic())
-        return self.began if found is None else found
-
     def ends(self):
         return [self.d.began + e["at_s"] for e in self.d.exits]
 
