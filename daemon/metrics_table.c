@@ -78,6 +78,7 @@ const struct metric_family metrics_families[] = {
     COUNTER("brrd_hook_attempts_total",
             "Attempts to tell a hook about an alarm: delivered, failed (tried again), dropped (given up).", "hook,result"),
     GAUGE("brrd_alarms_waiting", "Alarms that nobody has acknowledged, by kind: alarm, or a technical one.", "kind"),
+    GAUGE("brrd_beds_without_stream", "Beds of the roster that have no live stream and are not in standby.", ""),
     COUNTER("brrd_inference_windows_total", "Windows of streams: done, or dropped because the client disconnected.",
             "model,device,result"),
     HISTOGRAM("brrd_inference_compute_duration_seconds", "Duration of a batch of windows.", "model,device", compute_buckets),

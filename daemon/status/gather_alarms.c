@@ -338,6 +338,11 @@ static void look_at_streams(const struct gather *g, const struct status *from, c
         if (open)
             look_at_bed(g, open, &from->streams[i], now);
     }
+    int without = 0;
+    for (int i = 0; open && i < g->source.n_beds; i++)
+        without += !open[i] && !alarms_in_standby(desk_alarms(g->source.desk), g->source.beds[i], now, NULL);
+    if (open && g->source.metrics)
+        metric_set(metrics_series(g->source.metrics, "brrd_beds_without_stream", ""), without);
     free(open);
 }
 

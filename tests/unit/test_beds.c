@@ -167,9 +167,16 @@ static const struct alarm *after_a_minute(struct gather *g, const struct status 
     return alarms_next(desk_alarms(g->source.desk), &cursor);
 }
 
+static int anybody(void *ctx, const char *principal, const char *bed, struct err *err) {
+    return (void)ctx, (void)principal, (void)bed, (void)err, 0;
+}
+
 static void a_replay_under_the_name_of_a_bed_is_not_the_bed(void **state) {
     (void)state;
     static const char *const roster[] = {"bed 7"};
+    static const struct metric_family of_beds[] = {GAUGE("brrd_alarms_waiting", "Waiting.", "kind"),
+                                                   GAUGE("brrd_beds_without_stream", "Without.", "")};
+    struct metrics *metrics = metrics_new(of_beds, 2, ALARM_KINDS);
     bool seen = false;
     struct gather g = {.seen = &seen, .places = map_new(1)};
     struct status *s = status_new();
@@ -177,6 +184,8 @@ static void a_replay_under_the_name_of_a_bed_is_not_the_bed(void **state) {
     assert_int_equal(desk_new(&(struct desk_config){0}, &g.source.desk, NULL), 0);
     g.source.beds = roster;
     g.source.n_beds = 1;
+    g.source.metrics = metrics;
+    const struct metric *without = metrics_series(metrics, "brrd_beds_without_stream", "");
     s->streams = arena_alloc(&s->arena, 2 * sizeof *s->streams);
     s->room_streams = 2;
     struct status_stream *own = &s->streams[s->n_streams++];
@@ -192,6 +201,7 @@ static void a_replay_under_the_name_of_a_bed_is_not_the_bed(void **state) {
     gather_roster(&g, s);
     assert_int_equal(s->n_streams, 1);
     assert_null(after_a_minute(&g, s));
+    assert_true(metric_value(without) == 0);
     own->id = "2";
     own->live = false; /* the recorder is gone, and somebody plays its recording again */
     gather_roster(&g, s);
@@ -201,6 +211,13 @@ static void a_replay_under_the_name_of_a_bed_is_not_the_bed(void **state) {
     assert_non_null(lost);
     assert_int_equal(lost->kind, ALARM_LOST);
     assert_string_equal(lost->bed, "bed 7");
+    assert_true(metric_value(without) == 1);
+    struct desk_order standby = {
+        .kind = DESK_STANDBY, .bed = "bed 7", .until_ms = desk_now().wall_ms + 3600 * 1000, .permit = anybody};
+    assert_int_equal(desk_do(g.source.desk, &standby, NULL), 0);
+    gather_causes(&g, s, &(struct alarms_now){desk_now().boot_ms, desk_now().wall_ms});
+    assert_true(metric_value(without) == 0);
+    metrics_free(metrics);
     map_free(g.places, NULL);
     status_drop(s);
     desk_free(g.source.desk);
