@@ -8,9 +8,14 @@ streamed. Seizures: the eight of CHB-MIT, at the level recorded or scaled so tha
 many seconds of that background, forwards and backwards in turn. Found is what has an event that begins at most 5 s before the seizure and before it ends; of a
 recording as it is, one that overlaps it. The loops of chb02_16 and chb02_16+ have events of their own at the level recorded. Negatives: twelve healthy adults, whose
 event anywhere is false, and the share of seconds at 0.5 or more. The recordings of crop301 (sleep; muscle and movement) and sparcnet are reported beside them.
-A state of no signal is 0.01 µV. Nothing is averaged away: the rows name who was not found and who had an event."""
+A state of no signal is 0.01 µV. Nothing is averaged away: the rows name who was not found and who had an event.
+Returns: streams of quiet children (1 µV) who have been heard for 600 s and whose signal is away: electrodes off (flat, or mains hum of up
+to 2 mV that differs between channels), samples lost with the connection, a stream opened anew under the same patient's code or without
+one. The events are compared with those of the same stream without this: "same" where each has its counterpart that overlaps it and no
+other is there."""
 import argparse
 import concurrent.futures
+import functools
 import glob
 import json
 import os
@@ -29,7 +34,8 @@ import ward_data  # noqa: E402
 from daemon import SOURCE, Daemon, temporary  # noqa: E402
 
 EEG = os.environ.get("BRR_EEG_DIR") or os.path.join(SOURCE, "..", "shared", "eeg")
-FLAT_UV, EARLY_S, LONGEST_S, SIDE_BY_SIDE = 0.01, 5, 4 * 3600, 2
+FLAT_UV, HUM_UV, EARLY_S, LONGEST_S, SIDE_BY_SIDE = 0.01, 2000, 5, 4 * 3600, 2
+REMEMBERS = ["limits.patient_memory=1h"]
 CLIPS = {name: (child, *spans) for child, clips in ward_data.CLIPS.items() for name, spans in clips.items()}
 
 
@@ -123,8 +129,24 @@ def seizure_rows():
     return rows
 
 
+def return_rows():
+    """NAME: (what comes before, seconds of background between the return and the seizure). ("anew", WHO): a new stream begins, which
+    names the same patient as the one before or nobody."""
+    rows = {f"{kind} {away} s": ([600, (kind, away)], 10) for kind, away in (("flat", 60), ("hum", 60), ("gap", 90))}
+    rows.update({f"anew, {who} patient": ([600, ("anew", who)], after) for who, after in (("same", 10), ("no", 20))})
+    return {**rows, "nobody known": ([], 10)}
+
+
 def healthy_rows():
     return {"cold": [], "600 s": [600], "600 s, gap 60 s": [600, ("gap", 60)], "flat 20 s": [("flat", 20)], "600 s, flat 60 s": [600, ("flat", 60)]}
+
+
+def hum(seconds, rate, channels):
+    """Open inputs: the mains at an amplitude and phase of each channel's own, slow drift, and noise."""
+    rng, t = np.random.default_rng(2), np.arange(int(seconds * rate))[:, None] / rate
+    mains = rng.uniform(0.2, 1, channels) * HUM_UV * np.sin(2 * np.pi * (60 * t + rng.uniform(0, 1, channels)))
+    drift = np.cumsum(rng.normal(0, 1, (len(t), channels)), axis=0)
+    return mains + drift + rng.normal(0, 2, (len(t), channels))
 
 
 def assemble(before, background, rate):
@@ -136,6 +158,8 @@ def assemble(before, background, rate):
         elif isinstance(item, tuple) and item[0] == "flat":
             noise = np.random.default_rng(1).normal(0, FLAT_UV, (item[1] * rate, background.shape[1]))
             parts.append(noise)
+        elif isinstance(item, tuple) and item[0] == "hum":
+            parts.append(hum(item[1], rate, background.shape[1]))
         elif isinstance(item, tuple):
             parts.append(loop(background, item[1] * rate) * item[2])
         else:
@@ -144,9 +168,9 @@ def assemble(before, background, rate):
     return parts, seconds
 
 
-def stream(d, path, model, name):
+def stream(d, path, model, name, *words):
     probs = f"{path}.npy"
-    code, text, err = d.ctl("stream", path, "--model", model, "--probs", probs, "--json", timeout=LONGEST_S)
+    code, text, err = d.ctl("stream", path, "--model", model, "--probs", probs, "--json", *words, timeout=LONGEST_S)
     assert code == 0, f"{name}: {err or text}"
     p = np.load(probs)
     os.remove(probs)
@@ -174,6 +198,45 @@ def judge_seizure(d, model, name, row, folder):
     end = first + len(ictal) / r.rate
     early = first if as_is else EARLY_S
     return {"found": any(b > first and a < end and a >= first - early for a, b in events), "before": sum(b < first - EARLY_S for _, b in events)}
+
+
+def seizure_events(d, model, name, row, folder):
+    """The events of the clip's seizure in the last stream of the row, in seconds after its onset."""
+    _, calm, _ = CLIPS[name]
+    before, after = row
+    r = Recording(f"{EEG}/chbmit/{name}.edf")
+    factor = 1 / line_length(r.part(*calm), r.rate)
+    calm_uv, ictal = r.part(*calm) * factor, r.uv[int(calm[1] * r.rate):] * factor
+    path, words = f"{folder}/{name}.edf", []
+    if before and before[-1] in (("anew", "same"), ("anew", "no")):
+        words = ["--patient", f"{name}-{model}"] if before[-1][1] == "same" else []
+        write_edf(path, r.labels, r.rate, assemble(before[:-1], calm_uv, r.rate)[0])
+        stream(d, path, model, name, *words)
+        before = []
+    parts, first = assemble([*before, after], calm_uv, r.rate)
+    write_edf(path, r.labels, r.rate, [*parts, ictal])
+    _, events = stream(d, path, model, name, *words)
+    os.remove(path)
+    return [(a - first, b - first) for a, b in events if a >= first - EARLY_S]
+
+
+def alike(events, wanted):
+    """True if each event has one counterpart that overlaps it."""
+    return len(events) == len(wanted) and all(a < d and c < b for (a, b), (c, d) in zip(events, wanted))
+
+
+def judge_returns(d, model, wanted, clips, keep):
+    @functools.lru_cache(None)
+    def events(before, after):
+        return in_parallel(lambda clip: seizure_events(d, model, clip, (before, after), d.dir), clips)
+    for name, (before, after) in return_rows().items() if clips else ():
+        if not re.search(wanted, f"returns: {name}"):
+            continue
+        known, found = events((600,), after), events(tuple(before), after)
+        same = [clip for clip in clips if alike(found[clip], known[clip])]
+        keep({"model": model, "returns": name, "after_s": after, "found": sum(map(bool, found.values())), "same": len(same),
+              "of": len(clips), "differ": {clip: [known[clip], found[clip]] for clip in clips if clip not in same},
+              "later_s": {clip: [round(f[0] - k[0], 3) for f, k in zip(found[clip], known[clip])] for clip in same}})
 
 
 def judge_background(d, model, path, before, folder):
@@ -221,6 +284,7 @@ def judge(d, model, wanted, people, keep):
             missed = [clip for clip, f in found.items() if not f["found"]]
             keep({"model": model, "seizures": name, "found": len(found) - len(missed), "of": len(found), "missed": missed,
                   "events_before": {clip: f["before"] for clip, f in found.items() if f["before"]}})
+    judge_returns(d, model, wanted, clips, keep)
     everybody = ward_data.people(EEG)
     healthy = {path: person for person, (corpus, paths) in everybody.items() if corpus != "chbmit" and (not people or person in people) for path in paths}
     for name, before in healthy_rows().items():
@@ -240,6 +304,12 @@ def judge(d, model, wanted, people, keep):
 def printed(row):
     if "seizures" in row:
         return f"{row['seizures']:<40} {row['found']} of {row['of']}, {sum(row['events_before'].values())} events before{' (' + ' '.join(row['events_before']) + ')' if row['events_before'] else ''}" + (f"  not {' '.join(row['missed'])}" if row["missed"] else "")
+    if "returns" in row:
+        later = [s for each in row["later_s"].values() for s in each]
+        text = f"returns: {row['returns']}, {row['after_s']} s"
+        text = f"{text:<40} {row['found']} of {row['of']}, the same events in {row['same']}"
+        text += f", {min(later):+.2f} to {max(later):+.2f} s later" if later else ""
+        return text + "".join(f"  {clip} {events}" for clip, events in row["differ"].items())
     if "healthy" in row:
         return f"healthy, {row['healthy']:<31} {row['events']} events, {len(row['people'])} of {row['of']} people, {100 * row['above'] / row['seconds']:.2f} % of {row['seconds']} s  {' '.join(row['people'])}"
     name = "crop301" if "crop301" in row else "sparcnet"
@@ -250,8 +320,9 @@ def run(d, model, wanted="", people=(), file=None):
     def keep(row):
         print(f"{os.path.basename(model):<12} {printed(row)}", flush=True)
         if file:
+            kind = list(row)[1]
             with open(file, "a", encoding="utf-8") as f:
-                f.write(json.dumps(row, ensure_ascii=False) + "\n")
+                f.write(json.dumps({"row": f"{kind}: {row[kind]}".replace(",", ""), **row}, ensure_ascii=False) + "\n")
     judge(d, model, wanted, people, keep)
 
 
@@ -266,7 +337,7 @@ def main():
         print(f"skipped: no EEG recordings at {EEG} (BRR_EEG_DIR)")
         return 77
     with temporary() as tmp:
-        d = Daemon(tmp).start()
+        d = Daemon(tmp, REMEMBERS).start()
         try:
             for model in o.model or ["ward", "line_length"]:
                 run(d, model, o.only, [p for p in o.people.split(",") if p], o.json)

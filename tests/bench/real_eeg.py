@@ -308,7 +308,7 @@ def keep_seconds(folder, name):
 @contextlib.contextmanager
 def daemon(folder):
     os.makedirs(f"{folder}/daemon", exist_ok=True)
-    d = Daemon(f"{folder}/daemon").start()
+    d = Daemon(f"{folder}/daemon", hearing.REMEMBERS).start()
     try:
         yield d
     finally:
