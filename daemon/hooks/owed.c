@@ -139,14 +139,20 @@ static struct owed_bed *bed_of(struct owed *o, const struct journal_entry *e, in
     return b;
 }
 
+/* A stream that goes on from its snapshot reports once more what came before this end. */
+static bool came_before(const struct journal_entry *on, const struct journal_entry *off) {
+    return !strcmp(on->session, off->session) && on->start_s <= off->start_s;
+}
+
 /* An alarm that ended and has begun again within alarms.rejoin: the hook hears of neither. A beginning that the journal may have
- * already is none: a stream that goes on from its snapshot reports it once more. */
+ * already is none. */
 static bool rejoins(struct owed *o, struct owed_bed *b, const struct journal_line *line) {
     const struct journal_entry *on = &line->entry;
     if (line->again && atomic_load(&line->state) != LINE_WRITTEN)
         return false;
     for (struct telling_item *i = b->items; on->kind == JOURNAL_ALARM_ON && *on->alarm && i; i = i->next)
-        if (i->line->entry.kind == JOURNAL_ALARM_OFF && !strcmp(i->line->entry.alarm, on->alarm)) {
+        if (i->line->entry.kind == JOURNAL_ALARM_OFF && !strcmp(i->line->entry.alarm, on->alarm) &&
+            !came_before(on, &i->line->entry)) {
             settle_item(o, b, i, "not told: the alarm went on");
             return true;
         }
