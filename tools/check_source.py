@@ -63,6 +63,21 @@ def owned_too_early(path, code):
             yield f"{path}:{code.count(chr(10), 0, m.start()) + 1}: {m.group(1)} is freed at a return before it has a value"
 
 
+HTML_UNKNOWN = re.compile(r"%(?!s|d|lld|zu|\.[\d*]f|%).{0,4}")
+
+
+def unknown_to_html(path, text, code):
+    """html_put (daemon/page/html.h) knows a few specifications of printf; behind another one it would take the wrong arguments."""
+    for m in re.finditer(r"\bhtml_put\(", code):
+        depth, end = 1, m.end()
+        while depth and end < len(code):
+            depth += (code[end] in "{([") - (code[end] in "})]")
+            end += 1
+        for literal in re.findall(r'"((?:\\.|[^"\\\n])*)"', text[m.end():end]):
+            for spec in HTML_UNKNOWN.findall(literal.replace("%%", "")):
+                yield f"{path}:{code.count(chr(10), 0, m.start()) + 1}: html_put() does not know '{spec}'"
+
+
 def check(path):
     if BAD_NAMES.search(path):
         yield f"{path}: a file is named after what it holds"
@@ -88,6 +103,7 @@ def check(path):
         if path.startswith("tests/") and path != "tests/skip.h":
             yield f"{path}:{code.count(chr(10), 0, m.start()) + 1}: skip() without a reason; use skip_because() of tests/skip.h"
     yield from owned_too_early(path, code)
+    yield from unknown_to_html(path, text, code)
     for name, arguments, start, length in functions(code):
         if length > FUNCTION_LINES:
             yield f"{path}:{start}: {name}() has {length} lines; at most {FUNCTION_LINES}"
