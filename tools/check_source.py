@@ -67,7 +67,7 @@ HTML_UNKNOWN = re.compile(r"%(?!s|d|lld|zu|\.[\d*]f|%).{0,4}")
 
 
 def unknown_to_html(path, text, code):
-    """html_put (daemon/page/html.h) knows a few specifications of printf; behind another one it would take the wrong arguments."""
+    """html_put (daemon/page/html.h) knows a few specifications of printf; another one shifts its arguments."""
     for m in re.finditer(r"\bhtml_put\(", code):
         depth, end = 1, m.end()
         while depth and end < len(code):

@@ -202,5 +202,6 @@ struct live_opened *live_model_describe(const struct live_model *m) {
     str_copy(o->checkpoint, sizeof o->checkpoint, m->path);
     o->info.checkpoint = o->checkpoint;
     o->info.file.frontend.montage = o->info.file.montage;
+    str_copy(o->note, sizeof o->note, modelfile_note(&o->info.file));
     return o;
 }

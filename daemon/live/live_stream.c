@@ -434,7 +434,7 @@ static int open_timeline(struct live_stream *s, struct live_opened *o, struct un
         strcmp(o->info.file.montage, detector_info(s->model->detector)->file.montage) != 0)
         str_format(o->note, sizeof o->note, "only part of the montage, to which thresholds were not fitted: %.180s",
                    o->info.file.montage + 7);
-    else
+    else if (*report.note)
         str_copy(o->note, sizeof o->note, report.note);
     return 0;
 }

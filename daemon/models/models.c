@@ -685,6 +685,8 @@ void models_report(struct models *m, struct live_report *r) {
         const struct detector_info *info = &s->opened->info;
         log_info("model serves", "model=%s sha256=%.12s precision=%s bf16_difference=%.3g", s->name, info->sha256,
                  dtype_name(info->precision), info->bf16_difference);
+        if (*s->opened->note)
+            log_warn("model serves with a note", "model=%s note=\"%s\"", s->name, s->opened->note);
     }
     models_done_fn *done = s->done;
     s->done = NULL;

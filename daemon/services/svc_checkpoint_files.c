@@ -25,6 +25,8 @@ static void read_whole(struct offload *work) {
     checkpoint_find_file(work);
     if (!work->err.code && !digest_file(v->one.file.path, v->sha256, &v->wrong))
         detector_check(v->one.file.path, &v->wrong);
+    if (v->wrong.code == ERR_EXHAUSTED) /* says nothing of the file */
+        work->err = v->wrong;
 }
 
 static void answer_verify(struct offload *work) {

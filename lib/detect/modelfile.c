@@ -11,6 +11,12 @@ int modelfile_set_frontend(struct modelfile *m, const struct frontend_config *fr
     return 0;
 }
 
+const char *modelfile_note(const struct modelfile *m) {
+    return m->had_rejecter ? "the model was tuned with a rejecter of events, which no version applies any more: its own thresholds "
+                             "decide; `brrctl tune` chooses new ones"
+                           : "";
+}
+
 int64_t modelfile_hop(const struct modelfile *m) { return seizure_step(&m->model) ? seizure_step(&m->model) : m->hop; }
 
 int64_t modelfile_window(const struct modelfile *m) { return seizure_step(&m->model) ? seizure_step(&m->model) : m->model.window; }
@@ -88,6 +94,7 @@ static int read_objects(const struct safetensors *st, const char *path, struct m
         (rc = events_config_from_json(events, &m->events, err)) || (rc = check_inputs(m, path, err)))
         return rc;
     str_copy(m->labels, sizeof m->labels, json_str(json_get(labels, "format"), "auto"));
+    m->had_rejecter = json_get(events, "rejecter") != NULL;
     return 0;
 }
 

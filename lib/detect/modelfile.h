@@ -36,6 +36,7 @@ struct modelfile {
     double bf16_bound;  /* greatest difference of logits in bf16 (detect/precision.h); 0 when saved: none is written. A file without
                          * one allows MODELFILE_BF16_BOUND_DEFAULT */
     double temperature; /* logits are divided by it before the sigmoid; 0 = 1, as in files that do not say it */
+    bool had_rejecter;  /* the file names a rejecter of events, which is not applied (modelfile_note) */
     int64_t most_missing; /* channels of the montage that a recording may lack, whose inputs are then 0 */
     uint64_t absent;      /* those that this recording lacks, a bit each; not in the file */
     char montage[MODELFILE_TEXT];
@@ -53,6 +54,8 @@ int modelfile_set_frontend(struct modelfile *m, const struct frontend_config *fr
  * state (seizure_step), else hop and model.window. */
 int64_t modelfile_hop(const struct modelfile *m);
 int64_t modelfile_window(const struct modelfile *m);
+/* What people have to know of a model that they run, or "". */
+const char *modelfile_note(const struct modelfile *m);
 /* 1/temperature, what logits are multiplied by. */
 static inline float modelfile_logit_scale(const struct modelfile *m) {
     return m->temperature > 0 ? (float)(1 / m->temperature) : 1;

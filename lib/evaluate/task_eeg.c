@@ -153,7 +153,10 @@ int task_open_detector(const struct task_env *env, const char *ref, enum task_pr
     task_file(env, NULL);
     if (rc)
         return task_model_is_url(ref) ? err_wrap(err, "model %.200s cannot be used", ref) : rc;
+    const char *note = modelfile_note(&detector_info(detector)->file);
     task_log(env, TASK_INFO, "model %.800s, SHA-256 %s", ref, model.sha256);
+    if (*note)
+        task_log(env, TASK_WARN, "%s", note);
     if (detector_info(detector)->precision == DTYPE_BF16)
         task_log(env, TASK_INFO, "in bf16: logits differ from fp32 by at most %.3g on test windows, the model allows %.3g",
                  detector_info(detector)->bf16_difference, detector_info(detector)->file.bf16_bound);

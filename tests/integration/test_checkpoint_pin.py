@@ -4,11 +4,13 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import resource
 import sqlite3
 import sys
 import urllib.request
 
 from daemon import MINI, SOURCE, Daemon, make_corpus, temporary, until
+from stream_fixture import with_metadata
 
 LEFT = "0" * 64 + "-left.safetensors"
 
@@ -103,6 +105,21 @@ def check_back(d, job, pinned):
     assert loads(d) == kept and json.loads(d.ctl("models", "ward", "--json")[1])["sha256"] == first["sha256"], loads(d)
 
 
+def check_memory(d):
+    """A lack of memory says nothing of the file: verify fails, and does not call it invalid."""
+    def widen(pairs):
+        pairs["brr.model"] = json.dumps({**json.loads(pairs["brr.model"]), "window": 1 << 20})
+    wide = with_metadata(f"{SOURCE}/models/demo.safetensors", f"{d.dir}/wide.safetensors", widen)
+    with open(f"/proc/{d.process.pid}/status", encoding="utf-8") as f:
+        size = next(int(line.split()[1]) << 10 for line in f if line.startswith("VmSize:"))
+    unlimited = resource.RLIM_INFINITY
+    resource.prlimit(d.process.pid, resource.RLIMIT_AS, (size + (1 << 30), unlimited))
+    code, out, err = d.ctl("checkpoint", "verify", wide)
+    resource.prlimit(d.process.pid, resource.RLIMIT_AS, (unlimited, unlimited))
+    assert code == 1 and "memory" in err and "valid" not in out + err, (code, out, err)
+    assert d.ctl("checkpoint", "verify", f"{SOURCE}/models/demo.safetensors")[0] == 0
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=3, patients=2, hours=0.03)
@@ -129,6 +146,7 @@ def main():
         assert d.ctl("checkpoint", "delete", pinned)[0] != 0, "pinned"
         d.ctl("cancel", job["job"])
         d.wait(job["job"], lambda j: j["state"] == "cancelled")
+        check_memory(d)
         check_both_at_once(d, job["job"])
         check_card(d, job["job"], f"file://{tmp}/eeg")
         d.kill()

@@ -10,7 +10,7 @@ import time
 import numpy
 
 from daemon import BIN, PATIENCE
-from stream_fixture import RATE, endpoint, load_example, messages, streaming_daemon, trace
+from stream_fixture import RATE, endpoint, load_example, messages, streaming_daemon, trace, with_events
 
 SHORT = 20 * RATE  # samples of the short piece
 
@@ -159,6 +159,23 @@ def check_interrupted_client(d, recording, model):
     assert not sessions() and any('"closed"' in line for line in closed) and not any('"expired"' in line for line in closed), closed
 
 
+def check_rejecter(d, recording, model):
+    """A model that was tuned with a rejecter of events runs without it: streams, jobs and the log say so."""
+    old = with_events(model, f"{d.dir}/rejects.safetensors", rejecter={"on": 0.4, "off": 0.2})
+    said = "tuned with a rejecter of events"
+    code, out, err = d.ctl("stream", recording, "--model", old, "--json", "--output", f"{d.dir}/rejects.tsv")
+    assert code == 0 and said in json.loads(out.splitlines()[-1])["note"], (out, err)
+    code, out, err = d.ctl("load", "old", old)
+    assert code == 0 and said in d.read_log(), (out, err, d.read_log())
+    with open(f"{d.dir}/detect.yaml", "w", encoding="utf-8") as f:
+        f.write(f"kind: detect\ndata: {{ source: 'file://{os.path.dirname(recording)}' }}\n")
+        f.write(f"detect: {{ model: {old} }}\n")
+    code, out, err = d.ctl("submit", f"{d.dir}/detect.yaml", "--watch", "--json")
+    assert code == 0, (out, err)
+    job = json.loads(d.ctl("jobs", "--json")[1].splitlines()[0])["job"]
+    assert said in d.ctl("logs", job)[1], d.ctl("logs", job)
+
+
 def main():
     with streaming_daemon(extra=["limits.resume_ttl=3s"]) as (d, recording, model):
         w = Wire(d, recording, model)
@@ -169,6 +186,7 @@ def main():
         check_refusals(d, w, recording)
         check_interrupted_client(d, recording, model)
         check_killed_client(d, recording, model, trace(d, recording, model))
+        check_rejecter(d, recording, model)
         w.channel.close()
     return 0
 
