@@ -111,6 +111,9 @@ def check_modules(folder, modules, seed):
             assert error < 1e-5 and own < 1e-5 and abs(found[0] - found[1]).max() > 0.1 * abs(want).max(), (type(module).__name__, batch, error, own)
         print(f"{type(module).__name__} in onnxruntime: {error:.1e} from PyTorch")
     rows = torch.randn(8, 60, made[0].d_model)
+    for batch in (0, -1):
+        refused(lambda batch=batch: onnx.export(made[0], f"{folder}/module-int8.onnx", batch=batch, steps=60), "expected 1 or more")
+    onnx.export(made[0], f"{folder}/module-int8.onnx", batch=np.int64(2), steps=np.int32(60))
     coarse = onnx.export(made[0], f"{folder}/module-int8.onnx", steps=60, int8=rows.numpy())
     want, found = made[0](rows).detach().numpy(), coarse.run({"hidden_states": rows.numpy()})["out"]
     assert 0 < abs(found - want).max() < 0.1 * np.ptp(want), abs(found - want).max()
@@ -150,10 +153,40 @@ def check_export(folder, other):
     recording = f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf"
     subprocess.run([brrctl, "export", WARD, "--onnx", f"{folder}/a.onnx", "--int8", recording, "--force"], check=True, stdout=subprocess.DEVNULL)
     assert abs(os.path.getsize(f"{folder}/a.onnx") - os.path.getsize(f"{folder}/int8.onnx")) < 4096 and len(other.nodes) > 0
+    check_kept(folder)
     r = subprocess.run([brrctl, "export", f"{SOURCE}/README.md", "--onnx", f"{folder}/c.onnx"], capture_output=True, text=True)
     assert r.returncode != 0 and "brr.onnx: " in r.stderr and not os.path.exists(f"{folder}/c.onnx"), r
     r = subprocess.run([brrctl, "export", "ward"], capture_output=True, text=True)
     assert r.returncode == 2 and "--onnx" in r.stderr, r
+
+
+def check_kept(folder):
+    """What cannot be exported leaves the file that is there."""
+    before = pathlib.Path(f"{folder}/b.onnx").read_bytes()
+    model = f"{folder}/copy.safetensors"
+    pathlib.Path(model).write_bytes(pathlib.Path(WARD).read_bytes())
+    channels = onnx.graph_of(WARD)[0].inputs[0][1][2]
+    rows = np.zeros((2, 256, channels), np.float32)
+    for value in (np.nan, np.inf):
+        rows[1, 7, 0] = value
+        refused(lambda: onnx.export(WARD, f"{folder}/b.onnx", int8=rows), "no finite numbers")
+    for options, words in (({"batch": 2}, "those of a module"), ({"steps": 60}, "those of a module"), ({"steps": -3}, "expected 1 or more"),
+                           ({"samples": 0}, "expected 1 or more"), ({"batch": -1}, "expected 1 or more")):
+        refused(lambda options=options: onnx.export(WARD, f"{folder}/b.onnx", **options), words)
+    refused(lambda: onnx.export(model, model), "is read from")
+    os.mkfifo(f"{folder}/pipe")
+    refused(lambda: onnx.export(WARD, f"{folder}/pipe"), "is not a regular file")
+    assert pathlib.Path(f"{folder}/b.onnx").read_bytes() == before and pathlib.Path(model).read_bytes() == pathlib.Path(WARD).read_bytes()
+    assert not [name for name in os.listdir(folder) if ".part-" in name], os.listdir(folder)
+
+
+def refused(call, words):
+    try:
+        call()
+    except ValueError as e:
+        assert words in str(e), e
+        return
+    raise AssertionError(f"not refused: {words}")
 
 
 def main():

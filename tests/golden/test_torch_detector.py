@@ -90,6 +90,17 @@ def check_names(directory, kept):
     first, second = (onnx.read_model(path)[0] for path in (like, directory / "again"))
     assert list(first) == list(second) and all(np.array_equal(first[k], second[k]) for k in first)
     refused(lambda: brr.torch.Detector.load(directory / "theirs.pt", like=like), "encoder.stem.conv.weight")
+    renamed = {"net.decode.": "decoder.", "net.": ""}
+    for k in kept:  # the same tensors under a second beginning
+        theirs.setdefault("ema." + k, kept[k])
+    torch.save(theirs, directory / "theirs.pt")
+    refused(lambda: brr.torch.Detector.load(directory / "theirs.pt", like=like, rename={**renamed, "ema.": ""}), "rename gives two tensors")
+    for k in kept:
+        theirs.pop("ema." + k)
+    for wrong in (torch.zeros(3), [torch.zeros(3)]):
+        torch.save(wrong, directory / "theirs.pt")
+        refused(lambda: brr.torch.Detector.load(directory / "theirs.pt", like=like), "expected tensors by name")
+    check_halves(directory, like, first)
     theirs["net.head.proj.weight"] = torch.zeros(3, 16, 1)
     torch.save(theirs, directory / "theirs.pt")
     refused(lambda: brr.torch.Detector.load(directory / "theirs.pt", like=like, rename={"net.decode.": "decoder.", "net.": ""}), "head.proj.weight", "[3, 16, 1]")
@@ -97,6 +108,23 @@ def check_names(directory, kept):
     refused(lambda: net.save(directory / "wrong", like=like), "head.proj.bias", "(5,)", "(19,)")
     assert not (directory / "wrong").exists()
     refused(lambda: brr.torch.Detector(f"{SOURCE}/README.md"), "no model file")
+
+
+def check_halves(directory, like, weights):
+    """Weights of 16 bits load as the nearest of 32 bits."""
+    half = {k: v.astype("<f2") for k, v in weights.items()}
+    for kind, stored in (("F16", half), ("BF16", {k: (v.view("<u4") >> 16).astype("<u2") for k, v in weights.items()})):
+        header, at = {}, 0
+        for k, v in stored.items():
+            header[k] = {"dtype": kind, "shape": list(v.shape), "data_offsets": [at, at + v.nbytes]}
+            at += v.nbytes
+        text = json.dumps(header).encode()
+        (directory / "half.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + b"".join(v.tobytes() for v in stored.values()))
+        found = brr.torch.Detector.load(directory / "half.safetensors", like=like).state_dict()
+        for k, v in found.items():
+            if not k.endswith("num_batches_tracked"):
+                own = weights[k.replace(".conv1d.", ".conv.")]
+                assert np.allclose(v.numpy(), own, rtol=2**-7 if kind == "BF16" else 2**-10, atol=1e-6), (kind, k)
 
 
 def main():

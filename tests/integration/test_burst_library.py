@@ -3,6 +3,7 @@
 snapshot; errors by name. The example of the header is compiled, warnings being errors."""
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -100,6 +101,11 @@ def check_errors(tmp, path):
     net = burst.Network(path)
     refused(lambda: net.inject([0, NEURONS], 1.0), "1")
     refused(lambda: net.step(-1), "-1 ticks")
+    refused(lambda: net.step(2**70), "expected less than 2^63")
+    for ids, ticks, words in ((-1, 0, "ids[0] is -1"), ([0, 1.5], 0, "ids[1] is 1.5"), (2**32, 0, "ids[0] is 4294967296"), (0, -1, "ticks[0] is -1"),
+                              (0, 2**63, "ticks[0] is 9223372036854775808"), ([0, 1], [1, np.nan], "ticks[1] is nan"), ("0", 0, "expected numbers")):
+        refused(lambda ids=ids, ticks=ticks: net.inject(ids, 1.0, ticks), words)
+    refused(lambda: net.inject(0, 1e300), "potentials[0] is 1e+300")
     refused(lambda: net.restore(path), "not a snapshot")
     refused(lambda: net.save(f"{tmp}/none/x"), "none")
     net.inject(3, 1e4)
@@ -107,6 +113,27 @@ def check_errors(tmp, path):
     net.close()
     refused(lambda: net.step(), "closed")
     net.close()
+
+
+def check_signals(path):
+    """What the handler of a signal raises while ticks run comes out of step."""
+    came = []
+
+    def handler(*_):
+        came.append(1)
+        raise KeyboardInterrupt
+    was = signal.signal(signal.SIGALRM, handler)
+    with burst.Network(path, threads=1) as net:
+        for _ in range(20):
+            came.clear()
+            try:
+                signal.setitimer(signal.ITIMER_REAL, .002)
+                while not came:
+                    net.step(50)
+            except KeyboardInterrupt:
+                continue
+            raise AssertionError("what the handler raised is lost")
+    signal.signal(signal.SIGALRM, was)
 
 
 def check_header(tmp, path):
@@ -133,6 +160,7 @@ def main():
         check_bits(d, tmp, path, rng)
         assert d.stop() == 0
         check_errors(tmp, path)
+        check_signals(path)
         check_header(tmp, path)
     return 0
 

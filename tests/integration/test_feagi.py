@@ -348,7 +348,41 @@ def check_save(tmp):
             raise AssertionError(f"not refused: {words}")
         except own.Refused as e:
             assert words in str(e), e
+    check_refused_arrays(tmp, own, (pre, post, weight))
     assert not os.path.exists(f"{tmp}/wrong")
+    os.mkfifo(f"{tmp}/pipe")
+    said = why_refused(own, lambda: own.save(f"{tmp}/pipe", {"threshold": np.ones(3)}, pre, post, weight))
+    assert "pipe is not a regular file" in said and not os.path.isfile(f"{tmp}/pipe"), said
+    own.save(f"{tmp}/saved", {"threshold": np.ones(3)}, pre, post, weight)
+    assert not [name for name in os.listdir(tmp) if ".part-" in name]
+
+
+def why_refused(own, call):
+    try:
+        call()
+    except ValueError as e:
+        return str(e)
+    raise AssertionError("not refused")
+
+
+def check_refused_arrays(tmp, own, synapses):
+    """Arrays that the file's types would wrap, names that it has not, and areas that are none."""
+    def area(**members):
+        return {"areas": [{"name": "a", **members}]}
+
+    for given, words in (({"refractory": [70000, 0, 0]}, "neuron.refractory[0] is 70000"), ({"snooze": [0, -1, 0]}, "neuron.snooze[1] is -1"),
+                         ({"refractory": [0, 0, 2.7]}, "neuron.refractory[2] is 2.7"), ({"refractory": [0, np.nan, 0]}, "neuron.refractory[1] is nan"),
+                         ({"fire_limit": [65536, 1, 1]}, "fire_limit[0] is 65536"), ({"area": [0, 2**32, 0]}, "area[1] is 4294967296"),
+                         ({"area": [0, 1, 0]}, "area[1] is 1"), ({"accumulate": [1, 256, 1]}, "accumulate[1] is 256"),
+                         ({"accumulate": [7, 1, 1]}, "accumulate[0] is 7"), ({"threshold": [1, 1e300, 1]}, "threshold[1] is 1e+300"),
+                         ({"refractry": [1, 1, 1]}, "neuron.refractry is unknown"), ({"current": [1, 1, 1]}, "neuron.current is unknown"),
+                         ({"leak": [.5, .5]}, "leak has 2 values"), ({"leak": np.zeros((3, 1))}, "in 2 dimensions"), ({"leak": 0.5}, "in 0 dimensions"),
+                         ({"snooze": ["1", "2", "3"]}, "expected numbers"), (area(constant=1), "areas[0].constant is unknown"),
+                         (area(power=float("inf")), "areas[0].power[0] is inf"), (area(power=float("nan")), "areas[0].power[0] is nan"),
+                         (area(name="x" * 64), "at most 63 bytes"), ({"areas": [{}]}, "areas[0].name is None")):
+        said = why_refused(own, lambda: own.save(f"{tmp}/wrong", {"threshold": np.ones(3), **given}, *synapses))
+        assert words in said, (words, said)
+    assert "threshold is missing" in why_refused(own, lambda: own.save(f"{tmp}/wrong", {}, *synapses))
 
 
 def main():

@@ -202,6 +202,11 @@ def check_refusals(tmp, folder):
     refused("simulation.json", '"spikes"', '"current_clamp"', "current_clamp", "input a")
     refused("circuit.json", "$BASE/network", "$BASIS/network", "$BASIS")
     refused("simulation.json", "0.05", "0.005", "delay", "300 ticks")
+    refused("synapses/exc.json", '"sign": 1', '"sign": 1e-320', "the weights of neuron", "too small")
+    refused("synapses/exc.json", '"sign": 1', '"sign": 1e300', "neuron.current_gain")
+    refused("network/in_types_of_edges.csv", "10 .3", "10 1e308", "edge 0 has the weight inf")
+    said = networks("import", folder / "config.json", "--out", folder / "config.json", code=1)
+    assert "is read from" in said and (folder / "config.json").stat().st_size > 0, said
     check_files(tmp, folder, refused)
 
 
@@ -248,6 +253,22 @@ def check_files(tmp, folder, refused):
                               ("network/in_cells.h5", "edges/in_to_cells/target_node_id", "target_node_id has 16000000 elements; expected 5")):
         refused_file(name, larger(path, 16_000_000), words)
     refused_file("network/cells.h5", lambda f: f["nodes/cells"].__setitem__("0/dynamics_params/V_m", np.float64([0, -68])), "/nodes/cells/0/dynamics_params/V_m", "node 0")
+    def ids(array, value):  # whole numbers, as a list of float64
+        def change(f):
+            was = np.float64(f[f"edges/in_to_cells/{array}"])
+            attributes = dict(f[f"edges/in_to_cells/{array}"].attrs)
+            del f[f"edges/in_to_cells/{array}"]
+            f[f"edges/in_to_cells/{array}"] = np.concatenate([was[:-1], [value]])
+            f[f"edges/in_to_cells/{array}"].attrs.update(attributes)
+        return change
+
+    refused_file("network/in_cells.h5", ids("target_node_id", 3.9), "/edges/in_to_cells/target_node_id[4] is 3.9; expected a whole number")
+    refused_file("network/in_cells.h5", ids("source_node_id", np.nan), "source_node_id[4] is nan")
+    path = folder / "spikes.h5"
+    was = path.read_bytes()
+    path.write_bytes(was.replace(b"TREE", b"TRUE"))
+    refused("simulation.json", "0.05", "0.05", "spikes.h5 is damaged")
+    path.write_bytes(was)
     refused_file("network/cells.h5", own("rho", 1), "/nodes/cells/2/dynamics_params/rho", "no such parameter")
     refused_file("network/cells.h5", own("I_e", 1), "I_e is 1")
     refused_file("network/cells.h5", own("V_m", np.nan), "dynamics_params/V_m: value 0 is no number")

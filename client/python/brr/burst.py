@@ -8,10 +8,12 @@
 
 There is no ledger: count the ids that step gives."""
 import ctypes
+import operator
 
 import numpy as np
 
 from ._library import Error, load
+from .networks.netfile import LARGEST, column
 
 
 class _Error(ctypes.Structure):
@@ -77,18 +79,30 @@ class Network:
 
     def inject(self, ids, potentials, ticks=0):
         """Potentials for neurons in ticks to come, each argument an array or one value; tick 0 is the next one."""
-        rows = np.empty(np.broadcast(ids, potentials, ticks).shape, _INJECTION).reshape(-1)
-        rows["id"], rows["potential"], rows["tick"] = ids, potentials, ticks
+        ids, potentials, ticks = (values.reshape(-1) for values in np.broadcast_arrays(ids, potentials, ticks))
+        n = len(ids)
+        rows = np.empty(n, _INJECTION)
+        rows["id"], rows["tick"] = column("ids", ids, n, 0, 2**32 - 1), column("ticks", ticks, n, 0, 2**62 - 1)
+        rows["potential"] = column("potentials", potentials, n, -LARGEST, LARGEST, False)
         self._call("inject", ctypes.c_void_p(rows.ctypes.data), ctypes.c_size_t(len(rows)))
 
     def step(self, ticks=1):
-        """Runs so many ticks; a list of (tick, ids of the neurons that fired)."""
-        found = []
+        """Runs so many ticks; a list of (tick, ids of the neurons that fired). What a signal's handler raises meanwhile
+        is raised after them."""
+        found, raised, ticks = [], [], operator.index(ticks)
+        if abs(ticks) >= 2**63:
+            raise ValueError(f"{ticks} ticks; expected less than 2^63")
 
         def on_tick(_, frame):
-            f = frame.contents
-            found.append((f.tick, np.ctypeslib.as_array(f.ids, (f.n_ids,)).copy() if f.n_ids else np.zeros(0, np.uint32)))
+            try:
+                f = frame.contents
+                ids = np.ctypeslib.as_array(f.ids, (f.n_ids,)).copy() if f.n_ids else np.zeros(0, np.uint32)
+                found.append((f.tick, ids))
+            except BaseException as e:  # ctypes would print and forget it
+                raised.append(e)
         self._call("step", ctypes.c_int64(ticks), _ON_TICK(on_tick), None)
+        if raised or len(found) < ticks:  # a handler that raised before the `try`
+            raise raised[0] if raised else KeyboardInterrupt
         return found
 
     def membranes(self):

@@ -11,10 +11,12 @@ Inputs `rows` (B,T,C), what the network takes of T samples at 256 Hz (Detector.r
 a scale for each output channel, and 8-bit inputs, as QuantizeLinear and DequantizeLinear around them; with reduce_range 7 bits, for processors without
 VNNI."""
 import json
-import os
+import operator
 import struct
 
 import numpy as np
+
+from ._files import write_whole
 
 OPSET, EPS, TOKEN, RATE_HZ, MOST_TOKENS = 17, 1e-5, 16, 256, 64
 DTYPES = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7, "bool": 9}
@@ -184,7 +186,13 @@ def read_model(path, bare=False):
             raise KeyError("brr.model")
     except (ValueError, KeyError, AttributeError):
         raise ValueError(f"{path} is no {'safetensors file' if bare else 'model file of brrd'}") from None
-    weights = {k: np.frombuffer(data[slice(*v["data_offsets"])], np.float32).reshape(v["shape"]) for k, v in header.items() if v["dtype"] == "F32"}
+    kinds = {"F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8"}
+    weights = {}
+    for name, entry in header.items():
+        if entry["dtype"] in kinds:
+            value = np.frombuffer(data[slice(*entry["data_offsets"])], kinds[entry["dtype"]]).reshape(entry["shape"])
+            value = (value.astype("<u4") << 16).view("<f4") if entry["dtype"] == "BF16" else value
+            weights[name] = value.astype("<f4", copy=False)
     return weights, about
 
 
@@ -195,10 +203,15 @@ def write_model(path, weights, about):
         at += value.nbytes
     text = json.dumps(header, ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
-    with open(f"{path}.new", "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text)
-        f.writelines(np.ascontiguousarray(value, np.float32).tobytes() for value in weights.values())
-    os.replace(f"{path}.new", path)
+    values = (np.ascontiguousarray(value, np.float32).tobytes() for value in weights.values())
+    write_bytes(path, struct.pack("<Q", len(text)) + text, *values)
+
+
+def write_bytes(path, *parts, source=None):
+    def put(part):
+        with open(part, "wb") as f:
+            f.writelines(parts)
+    write_whole(path, put, source)
 
 
 class _Network:
@@ -481,6 +494,8 @@ def quantize(graph, rows, reduce_range=False):
 
     def watch(name, value):
         if name in taken:
+            if not np.isfinite(value).all():
+                raise ValueError("int8: of these rows the network makes values that are no finite numbers")
             low[name], high[name] = min(low.get(name, 0.0), float(value.min())), max(high.get(name, 0.0), float(value.max()))
     run(graph, rows, watch=watch)
     q, most, rounded = Graph(), 127 if reduce_range else 255, {}
@@ -513,17 +528,21 @@ def quantize(graph, rows, reduce_range=False):
 def export(model, path, samples=None, int8=None, reduce_range=False, batch=None, steps=None):
     """Writes the file and returns its graph. model: a model file; or a Mamba or Mamba2 of brr.torch or mamba_ssm, for `batch` sequences (None: any number)
     of `steps` tokens. int8: windows, steps (n, samples, C) or sequences (n, steps, D) that are not scored, or None for fp32."""
+    batch, steps, samples = (None if size is None else operator.index(size) for size in (batch, steps, samples))
+    if any(size is not None and size < 1 for size in (batch, steps, samples)):
+        raise ValueError(f"batch {batch}, steps {steps}, samples {samples}; expected 1 or more")
     if hasattr(model, "state_dict"):
         if not hasattr(model, "A_log") or not steps:
             raise ValueError(f"export(module, path, batch=…, steps=…) takes a Mamba or Mamba2 and the number of tokens, not {type(model).__name__}, {steps}")
-        graph, about = _Module(model).build(batch or "B", int(steps)), {}
+        graph, about, source = _Module(model).build(batch or "B", steps), {}, None
+    elif batch or steps:
+        raise ValueError("batch and steps are those of a module; a model file takes samples")
     else:
-        graph, about = graph_of(model, samples)
+        source, (graph, about) = model, graph_of(model, samples)
     if int8 is not None:
         graph = quantize(graph, int8, reduce_range)
     keep = ("brr.model", "brr.frontend", "brr.events", "brr.temperature", "brr.notice")
-    with open(path, "wb") as f:
-        f.write(graph.serialize({k: about[k] for k in keep if k in about}))
+    write_bytes(path, graph.serialize({k: about[k] for k in keep if k in about}), source=source)
     return graph
 
 

@@ -510,10 +510,12 @@ class Detector(nn.Module):
     @classmethod
     def load(cls, file, like=None, rename=None):
         """A model file; or with `like`, a model file of this network, the weights of a safetensors or PyTorch file. rename: {old: new} of whole names
-        or of their beginnings. RuntimeError names tensors that are missing, unknown, or of another shape."""
+        or of their beginnings. RuntimeError names tensors that are missing, unknown, or of another shape; ValueError two of one name."""
         net = cls(like or file)
         if like is not None:
             theirs = torch.load(file, map_location="cpu") if str(file).endswith((".pt", ".pth", ".ckpt")) else read_model(file, bare=True)[0]
+            if not isinstance(theirs, dict):
+                raise ValueError(f"{file} has a {type(theirs).__name__}; expected tensors by name")
             net.load_state_dict(_own_names(theirs.get("state_dict", theirs), rename or {}, net.config))
         return net
 
@@ -537,6 +539,8 @@ def _own_names(weights, rename, config):
         name = next((new + name[len(old):] for old, new in rename.items() if name.startswith(old)), name)
         if scans and name.startswith("mamba."):
             name = name.replace("wd.conv.", "wd.conv1d.")
+        if name in found:
+            raise ValueError(f"rename gives two tensors the name {name}")
         found[name] = torch.tensor(value) if isinstance(value, np.ndarray) else value
     for name in [k for k in found if k.endswith("running_mean")]:
         found.setdefault(name.replace("running_mean", "num_batches_tracked"), torch.tensor(0))

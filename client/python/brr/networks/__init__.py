@@ -7,7 +7,8 @@ h5py), and connectomes and genomes of FEAGI (compressed ones by lz4).
 
 Each function takes and writes files; what a file asks for that the engine has not is `Refused`, by name."""
 import json
-import os
+
+from .._files import check_target
 
 
 class Refused(ValueError):
@@ -43,6 +44,8 @@ def import_file(path, out, *, inject=None, tick_ms=None, genome=None):
     """Writes the network file `out` of a SONATA configuration, a connectome of FEAGI (with its genome) or a genome alone. Returns what was read,
     as a dict."""
     from . import feagi, feagi_growth
+    for target in filter(None, (out, inject)):
+        check_target(target, path, genome)
     with open(path, "rb") as file:
         head = file.read(512)
     connectome = head.startswith(b"FEAGI") or b"{" in head and b'"neurons"' in head
@@ -63,36 +66,17 @@ def save(path, neurons, pre, post, weight, delay=None):
     threshold is needed; `areas` among them: a list of dicts with name, psp_divide, mp_driven_psp and power. pre, post: indices of neurons; weight: whole
     numbers from -255 to 255, below 0 inhibitory; delay: ticks, 1 unless it is given."""
     import numpy as np
-    from .netfile import Network
-    arrays, areas = dict(neurons), [{"name": "neurons", "psp_divide": False, "mp_driven_psp": False}]
-    areas = arrays.pop("areas", areas)
-    pre, post, weight = (np.asarray(values) for values in (pre, post, weight))
-    delay = np.ones(len(pre), "i8") if delay is None else np.asarray(delay)
-    for name, values, low, high in (("pre", pre, 0, 2**32 - 1), ("post", post, 0, 2**32 - 1), ("weight", weight, -255, 255), ("delay", delay, 1, 255)):
-        wrong = (values < low) | (values > high) | (values != np.floor(values))
-        if len(values) != len(pre) or wrong.any():
-            at = int(np.argmax(wrong)) if wrong.any() else len(values)
-            raise Refused(f"{name} has {len(values)} values and pre {len(pre)}" if len(values) != len(pre) else
-                          f"{name}[{at}] is {values[at]:g}; expected a whole number from {low} to {high}")
-    synapses = {"src": pre, "dst": post, "weight": abs(weight), "psp": np.ones(len(pre), "u1"), "type": weight < 0, "delay": delay}
-    Network(arrays, synapses, areas).save(path)
+    from .netfile import Network, column
+    arrays, n = dict(neurons), np.size(pre)
+    areas = arrays.pop("areas", [{"name": "neurons"}])
+    pre, post = column("pre", pre, n, 0, 2**32 - 1), column("post", post, n, 0, 2**32 - 1)
+    weight = column("weight", weight, n, -255, 255).astype("i8")
+    delay = column("delay", np.ones(n, "u1") if delay is None else delay, n, 1, 255)
+    synapses = {"src": pre, "dst": post, "weight": abs(weight), "psp": np.ones(n, "u1"), "type": weight < 0}
+    Network(arrays, {**synapses, "delay": delay}, areas).save(path)
 
 
 def export_spikes(path, fired, out, *, tick_ms=None):
     """The fired neurons of a run (.npy or .tsv) of the network of a SONATA configuration as SONATA's spikes (.h5 or .csv). Returns how many."""
     from . import sonata
     return sonata.export_spikes(path, fired, out, tick_ms)
-
-
-def replace(path, write):
-    """Calls write(PART) and puts the file PART in the place of `path` when all of it is on the disk."""
-    part = f"{path}.part-{os.getpid()}"
-    try:
-        write(part)
-        with open(part, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        if os.path.exists(part):
-            os.unlink(part)
-        raise

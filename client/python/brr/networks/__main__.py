@@ -3,7 +3,7 @@ import argparse
 import json
 import sys
 
-from . import Refused, export_spikes, import_file
+from . import export_spikes, import_file
 
 
 def print_sonata(told, options):
@@ -51,7 +51,7 @@ def main():
             print_import(import_file(options.file, options.out, inject=options.inject, tick_ms=options.tick, genome=options.genome), options)
         else:
             print(f"{options.out}: {export_spikes(options.file, options.fired, options.out, tick_ms=options.tick)} spikes")
-    except (Refused, OSError) as e:
+    except (ValueError, OSError) as e:
         print(f"brr.networks: {e}", file=sys.stderr)
         return 1
     except ModuleNotFoundError as e:

@@ -7,8 +7,9 @@ import re
 import h5py
 import numpy as np
 
-from . import Refused, member, number, read_json, replace
-from .netfile import MOST_AREAS, MOST_NEURONS, Network, shortest
+from . import Refused, member, number, read_json
+from .._files import write_whole
+from .netfile import MOST_AREAS, MOST_NEURONS, Network, column, shortest
 
 VIRTUAL, INTFIRE1, DELTA, EXPONENTIAL = range(4)
 MODELS = {"nrn:IntFire1": INTFIRE1, "nest:iaf_psc_delta": DELTA, "nest:iaf_psc_exp": EXPONENTIAL}
@@ -34,8 +35,10 @@ class Hdf5:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, error, _):
         self.file.close()
+        if kind in (KeyError, RuntimeError, OSError):  # what h5py raises where a part of the file leads nowhere
+            raise Refused(f"{self.path} is damaged: {error}") from None
 
     def names(self, group):
         """In the order of names."""
@@ -61,6 +64,8 @@ class Hdf5:
 
     def whole(self, path, rows=None):
         values = self._read(path, self.list_of(path, rows))
+        if values.dtype.kind == "f":
+            column(f"{self.path}: /{path}", values, len(values), -2**53, 2**53)
         return np.minimum(values, np.uint64((1 << 63) - 1)).astype("i8") if values.dtype.kind == "u" else values.astype("i8")
 
     def optional(self, path, rows):
@@ -478,6 +483,9 @@ class Edges:
             raise Refused(f"edge {int(bad.argmax())} has no syn_weight, no delay, or an nsyns that is no whole number")
         signs = np.array([number(own.get("sign"), 1) for own in self.types.own] + [1.])
         weight = weight * (nsyns * signs[self.rows])
+        if not np.isfinite(weight).all():
+            edge = int(np.isfinite(weight).argmin())
+            raise Refused(f"edge {edge} has the weight {weight[edge]}; expected a finite one")
         at_once = self.net.model[target] != EXPONENTIAL
         ticks = self._ticks(delay, at_once)
         kept = weight != 0
@@ -532,8 +540,10 @@ class Unit:
             return
         for decimals in range(self.decimals, MOST_DECIMALS + 1):
             scaled = size * 10.**decimals
+            if scaled >= 1 << 53:
+                break
             whole = round(scaled)
-            if abs(scaled - whole) > 1e-9 * whole or whole >= 1 << 53:
+            if abs(scaled - whole) > 1e-9 * whole:
                 continue
             common = self.common * 10**(decimals - self.decimals)
             if common >= 1 << 64:
@@ -570,6 +580,8 @@ def pack(net, edges):
         units[neuron], exact = unit.value()
         rounded += not exact
         gain[neuron] = np.float32(float(gain[neuron]) * units[neuron])
+        if not gain[neuron] > 0:
+            raise Refused(f"the weights of neuron {neuron} are at most {unit.largest:g}, which is too small")
     whole = np.rint(sizes / units[target]).astype(int) if len(sizes) else np.zeros(0, int)
     kinds, at = np.unique(whole, return_inverse=True)
     table = [factors(int(kind)) for kind in kinds]
@@ -647,7 +659,7 @@ def write_inputs(net, config, out):
         with open(part, "w", encoding="ascii") as file:
             file.write("tick\tid\tpotential\n")
             file.writelines(f"{tick}\t{neuron}\t1\n" for tick, neuron in unique.tolist())
-    replace(out, put)
+    write_whole(out, put)
     return len(unique), len(spikes) - len(unique)
 
 
@@ -711,5 +723,6 @@ def export_spikes(path, fired, out, tick_ms):
         nodes = neurons[mine] - p.first
         if p.simulated:
             lists.append((p, nodes if p.ids is None else p.ids[nodes], ticks[mine] * net.tick_ms))
-    replace(out, lambda part: (write_h5 if str(out).lower().endswith(".h5") else write_csv)(part, lists))
+    write = write_h5 if str(out).lower().endswith(".h5") else write_csv
+    write_whole(out, lambda part: write(part, lists), path, fired)
     return sum(len(ids) for _, ids, _ in lists)
