@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""docs/ward.md, from the keys to the morning: its commands run in their order, on a daemon with the page's configuration and the unit of a bed.
+Paths, ports, names of machines and users are those of the test; apt, adduser and systemctl are its own work."""
+import json
+import os
+import re
+import shlex
+import ssl
+import subprocess
+import sys
+import urllib.request
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "chaos"))
+
+from daemon import BIN, PATIENCE, SOURCE, Daemon, free_port, make_corpus, temporary, until  # noqa: E402
+from pager import Pager  # noqa: E402
+from test_stream_follow import bed_command  # noqa: E402
+
+OWN = ("apt install", "adduser", "systemctl")  # what only a machine of its own can do
+
+
+class Receiver(Pager):
+    """.alarms: the ids that were in its messages."""
+
+    def __init__(self, folder, name):
+        self.alarms = []
+        super().__init__(folder, name)
+
+    def attempted(self, body):
+        self.alarms.append(body["entry"].get("alarm"))
+
+
+class FromPage(Daemon):
+    """Started with a file alone, as its unit does it."""
+
+    def __init__(self, directory, config):
+        super().__init__(directory)
+        self.config = config
+
+    def command(self):
+        return [f"{BIN}/brrd", "--config", self.config]
+
+
+class Walk:
+    def __init__(self, tmp):
+        self.tmp, self.bed, self.env = tmp, None, {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "USER": "root"}
+        self.pagers = {name: Receiver(tmp, name) for name in ("nurse", "doctor")}
+        self.d = FromPage(tmp, f"{tmp}/etc/brrd/daemon.yaml")
+        self.tcp, me = free_port(), subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+        self.env["BRR_ENDPOINT"] = self.d.env["BRR_ENDPOINT"]
+        make_corpus(f"{tmp}/recorder", seed=31, patients=1, hours=0.02, seizures=0)
+        recording = subprocess.run(["find", f"{tmp}/recorder", "-name", "*_eeg.edf"], capture_output=True, text=True, check=True).stdout.strip()
+        self.changes = [("sudo -u brrd ", ""), ("sudo ", ""), ("chown brrd:", f"chown {me}:"), ("unix_group: brrd, ", ""), ("/root/", f"{tmp}/root/"),
+                        ("/etc/brrd", f"{tmp}/etc/brrd"), ("/run/brrd/brrd.sock", self.d.socket), ("/var/cache/brrd", f"{tmp}/cache"),
+                        ("/var/lib/brrd", f"{tmp}/results"), ("data: /data", f"data: {tmp}/data"), ("0.0.0.0:7443", f"127.0.0.1:{self.tcp}"),
+                        ("eeg.ward.example:7443", f"127.0.0.1:{self.tcp}"), ("0.0.0.0:9464", f"127.0.0.1:{self.d.port}"),
+                        ("--host eeg.ward.example", "--host 127.0.0.1"), ("/opt/amplifier/record --edf", f"cat {recording} -"),
+                        *((f"https://pager.example/{name}", f"http://127.0.0.1:{p.server_address[1]}/") for name, p in self.pagers.items())]
+        os.makedirs(f"{tmp}/etc/brrd")
+
+    def here(self, text):
+        for page, own in self.changes:
+            text = text.replace(page, own)
+        return text
+
+    def run(self, line, codes=(0,)):
+        """A command of the page; its output."""
+        r = subprocess.run(["bash", "-o", "pipefail", "-c", f"umask 077; {self.here(line)}"], env=self.env, cwd=self.tmp, capture_output=True, text=True,
+                           stdin=subprocess.DEVNULL, timeout=PATIENCE)
+        assert r.returncode in codes, f"{line}\n{r.stdout}{r.stderr}\n{self.d.read_log()[-2000:] if self.d.process else ''}"
+        return r.stdout
+
+    def export(self, line):
+        self.env.update(word.split("=", 1) for word in shlex.split(self.here(line))[1:])
+        for name in ("BRR_TLS_CA", "BRR_TOKEN_FILE"):
+            self.env[name] = os.path.join(self.tmp, self.env[name])
+
+    def systemctl(self, line):
+        if "restart brrd" in line:
+            self.d.start()
+            return
+        name = re.search(r"brrd-bed@(\S+)", line)[1]
+        with open(f"{self.tmp}/etc/brrd/beds/{name}.conf", encoding="utf-8") as f:
+            words, env = bed_command(name, MODEL="line_length", BRR_TOKEN_FILE=f"{self.tmp}/etc/brrd/beds/{name}.token",
+                                     **dict(row.rstrip("\n").split("=", 1) for row in f))
+        self.bed = subprocess.Popen(words, env=env, stdin=subprocess.PIPE)  # the recorder waits for its electrodes
+        until(lambda: '"bed-1"' in self.d.ctl("sessions", "--json")[1], "the bed never came")
+
+    def close(self):
+        if self.bed:
+            self.bed.stdin.close()
+            self.bed.wait(PATIENCE)
+
+
+def blocks():
+    """The page's indented lines, block by block."""
+    with open(f"{SOURCE}/docs/ward.md", encoding="utf-8") as f:
+        return [[line[4:] for line in block.splitlines()] for block in re.findall(r"(?:^    .*\n)+", f.read(), re.M)]
+
+
+def tiles(w):
+    context = ssl.create_default_context(cafile=f"{w.tmp}/ca.crt")
+    with open(f"{w.tmp}/screen.token", encoding="ascii") as f:
+        request = urllib.request.Request(f"https://127.0.0.1:{w.d.port}/streams?wall", headers={"Authorization": f"Bearer {f.read().strip()}"})
+    with urllib.request.urlopen(request, context=context, timeout=PATIENCE) as page:
+        return page.read().decode()
+
+
+def walk(w):
+    seen, alarm = [], ""
+    for block in blocks():
+        if block[0].startswith("listen:"):
+            with open(w.d.config, "w", encoding="utf-8") as f:
+                f.write("\n".join(map(w.here, block)) + "\n")
+            continue
+        for line in block:
+            line = line.replace("6f1c2a", alarm or "6f1c2a")
+            seen.append(line)
+            if "systemctl" in line:
+                w.systemctl(line)
+            elif line.startswith("export "):
+                w.export(line)
+            elif "brrctl doctor" in line:
+                assert "PASS" in w.run(line, codes=(0, 1)), line  # it judges the machine too
+            elif not any(words in line for words in OWN):
+                out = w.run(line)
+                if "alarms test" in line:
+                    [alarm] = [a["alarm"] for a in map(json.loads, w.run("brrctl alarms --open --json").splitlines()) if a["kind"] == "alarm"]
+    return seen, alarm, out
+
+
+def main():
+    with temporary() as tmp:
+        w = Walk(tmp)
+        try:
+            seen, alarm, _ = walk(w)
+            assert sum("brrctl" in line for line in seen) > 12 and alarm, seen
+            page = tiles(w)
+            assert all(f">{bed}<" in page for bed in ("bed-1", "bed-2", "bed-3")), page[:2000]
+            until(lambda: alarm in w.pagers["nurse"].alarms, "the pager was not told")
+            assert w.pagers["doctor"].alarms, "hooks test did not reach the doctor"
+            answered = [json.loads(line)["detail"] for line in w.d.ctl("journal", "--kind", "answered", "--json")[1].splitlines()]
+            assert [words.split()[0] for words in answered] == ["acknowledge", "note", "mark"], answered
+            w.close()
+            assert w.d.stop() == 0, w.d.read_log()[-2000:]
+        finally:
+            w.close()
+
+
+if __name__ == "__main__":
+    main()
