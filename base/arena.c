@@ -25,6 +25,12 @@ void arena_done(struct arena *arena) {
     arena->used_bytes = 0;
 }
 
+void arena_free(struct arena *arena) {
+    if (arena)
+        arena_done(arena);
+    free(arena);
+}
+
 void *arena_alloc(struct arena *arena, size_t size) {
     if (size > SIZE_MAX / 2)
         return NULL;

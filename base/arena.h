@@ -15,6 +15,7 @@ static inline struct arena arena_of(size_t limit_bytes) { return (struct arena){
 void arena_init(struct arena *arena, size_t limit_bytes);
 /* Frees every allocation; the arena is then empty and may be used again. */
 void arena_done(struct arena *arena);
+void arena_free(struct arena *arena); /* the same for an arena that calloc made; may be NULL */
 
 /* Returns size zeroed bytes aligned to 16, or NULL when the limit or the memory is exhausted. */
 void *arena_alloc(struct arena *arena, size_t size);

@@ -81,6 +81,8 @@ enum accept_state rpc_server_look(struct rpc_server *server);
 
 void *rpc_context(const struct rpc_call *call);
 struct arena *rpc_arena(struct rpc_call *call);
+/* For `end`: the arena, with the request in it, becomes the caller's, who frees it with arena_free. */
+struct arena *rpc_take_arena(struct rpc_call *call);
 /* The authenticated caller; known from the first message on. */
 const struct auth_caller *rpc_caller(const struct rpc_call *call);
 void *rpc_state(const struct rpc_call *call);

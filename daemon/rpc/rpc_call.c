@@ -74,7 +74,7 @@ void call_unref(struct rpc_call *c) {
         grpc_call_unref(c->call);
     grpc_call_details_destroy(&c->details);
     grpc_metadata_array_destroy(&c->metadata);
-    arena_done(&c->arena);
+    arena_free(c->arena);
     listener_drop(c->listener);
     free(c);
 }
@@ -169,7 +169,7 @@ static void take_message(struct rpc_call *c, const uint8_t *data, size_t len) {
     if (len > most)
         err_set(&err, ERR_EXHAUSTED, "a message of %zu bytes; at most %zu are accepted", len, most);
     else
-        message = texts_unpack(m->client_stream ? &arena : &c->arena, m->request, data, len, &err);
+        message = texts_unpack(m->client_stream ? &arena : c->arena, m->request, data, len, &err);
     if (message)
         rpc_handle(c, m->message, message);
     else
@@ -203,7 +203,12 @@ void call_take_message(struct rpc_call *c, bool ok) {
 
 void *rpc_context(const struct rpc_call *c) { return c->server->config.ctx; }
 struct arena *rpc_arena(struct rpc_call *c) {
-    return &c->arena;
+    return c->arena;
+}
+struct arena *rpc_take_arena(struct rpc_call *c) {
+    struct arena *arena = c->arena;
+    c->arena = NULL;
+    return arena;
 }
 const struct auth_caller *rpc_caller(const struct rpc_call *c) { return &c->caller; }
 void *rpc_state(const struct rpc_call *c) { return c->state; }

@@ -8,11 +8,13 @@ enum { TAGS_A_TURN = 256 };
 
 static bool request_call(struct rpc_server *s, struct listener *listener) {
     struct rpc_call *c = calloc(1, sizeof *c);
-    if (!c)
+    if (!c || !(c->arena = calloc(1, sizeof *c->arena))) {
+        free(c);
         return false;
+    }
     c->server = s;
     c->listener = listener;
-    arena_init(&c->arena, 8u << 20);
+    arena_init(c->arena, 8u << 20);
     grpc_call_details_init(&c->details);
     grpc_metadata_array_init(&c->metadata);
     struct tag *tag = tag_new(s, TAG_NEW, c);
@@ -22,6 +24,7 @@ static bool request_call(struct rpc_server *s, struct listener *listener) {
         return true;
     }
     free(tag);
+    free(c->arena);
     free(c);
     return false;
 }

@@ -44,9 +44,9 @@ struct rpc_call {
     grpc_call_details details;
     grpc_metadata_array metadata;
     grpc_byte_buffer *received;
-    int cancelled; /* written by grpc until TAG_CLOSED */
-    int tags;      /* outstanding operations */
-    struct arena arena;
+    int cancelled;       /* written by grpc until TAG_CLOSED */
+    int tags;            /* outstanding operations */
+    struct arena *arena; /* NULL: taken */
     void *state;
     struct answer *first, *last;
     int queued;

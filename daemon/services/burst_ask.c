@@ -57,14 +57,6 @@ Brr__V1__Network *burst_message_of(struct rpc_call *call, const struct network_i
     return m;
 }
 
-void burst_answer_network(const struct burst_ask *a) {
-    struct rpc_call *call = a->work.call;
-    Brr__V1__Network *m = burst_message_of(call, &a->order->infos[0]);
-    struct err err;
-    if (m) {
-        convert_answer(call, &m->base);
-        return;
-    }
-    err_set(&err, ERR_EXHAUSTED, "out of memory describing a network");
-    rpc_finish(call, &err);
+void burst_answer_network(struct burst_ask *a) {
+    offload_answer(&a->work, burst_message_of(a->work.call, &a->order->infos[0]), "a network");
 }

@@ -23,4 +23,4 @@ bool burst_ask_good(const struct burst_ask *a);
 /* In the call's arena; strings point into info. NULL when the arena is full. */
 Brr__V1__Network *burst_message_of(struct rpc_call *call, const struct network_info *info);
 /* Answers a call with the order's network. */
-void burst_answer_network(const struct burst_ask *a);
+void burst_answer_network(struct burst_ask *a);

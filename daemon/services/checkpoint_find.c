@@ -4,52 +4,52 @@
 
 /* ---- messages ---- */
 
-Brr__V1__Checkpoint *checkpoint_message_of(struct rpc_call *call, const struct jobdb_checkpoint *c) {
-    struct arena *arena = rpc_arena(call);
-    const struct job *job = sched_get(services_of(call)->sched, c->job_id);
+static Brr__V1__Checkpoint *checkpoint_new(struct arena *arena, const char *path) {
     Brr__V1__Checkpoint *m = arena_alloc(arena, sizeof *m);
     if (!m)
         return NULL;
     brr__v1__checkpoint__init(m);
+    m->path = arena_strdup(arena, path);
+    return m->path ? m : NULL;
+}
+
+Brr__V1__Checkpoint *checkpoint_of_record(struct arena *arena, const struct jobdb_checkpoint *c) {
+    Brr__V1__Checkpoint *m = checkpoint_new(arena, c->c.path);
+    if (!m)
+        return NULL;
     m->ref = arena_printf(arena, "job:%s@%lld", c->job_id, (long long)c->c.step);
     m->job_id = arena_strdup(arena, c->job_id);
-    m->step = c->c.step;
-    m->epoch = c->c.epoch;
-    m->path = arena_strdup(arena, c->c.path);
-    m->bytes = c->c.bytes;
     m->sha256 = arena_strdup(arena, c->c.sha256);
-    m->created_ms = c->created_ms;
-    m->best = job && !strcmp(job->best, c->c.path);
-    m->last = job && !strcmp(job->last, c->c.path);
-    m->pinned = c->pinned;
-    m->metric = c->c.metric;
     m->metric_name = arena_strdup(arena, c->c.metric_name);
-    return m->ref && m->job_id && m->path && m->sha256 && m->metric_name ? m : NULL;
+    COPY_MEMBERS(*m, c->c, step, epoch, bytes, metric);
+    COPY_MEMBERS(*m, *c, created_ms, pinned);
+    return m->ref && m->job_id && m->sha256 && m->metric_name ? m : NULL;
 }
 
-int checkpoint_file_read(struct checkpoint_file *f, const char *ref, const char *path, struct err *err) {
+Brr__V1__Checkpoint *checkpoint_rank(const struct sched *sched, Brr__V1__Checkpoint *m) {
+    const struct job *job = m ? sched_get(sched, m->job_id) : NULL;
+    if (job) {
+        m->best = !strcmp(job->best, m->path);
+        m->last = !strcmp(job->last, m->path);
+    }
+    return m;
+}
+
+Brr__V1__Checkpoint *checkpoint_of_file(struct arena *arena, const char *ref, const char *path, struct err *err) {
     struct modelfile file;
-    int rc = fsio_size(path, &f->bytes, &f->mtime_ns, err);
-    if (rc || (rc = modelfile_read(path, &file, err)))
-        return rc;
-    str_copy(f->ref, sizeof f->ref, ref);
-    str_copy(f->path, sizeof f->path, path);
-    f->step = file.step;
-    f->epoch = file.epoch;
-    return 0;
-}
-
-Brr__V1__Checkpoint *checkpoint_message_of_file(struct arena *arena, const struct checkpoint_file *f) {
-    Brr__V1__Checkpoint *m = arena_alloc(arena, sizeof *m);
-    if (!m)
+    int64_t bytes, mtime_ns;
+    if (fsio_size(path, &bytes, &mtime_ns, err) || modelfile_read(path, &file, err))
         return NULL;
-    brr__v1__checkpoint__init(m);
-    m->ref = arena_strdup(arena, f->ref);
-    m->path = arena_strdup(arena, f->path);
-    COPY_MEMBERS(*m, *f, bytes, step, epoch);
-    m->created_ms = f->mtime_ns / 1000000;
+    Brr__V1__Checkpoint *m = checkpoint_new(arena, path);
+    if (!m || !(m->ref = arena_strdup(arena, ref))) {
+        err_set(err, ERR_EXHAUSTED, "out of memory describing a checkpoint");
+        return NULL;
+    }
+    COPY_MEMBERS(*m, file, step, epoch);
+    m->bytes = bytes;
+    m->created_ms = mtime_ns / 1000000;
     m->metric = (double)NAN;
-    return m->ref && m->path ? m : NULL;
+    return m;
 }
 
 /* ---- one checkpoint by its REF ---- */
@@ -57,13 +57,12 @@ Brr__V1__Checkpoint *checkpoint_message_of_file(struct arena *arena, const struc
 void checkpoint_find_file(struct offload *work) {
     struct checkpoint_find *o = (struct checkpoint_find *)work;
     if (!model_resolve(&o->model, NULL, &o->file, &work->err))
-        checkpoint_file_read(&o->about, o->ref, o->file.path, &o->unreadable);
+        o->about = checkpoint_of_file(o->work.arena, o->ref, o->file.path, &o->unreadable);
     db_wait(o->db); /* its record is read next */
 }
 
-void *checkpoint_find_new(struct rpc_call *call, size_t size, const char *ref, void (*drop)(struct offload *work),
-                          struct err *err) {
-    struct checkpoint_find *o = offload_new(call, OFFLOAD_FILES, size, drop, err);
+void *checkpoint_find_new(struct rpc_call *call, size_t size, const char *ref, struct err *err) {
+    struct checkpoint_find *o = offload_new(call, OFFLOAD_FILES, size, NULL, err);
     if (!o || models_refer(services_of(call)->models, ref, &o->model, err))
         return NULL;
     str_copy(o->ref, sizeof o->ref, ref);
@@ -86,7 +85,7 @@ Brr__V1__Checkpoint *checkpoint_found(struct checkpoint_find *o) {
     if (!o->work.err.code && !o->recorded)
         o->work.err = o->unreadable;
     if (!o->work.err.code &&
-        !(m = o->recorded ? checkpoint_message_of(call, &o->record) : checkpoint_message_of_file(rpc_arena(call), &o->about)))
+        !(m = o->recorded ? checkpoint_rank(services_of(call)->sched, checkpoint_of_record(o->work.arena, &o->record)) : o->about))
         err_set(&o->work.err, ERR_EXHAUSTED, "out of memory describing a checkpoint");
     if (!m)
         rpc_finish(call, &o->work.err);

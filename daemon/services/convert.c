@@ -3,19 +3,24 @@
 #include "base/base.h"
 #include "daemon/rpc/texts.h"
 
+uint8_t *convert_pack(const ProtobufCMessage *message, size_t *ret_len, struct err *err) {
+    *ret_len = protobuf_c_message_get_packed_size(message);
+    uint8_t *bytes = malloc(*ret_len + 1);
+    if (bytes)
+        texts_repair(message->descriptor, bytes, protobuf_c_message_pack(message, bytes));
+    else
+        err_set(err, ERR_EXHAUSTED, "out of memory for an answer of %zu bytes", *ret_len);
+    return bytes;
+}
+
 bool convert_send(struct rpc_call *call, const ProtobufCMessage *message) {
-    size_t len = protobuf_c_message_get_packed_size(message);
-    uint8_t *bytes = malloc(len + 1);
-    if (!bytes) {
-        struct err err;
-        err_set(&err, ERR_EXHAUSTED, "out of memory for an answer of %zu bytes", len);
-        rpc_finish(call, &err);
-        return false;
-    }
-    texts_repair(message->descriptor, bytes, protobuf_c_message_pack(message, bytes));
-    bool room = rpc_send(call, bytes, len);
-    free(bytes);
-    return room;
+    size_t len = 0;
+    struct err err;
+    OWNED_MEMORY uint8_t *bytes = convert_pack(message, &len, &err);
+    if (bytes)
+        return rpc_send(call, bytes, len);
+    rpc_finish(call, &err);
+    return false;
 }
 
 int convert_answer(struct rpc_call *call, const ProtobufCMessage *message) {

@@ -1,4 +1,4 @@
-/* convert: packs the protobuf messages of answers, directly into a queued answer. Loop thread. */
+/* convert: packs the protobuf messages of answers. Loop thread, but convert_pack, which any thread may call. */
 #pragma once
 #include <protobuf-c/protobuf-c.h>
 
@@ -6,6 +6,8 @@
 #include "daemon/jobs/job.h"
 #include "daemon/rpc/rpc.h"
 
+/* The packed message, which the caller frees; NULL and an error without memory. */
+uint8_t *convert_pack(const ProtobufCMessage *message, size_t *ret_len, struct err *err);
 /* Packs the message and queues it; returns the result of rpc_send. */
 bool convert_send(struct rpc_call *call, const ProtobufCMessage *message);
 /* Queues the answer of a unary call and ends the call; returns 0. */

@@ -16,8 +16,6 @@ struct pool_share *offload_share(struct services *services, enum offload_class c
     return share;
 }
 
-static void drop_plain(struct offload *o) { free(o); }
-
 /* FNV-1a; never 0. */
 static uint64_t owner_of(const char *principal) {
     uint64_t h = UINT64_C(14695981039346656037);
@@ -35,7 +33,9 @@ void *offload_new(struct rpc_call *call, enum offload_class class, size_t size, 
     o->loop = services_of(call)->loop;
     o->share = offload_share(services_of(call), class);
     o->call = call;
-    o->drop = drop ? drop : drop_plain;
+    o->arena = rpc_arena(call);
+    o->fd = -1;
+    o->drop = drop;
     if (class == OFFLOAD_LOGS) /* who reads the whole journal leaves room for others who look up an alarm */
         o->work.owner = owner_of(rpc_caller(call)->name);
     rpc_set_state(call, o);
@@ -52,12 +52,23 @@ void offload_away(struct offload *o, void (*done)(struct offload *o)) {
     o->working = true;
 }
 
+static void drop_state(struct offload *o) {
+    if (o->drop)
+        o->drop(o);
+    if (o->working)
+        return;
+    cleanup_fd(&o->fd);
+    arena_free(o->kept);
+    free(o->packed);
+    free(o);
+}
+
 void offload_back(struct offload *o) {
     o->working = false;
     if (o->done)
         o->done(o);
     if (!o->call && !o->working)
-        o->drop(o);
+        drop_state(o);
 }
 
 static void on_recorded(struct db_wait *wait, int rc, const struct err *err) {
@@ -78,6 +89,18 @@ bool offload_good(struct offload *o) {
     return o->call && !o->err.code;
 }
 
+void offload_answer(struct offload *o, const void *message, const char *what) {
+    if (!message && !o->err.code)
+        err_set(&o->err, ERR_EXHAUSTED, "out of memory describing %s", what);
+    if (offload_good(o))
+        convert_answer(o->call, message);
+}
+
+void offload_release(struct offload *o) {
+    if (offload_good(o))
+        rpc_release(o->call);
+}
+
 void offload_start(struct offload *o, void (*run)(struct offload *o), void (*done)(struct offload *o)) {
     o->run = run;
     o->done = done;
@@ -86,21 +109,46 @@ void offload_start(struct offload *o, void (*run)(struct offload *o), void (*don
     pool_share_start(o->share, o->loop, &o->work, on_work, on_done);
 }
 
-void offload_send(struct offload *o, const ProtobufCMessage *message, void (*run)(struct offload *o),
-                  void (*done)(struct offload *o)) {
-    o->run = run;
-    o->done = done;
-    o->full = !convert_send(o->call, message);
-    if (!o->full)
-        offload_start(o, run, done);
+void offload_pack(struct offload *o, const ProtobufCMessage *message) {
+    o->packed = convert_pack(message, &o->packed_len, &o->err);
 }
+
+bool offload_read(struct offload *o, const char *what, ProtobufCBinaryData *ret) {
+    if (!o->part && !(o->part = arena_alloc(o->arena, OFFLOAD_PART_BYTES)))
+        return err_set(&o->err, ERR_EXHAUSTED, "out of memory reading %s", what), false;
+    const ssize_t n = read(o->fd, o->part, OFFLOAD_PART_BYTES);
+    if (n < 0)
+        return err_errno(&o->err, errno, "cannot read %s", what), false;
+    *ret = (ProtobufCBinaryData){(size_t)n, o->part};
+    if (!n) {
+        close(o->fd);
+        o->fd = -1;
+    }
+    return true;
+}
+
+static void send_packed(struct offload *o) {
+    if (!offload_good(o))
+        return;
+    if (!o->packed) {
+        rpc_finish(o->call, NULL);
+        return;
+    }
+    o->full = !rpc_send(o->call, o->packed, o->packed_len);
+    free(o->packed);
+    o->packed = NULL;
+    if (!o->full)
+        offload_start(o, o->run, send_packed);
+}
+
+void offload_stream(struct offload *o, void (*next)(struct offload *o)) { offload_start(o, next, send_packed); }
 
 void offload_writable(struct rpc_call *call) {
     struct offload *o = rpc_state(call);
     if (!o || !o->full)
         return;
     o->full = false;
-    offload_start(o, o->run, o->done);
+    offload_stream(o, o->run);
 }
 
 void offload_start_must(struct offload *o, void (*run)(struct offload *o), void (*done)(struct offload *o)) {
@@ -113,11 +161,12 @@ void offload_end(struct rpc_call *call) {
     if (!o)
         return;
     o->call = NULL;
+    o->kept = rpc_take_arena(call);
     atomic_store(&o->gone, true);
     if (!o->must && pool_share_cancel(&o->work))
         o->working = false;
     if (!o->working)
-        o->drop(o);
+        drop_state(o);
 }
 
 struct recording {

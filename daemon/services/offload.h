@@ -22,6 +22,8 @@ enum offload_class {
     OFFLOAD_CLASSES
 };
 
+enum { OFFLOAD_PART_BYTES = 1 << 20 };
+
 struct offload {
     struct pool_work work;
     uv_loop_t *loop;
@@ -29,17 +31,22 @@ struct offload {
     struct rpc_call *call;           /* NULL once it has ended */
     void (*run)(struct offload *o);  /* on a thread of the pool: touches nothing but its own state */
     void (*done)(struct offload *o); /* on the loop, after run; the call may have ended meanwhile */
-    void (*drop)(struct offload *o); /* frees the state, when the call has ended and nothing runs */
+    void (*drop)(struct offload *o); /* see offload_new */
     bool working;                    /* or waits for its turn */
     bool must;                       /* the work is done even if the call ends before it began */
-    bool full;                       /* offload_send waits for room */
+    bool full;                       /* offload_stream waits for room */
     atomic_bool gone;                /* the call has ended: run may stop early */
     struct err err;                  /* of run */
     struct db_wait recorded;         /* of offload_recorded */
+    struct arena *arena, *kept;      /* the call's, with its request: of the state once the call has ended, kept then */
+    uint8_t *packed, *part;          /* of offload_pack; of offload_read, in the arena */
+    size_t packed_len;
+    int fd; /* the file that the call sends, -1: none; closed with the state */
 };
 
-/* A zeroed state of this size, which becomes that of the call and is freed by `drop` (NULL = free). NULL and an error when out of
- * memory. */
+/* A zeroed state of this size, which becomes that of the call. When the call has ended and nothing runs, `drop` (NULL = none)
+ * releases what the state holds, and the state is freed; if drop started work, drop is called once more after it. NULL and an error
+ * when out of memory. */
 void *offload_new(struct rpc_call *call, enum offload_class class, size_t size, void (*drop)(struct offload *o), struct err *err);
 /* Calls run on the pool when the class has room there, then done, unless it is NULL. If the call ends before run began, neither is
  * called. Not while it works. */
@@ -52,13 +59,22 @@ void offload_away(struct offload *o, void (*done)(struct offload *o));
 void offload_back(struct offload *o);
 /* The same, until all changes of jobs and models so far are in the database; else err is set. */
 void offload_recorded(struct offload *o, struct sched *sched, void (*done)(struct offload *o));
-/* For done, of calls with many answers: sends one and calls run for the next, then done, when there is room for it. The call's
- * writable callback is offload_writable. */
-void offload_send(struct offload *o, const ProtobufCMessage *message, void (*run)(struct offload *o),
-                  void (*done)(struct offload *o));
+/* For calls with many answers: calls `next` on the pool, which packs one answer, as often as the client has room for it; a `next`
+ * that packs none ends the call. The call's writable callback is offload_writable. */
+void offload_stream(struct offload *o, void (*next)(struct offload *o));
 void offload_writable(struct rpc_call *call);
+/* For `next`: packs its answer. Without memory err is set. */
+void offload_pack(struct offload *o, const ProtobufCMessage *message);
+/* For `next`: reads on in the file of `fd`, at most OFFLOAD_PART_BYTES, which stay until the next call; at its end, *ret has no
+ * bytes, and the file is closed. False after an error, which says what could not be read. */
+bool offload_read(struct offload *o, const char *what, ProtobufCBinaryData *ret);
 /* For done: true if the call is still open and run did well. After an error of run it ends the call. */
 bool offload_good(struct offload *o);
+/* For done: answers the call, if it is still open, with this message; one that is NULL, or an error of run, ends it with an error.
+ * `what` the message describes: "a checkpoint". */
+void offload_answer(struct offload *o, const void *message, const char *what);
+/* For done, of client streams that hold: lets the next message in. */
+void offload_release(struct offload *o);
 /* The call's end callback. */
 void offload_end(struct rpc_call *call);
 

@@ -129,7 +129,6 @@ struct doctor_device {
 
 struct doctor {
     struct offload work;
-    struct arena arena;
     struct doctor_device devices[DEVICE_SET_MAX];
     int n_devices;
     const char *paths[3], *path_names[3];
@@ -155,8 +154,8 @@ static void found(struct doctor *d, const char *name, bool pass, const char *det
 static void check_recordings(struct doctor *d, const char *name, const char *path) {
     const bool there = fsio_exists(path), good = !access(path, R_OK | X_OK) && fsio_is_dir(path);
     found(d, name, good || !there,
-          there ? arena_printf(&d->arena, "%s%s", path, good ? "" : ": no directory that the daemon's user can read")
-                : arena_printf(&d->arena,
+          there ? arena_printf(d->work.arena, "%s%s", path, good ? "" : ": no directory that the daemon's user can read")
+                : arena_printf(d->work.arena,
                                "%s does not exist: jobs can use recordings of stores, or set another path in daemon.yaml", path),
           "make it a directory that the daemon's user can read, or set another path in daemon.yaml");
 }
@@ -172,11 +171,12 @@ static void check_directory(struct doctor *d, const char *name, const char *path
         unlink(file);
     }
     if (!pass) {
-        found(d, name, false, arena_printf(&d->arena, "%s: %s", path, err.code ? err.message : "no such directory"),
+        found(d, name, false, arena_printf(d->work.arena, "%s: %s", path, err.code ? err.message : "no such directory"),
               "create the directory and make it writable for the daemon's user, or set another path in daemon.yaml");
         return;
     }
-    found(d, name, free_bytes >= LOW_SPACE_BYTES, arena_printf(&d->arena, "%s, %.1f GiB free", path, (double)free_bytes / 0x1p30),
+    found(d, name, free_bytes >= LOW_SPACE_BYTES,
+          arena_printf(d->work.arena, "%s, %.1f GiB free", path, (double)free_bytes / 0x1p30),
           "less than 1 GB is left: free some space on that volume");
 }
 
@@ -194,9 +194,9 @@ static void check_parts(struct doctor *d) {
     for (int i = 0; i < n; i++) {
         const struct device_part *p = &parts[i];
         bool absent = !p->version[0] && !any_async(d);
-        const char *detail = absent ? arena_printf(&d->arena, "none, devices: cpu (%s)", p->fix)
-                                    : arena_strdup(&d->arena, p->version[0] ? p->version : "none");
-        found(d, arena_strdup(&d->arena, p->name), p->fits || absent, detail, arena_strdup(&d->arena, p->fix));
+        const char *detail = absent ? arena_printf(d->work.arena, "none, devices: cpu (%s)", p->fix)
+                                    : arena_strdup(d->work.arena, p->version[0] ? p->version : "none");
+        found(d, arena_strdup(d->work.arena, p->name), p->fits || absent, detail, arena_strdup(d->work.arena, p->fix));
         if (absent)
             return; /* what stands on it cannot say more */
     }
@@ -204,7 +204,7 @@ static void check_parts(struct doctor *d) {
 
 /* "scan kernels", with the device's name where there are several. */
 static const char *check_name(struct doctor *d, const struct doctor_device *device, const char *what) {
-    return d->n_devices > 1 ? arena_printf(&d->arena, "%s %s", what, device->info.name) : what;
+    return d->n_devices > 1 ? arena_printf(d->work.arena, "%s %s", what, device->info.name) : what;
 }
 
 /* A device without health data, such as a CPU, adds no line. */
@@ -213,9 +213,9 @@ static void check_health(struct doctor *d, const struct doctor_device *device) {
     char text[400];
     device_watch_describe(&device->health, text, sizeof text);
     if (device->bad)
-        found(d, name, false, arena_printf(&d->arena, "takes no new work: %s (%s)", device->bad->why, text), device->bad->fix);
+        found(d, name, false, arena_printf(d->work.arena, "takes no new work: %s (%s)", device->bad->why, text), device->bad->fix);
     else if (device->health.reported)
-        found(d, name, true, arena_strdup(&d->arena, *text ? text : "the driver reports no health data"), "");
+        found(d, name, true, arena_strdup(d->work.arena, *text ? text : "the driver reports no health data"), "");
 }
 
 /* Computes reference cases on the device. */
@@ -226,16 +226,17 @@ static void check_kernels(struct doctor *d, const struct doctor_device *device) 
     struct selftest_tick tick;
     struct err err = {0};
     if (selftest_scan(device->info.name, device->info.threads, &scan, &err))
-        found(d, scan_name, false, arena_strdup(&d->arena, err.message), fix);
+        found(d, scan_name, false, arena_strdup(d->work.arena, err.message), fix);
     else
         found(d, scan_name, true,
-              arena_printf(&d->arena, "forward %.1e, backward %.1e from double precision", scan.forward_error, scan.backward_error),
+              arena_printf(d->work.arena, "forward %.1e, backward %.1e from double precision", scan.forward_error,
+                           scan.backward_error),
               "");
     if (selftest_tick(device->info.name, device->info.threads, &tick, &err))
-        found(d, tick_name, false, arena_strdup(&d->arena, err.message), fix);
+        found(d, tick_name, false, arena_strdup(d->work.arena, err.message), fix);
     else
         found(d, tick_name, true,
-              arena_printf(&d->arena, "%lld ticks of 1,000 neurons on %s, %lld spikes, bit for bit as a sequential simulation",
+              arena_printf(d->work.arena, "%lld ticks of 1,000 neurons on %s, %lld spikes, bit for bit as a sequential simulation",
                            (long long)tick.ticks, device->info.name, (long long)tick.fired),
               "");
 }
@@ -248,7 +249,7 @@ static void check_all_kernels(struct offload *work) {
 
 static void check_device(struct doctor *d, const struct doctor_device *device) {
     found(d, check_name(d, device, "device"), !device->lost,
-          arena_printf(&d->arena, "%s: %s, %.1f GiB memory%s", device->info.name, device->info.description,
+          arena_printf(d->work.arena, "%s: %s, %.1f GiB memory%s", device->info.name, device->info.description,
                        (double)device->info.total_bytes / 0x1p30, device->lost ? ", lost after a fault" : ""),
           "the daemon exits and systemd restarts it; without systemd, start it again");
     check_health(d, device);
@@ -263,7 +264,7 @@ static void check_limits(struct doctor *d) {
     bool crowded =
         limits.processes >= 0 && limits.processes - (limits.processes_used > 0 ? limits.processes_used : 0) < FEW_PROCESSES;
     bool few = limits.files >= 0 && limits.files < FEW_FILES;
-    found(d, "limits", !crowded && !few, arena_strdup(&d->arena, container_text(&limits, text, sizeof text)),
+    found(d, "limits", !crowded && !few, arena_strdup(d->work.arena, container_text(&limits, text, sizeof text)),
           crowded ? "raise the limit of processes of the container (--pids-limit, TasksMax): brrd starts a thread for each file "
                     "that it reads and each page that is open"
                   : "raise the limit of open files (LimitNOFILE, --ulimit nofile): each stream and file takes one");
@@ -274,11 +275,11 @@ static void check_grpc(struct doctor *d) {
     char faults[256];
     grpc_faults(rpc_library_version(), faults, sizeof faults);
     found(d, "grpc", true,
-          *faults ? arena_printf(&d->arena,
+          *faults ? arena_printf(d->work.arena,
                                  "%s: this version was published with %s; where the distribution has not fixed them, let only "
                                  "trusted hosts reach listen.tcp",
                                  rpc_library_version(), faults)
-                  : arena_strdup(&d->arena, rpc_library_version()),
+                  : arena_strdup(d->work.arena, rpc_library_version()),
           "");
 }
 
@@ -294,10 +295,10 @@ static void examine(struct offload *work) {
     for (int i = 1; i < 3; i++)
         check_directory(d, d->path_names[i], d->paths[i]);
     if (d->paused_jobs)
-        found(d, "jobs", false, arena_printf(&d->arena, "%d wait for room on the volume of paths.cache", d->paused_jobs),
+        found(d, "jobs", false, arena_printf(d->work.arena, "%d wait for room on the volume of paths.cache", d->paused_jobs),
               "free some space on that volume; the jobs then continue automatically");
     found(d, "models", d->failed_models == 0,
-          arena_printf(&d->arena, "%d served, %d failed to load", d->served_models, d->failed_models),
+          arena_printf(d->work.arena, "%d served, %d failed to load", d->served_models, d->failed_models),
           "`brrctl models` names them; load them again or unload them");
     found(d, "serving", d->serving, d->serving ? "yes" : "no: the daemon is stopping", "start it again");
 }
@@ -311,19 +312,12 @@ static void examined(struct offload *work) {
         convert_answer(work->call, &out.base);
 }
 
-static void drop_doctor(struct offload *work) {
-    struct doctor *d = (struct doctor *)work;
-    arena_done(&d->arena);
-    free(d);
-}
-
 static int doctor(struct rpc_call *call, const void *message, struct err *err) {
     (void)message;
     struct services *s = services_of(call);
-    struct doctor *d = offload_new(call, OFFLOAD_DOCTOR, sizeof *d, drop_doctor, err);
+    struct doctor *d = offload_new(call, OFFLOAD_DOCTOR, sizeof *d, NULL, err);
     if (!d)
         return err->code;
-    arena_init(&d->arena, 1u << 20);
     for (d->n_devices = 0; d->n_devices < device_set_count(s->devices); d->n_devices++) {
         struct doctor_device *device = &d->devices[d->n_devices];
         device_hosts_describe(device_set_at(s->devices, d->n_devices), &device->info);
@@ -338,7 +332,7 @@ static int doctor(struct rpc_call *call, const void *message, struct err *err) {
     d->failed_models = models_failed(s->models);
     for (int i = 0; i < 3; i++) {
         d->path_names[i] = i == 0 ? "paths.data" : i == 1 ? "paths.cache" : "paths.results";
-        d->paths[i] = arena_strdup(&d->arena, s->paths[i]);
+        d->paths[i] = arena_strdup(d->work.arena, s->paths[i]);
     }
     offload_start(&d->work, examine, examined);
     return 0;

@@ -7,10 +7,11 @@
 #include "daemon/services/services.h"
 #include "store/digest.h"
 
-enum { PART_BYTES = 1 << 20, DATABASES = 2 };
+enum { DATABASES = 2 };
 
 struct backup_call {
     struct offload work;
+    const struct services *services;
     struct {
         const char *name;            /* in the backup */
         char path[4096], copy[4096]; /* copy: among the temporary files of paths.cache; "" once removed */
@@ -18,23 +19,15 @@ struct backup_call {
     char results[4096];
     struct backup_files files;
     size_t next; /* file to be opened: of the databases, then of the files */
-    uint8_t *part;
-    size_t got; /* bytes in part */
     struct digest *digest;
     char sha256[DIGEST_HEX_SIZE]; /* "" but in the last part of a file */
-    const char *path;             /* of the open file; NULL when all are sent */
-    int fd;
-    bool open, begins;
+    const char *path;             /* of the open file, in the backup */
+    bool prepared;
 };
-
-static const struct services *places_of(struct rpc_call *call) { return services_of(call); }
 
 /* On the pool. */
 static void clean(struct offload *work) {
     struct backup_call *b = (struct backup_call *)work;
-    if (b->open)
-        close(b->fd);
-    b->open = false;
     for (int i = 0; i < DATABASES; i++) {
         if (*b->databases[i].copy)
             unlink(b->databases[i].copy);
@@ -44,128 +37,109 @@ static void clean(struct offload *work) {
 
 static void drop(struct offload *work) {
     struct backup_call *b = (struct backup_call *)work;
-    if (b->open || *b->databases[0].copy) {
+    if (*b->databases[0].copy) {
         offload_start_must(work, clean, NULL); /* dropped once more */
         return;
     }
     if (b->digest)
         digest_finish(b->digest, b->sha256);
     backup_files_done(&b->files);
-    free(b->part);
-    free(b);
 }
 
-/* On the pool. */
-static void prepare(struct offload *work) {
-    struct backup_call *b = (struct backup_call *)work;
+/* On the pool. The first answer: what the backup is of. */
+static void prepare(struct backup_call *b, struct err *err) {
+    Brr__V1__BackupInfo info = BRR__V1__BACKUP_INFO__INIT;
+    Brr__V1__BackupPart out = BRR__V1__BACKUP_PART__INIT;
+    b->prepared = true;
     for (int i = 0; i < DATABASES; i++) {
         unlink(b->databases[i].copy); /* of a daemon that was killed */
-        if (db_copy(b->databases[i].path, b->databases[i].copy, &work->err))
+        if (db_copy(b->databases[i].path, b->databases[i].copy, err))
             return;
     }
-    backup_files(b->results, &b->files, &work->err);
+    if (backup_files(b->results, &b->files, err))
+        return;
+    info.version = (char *)(uintptr_t)b->services->version;
+    info.revision = (char *)(uintptr_t)b->services->revision;
+    info.schema = db_schema();
+    info.results = b->results;
+    info.created_ms = clock_wall_ms();
+    out.info = &info;
+    offload_pack(&b->work, &out.base);
 }
 
 /* A stream that ended meanwhile needs no snapshot; everything else must be there. */
 static bool may_be_gone(const char *path) { return str_starts(path, "sessions/"); }
 
-static int open_next(struct backup_call *b, struct err *err) {
+/* Opens the next file. False after the last one and after an error. */
+static bool open_next(struct backup_call *b, struct err *err) {
     char path[8192];
     size_t bytes = 0;
-    b->path = NULL;
-    for (; !b->path && b->next < DATABASES + b->files.n; b->next++) {
+    while (b->next < DATABASES + b->files.n) {
         const bool copied = b->next < DATABASES;
         const char *name = copied ? b->databases[b->next].name : b->files.paths[b->next - DATABASES];
         str_format(path, sizeof path, "%s/%s", b->results, name);
-        int rc = fsio_open_file(copied ? b->databases[b->next].copy : path, &b->fd, &bytes, err);
+        int rc = fsio_open_file(copied ? b->databases[b->next].copy : path, &b->work.fd, &bytes, err);
+        b->next++;
         if (rc == ERR_NOT_FOUND && may_be_gone(name)) {
             err->code = 0;
             continue;
         }
+        if (rc == ERR_NOT_FOUND)
+            err_set(err, ERR_UNAVAILABLE, "%s was removed meanwhile; make the backup again", path);
         if (rc)
-            return rc == ERR_NOT_FOUND ? err_set(err, ERR_UNAVAILABLE, "%s was removed meanwhile; make the backup again", path)
-                                       : rc;
+            return false;
         b->path = name;
-        b->open = b->begins = true;
+        if (!(b->digest = digest_new()))
+            err_set(err, ERR_EXHAUSTED, "out of memory for a backup");
+        return b->digest != NULL;
     }
-    if (b->path && !(b->digest = digest_new()))
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a backup");
-    return 0;
+    return false;
 }
 
-/* On the pool. The next part of the open file, or the first one of the next file. */
-static void read_part(struct offload *work) {
-    struct backup_call *b = (struct backup_call *)work;
-    b->got = 0;
-    *b->sha256 = '\0';
-    if (!b->open && (open_next(b, &work->err) || !b->path))
-        return;
-    const ssize_t n = read(b->fd, b->part, PART_BYTES);
-    if (n < 0) {
-        err_errno(&work->err, errno, "cannot read %s", b->path);
-        return;
-    }
-    b->got = (size_t)n;
-    digest_update(b->digest, b->part, b->got);
-    if (n)
-        return;
-    close(b->fd);
-    b->open = false;
+static void end_digest(struct backup_call *b, struct err *err) {
     if (!digest_finish(b->digest, b->sha256))
-        err_set(&work->err, ERR_INTERNAL, "cannot compute a SHA-256");
+        err_set(err, ERR_INTERNAL, "cannot compute a SHA-256");
     b->digest = NULL;
 }
 
-static void send_part(struct offload *work) {
+/* On the pool. The next part of the open file, or the first one of the next file. */
+static void pack_backup(struct offload *work) {
     struct backup_call *b = (struct backup_call *)work;
     Brr__V1__BackupPart out = BRR__V1__BACKUP_PART__INIT;
-    if (!offload_good(work))
-        return;
-    if (!b->path) {
-        rpc_finish(work->call, NULL);
+    const bool begins = work->fd < 0;
+    if (!b->prepared) {
+        prepare(b, &work->err);
         return;
     }
-    out.path = b->begins ? (char *)(uintptr_t)b->path : out.path;
-    out.data = (ProtobufCBinaryData){b->got, b->part};
-    out.sha256 = b->sha256;
-    b->begins = false;
-    offload_send(work, &out.base, read_part, send_part);
-}
-
-static void send_info(struct offload *work) {
-    struct backup_call *b = (struct backup_call *)work;
-    Brr__V1__BackupInfo info = BRR__V1__BACKUP_INFO__INIT;
-    Brr__V1__BackupPart out = BRR__V1__BACKUP_PART__INIT;
-    if (!offload_good(work))
+    if ((begins && !open_next(b, &work->err)) || !offload_read(work, b->path, &out.data))
         return;
-    info.version = (char *)(uintptr_t)places_of(work->call)->version;
-    info.revision = (char *)(uintptr_t)places_of(work->call)->revision;
-    info.schema = db_schema();
-    info.results = b->results;
-    info.created_ms = clock_wall_ms();
-    out.info = &info;
-    offload_send(work, &out.base, read_part, send_part);
+    digest_update(b->digest, out.data.data, out.data.len);
+    if (!out.data.len)
+        end_digest(b, &work->err);
+    out.path = begins ? (char *)(uintptr_t)b->path : out.path;
+    out.sha256 = b->sha256;
+    offload_pack(work, &out.base);
+    *b->sha256 = '\0';
 }
 
 static int backup(struct rpc_call *call, const void *message, struct err *err) {
     (void)message;
     static unsigned calls;
-    const struct services *s = places_of(call);
+    const struct services *s = services_of(call);
     struct backup_call *b = offload_new(call, OFFLOAD_FILES, sizeof *b, drop, err);
     if (!b)
         return err->code;
+    b->services = s;
     b->databases[0].name = BACKUP_DATABASE;
     b->databases[1].name = BACKUP_JOURNAL;
     str_copy(b->databases[0].path, sizeof b->databases[0].path, s->database);
     str_copy(b->databases[1].path, sizeof b->databases[1].path, journal_path(s->journal));
     str_copy(b->results, sizeof b->results, s->paths[2]);
-    if (!(b->part = malloc(PART_BYTES)))
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a backup");
     for (int i = 0; i < DATABASES; i++)
         str_format(b->databases[i].copy, sizeof b->databases[i].copy, "%s/networks/backup-%u-%s", s->paths[1], calls,
                    b->databases[i].name);
     calls++;
-    offload_start(&b->work, prepare, send_info);
+    offload_stream(&b->work, pack_backup);
     return 0;
 }
 

@@ -274,7 +274,6 @@ static void drop_observing(struct offload *work) {
     count_missed(g, missed);
     observer_leave(g->observer);
     observer_release(g->observer);
-    free(g);
 }
 
 /* The next frame to send, or NULL. */

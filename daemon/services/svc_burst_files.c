@@ -14,32 +14,27 @@ struct file_call {
     struct services *services;
     char name[NETWORK_NAME_SIZE], path[PATH_SIZE]; /* path: of the file while it has a name */
     char device[32];                               /* Create: its name, or "" */
-    int fd;                                        /* -1: no file yet */
     int64_t bytes, at;                             /* size; received or sent so far */
     uint8_t *part;
     size_t part_len;
     /* Create, Restore */
-    bool named, half_closed, replace, every_tick;
+    bool named, replace, every_tick;
     int64_t budget_bytes, max_pending;
     struct connectome *net;
     struct burst_state state;
     /* Snapshot */
     struct network_order *give_back;
     const struct connectome *lent;
-    ssize_t got;
     int64_t tick;
 };
 
 static void drop_file(struct offload *work) {
     struct file_call *f = (struct file_call *)work;
-    if (f->fd >= 0)
-        close(f->fd);
     connectome_free(f->net);
     burst_state_done(&f->state);
     network_order_free(f->give_back);
     free(f->part);
     f->services->burst.files--;
-    free(f);
 }
 
 /* NULL after an error. */
@@ -58,7 +53,6 @@ static struct file_call *file_call_new(struct rpc_call *call, struct err *err) {
     if (!f)
         return NULL;
     f->services = s;
-    f->fd = -1;
     s->burst.files++;
     return f;
 }
@@ -122,16 +116,16 @@ static int begin_upload(struct file_call *f, const struct header *h, struct err 
 /* On the pool. */
 static void write_part(struct offload *work) {
     struct file_call *f = (struct file_call *)work;
-    if (f->fd < 0) {
+    if (work->fd < 0) {
         if (!str_format(f->path, sizeof f->path, "%s/networks/upload-XXXXXX", f->services->paths[1]) ||
-            (f->fd = mkostemp(f->path, O_CLOEXEC)) < 0) {
+            (work->fd = mkostemp(f->path, O_CLOEXEC)) < 0) {
             err_errno(&work->err, errno, "cannot make a file for a network in %s/networks", f->services->paths[1]);
             return;
         }
         unlink(f->path);
     }
     for (size_t done = 0; done < f->part_len;) {
-        ssize_t n = pwrite(f->fd, f->part + done, f->part_len - done, f->at - (int64_t)(f->part_len - done));
+        ssize_t n = pwrite(work->fd, f->part + done, f->part_len - done, f->at - (int64_t)(f->part_len - done));
         if (n < 0 && errno != EINTR) {
             err_errno(&work->err, errno, "cannot write a network to %s/networks", f->services->paths[1]);
             return;
@@ -144,13 +138,13 @@ static void write_part(struct offload *work) {
 static void read_network(struct offload *work) {
     struct file_call *f = (struct file_call *)work;
     char text[sizeof work->err.message];
-    str_format(f->path, sizeof f->path, "/proc/self/fd/%d", f->fd);
+    str_format(f->path, sizeof f->path, "/proc/self/fd/%d", work->fd);
     if (netfile_load(f->path, f->budget_bytes, &f->net, &f->state, &work->err) && str_starts(work->err.message, f->path)) {
         str_copy(text, sizeof text, work->err.message);
         str_format(work->err.message, sizeof work->err.message, "the network file%s", text + strlen(f->path));
     }
-    close(f->fd);
-    f->fd = -1;
+    close(work->fd);
+    work->fd = -1;
 }
 
 static void made(struct offload *work) {
@@ -188,16 +182,6 @@ static void finish_upload(struct file_call *f) {
     rpc_finish(f->ask.work.call, &err);
 }
 
-static void on_written(struct offload *work) {
-    struct file_call *f = (struct file_call *)work;
-    if (!offload_good(work))
-        return;
-    if (f->half_closed)
-        finish_upload(f);
-    else
-        rpc_release(work->call);
-}
-
 static int check_part(struct file_call *f, const struct header *h, const ProtobufCBinaryData *part, struct err *err) {
     int rc;
     if (!f->named && (rc = begin_upload(f, h, err)))
@@ -224,7 +208,7 @@ static int take_part(struct rpc_call *call, bool replace, const struct header *h
     f->part_len = part->len;
     f->at += (int64_t)part->len;
     rpc_hold(call);
-    offload_start(&f->ask.work, write_part, on_written);
+    offload_start(&f->ask.work, write_part, offload_release);
     return 0;
 }
 
@@ -248,9 +232,7 @@ static void upload_half_close(struct rpc_call *call) {
         rpc_finish(call, &err);
         return;
     }
-    f->half_closed = true;
-    if (!f->ask.work.working)
-        finish_upload(f);
+    finish_upload(f);
 }
 
 /* ---- Snapshot -------------------------------------------------------------------------------------------------- */
@@ -272,33 +254,21 @@ static void write_snapshot(struct offload *work) {
     }
     if (netfile_save(f->path, f->lent, &f->state, sha256, &work->err))
         return;
-    if (fsio_size(f->path, &f->bytes, NULL, &work->err) == 0 && (f->fd = open(f->path, O_RDONLY | O_CLOEXEC)) < 0)
+    if (fsio_size(f->path, &f->bytes, NULL, &work->err) == 0 && (work->fd = open(f->path, O_RDONLY | O_CLOEXEC)) < 0)
         err_errno(&work->err, errno, "cannot open %s", f->path);
     unlink(f->path);
 }
 
 /* On the pool. */
-static void read_part(struct offload *work) {
+static void pack_snapshot(struct offload *work) {
     struct file_call *f = (struct file_call *)work;
-    f->got = pread(f->fd, f->part, PART_BYTES, f->at);
-    if (f->got < 0)
-        err_errno(&work->err, errno, "cannot read a snapshot");
-}
-
-static void send_part(struct offload *work) {
-    struct file_call *f = (struct file_call *)work;
-    if (!work->call)
-        return;
-    if (f->got <= 0) {
-        rpc_finish(work->call, &work->err);
-        return;
-    }
     Brr__V1__SnapshotPart out = BRR__V1__SNAPSHOT_PART__INIT;
+    if (!offload_read(work, "a snapshot", &out.part) || !out.part.len)
+        return;
     out.bytes = f->at ? 0 : f->bytes;
     out.tick = f->at ? 0 : f->tick;
-    out.part = (ProtobufCBinaryData){(size_t)f->got, f->part};
-    f->at += f->got;
-    offload_send(work, &out.base, read_part, send_part);
+    f->at += (int64_t)out.part.len;
+    offload_pack(work, &out.base);
 }
 
 static void on_snapshot(struct offload *work) {
@@ -306,7 +276,7 @@ static void on_snapshot(struct offload *work) {
     give_back(f);
     burst_state_done(&f->state);
     if (offload_good(work))
-        offload_start(work, read_part, send_part);
+        offload_stream(work, pack_snapshot);
 }
 
 static void on_lent(struct offload *work) {
@@ -330,8 +300,7 @@ static int snapshot(struct rpc_call *call, const void *message, struct err *err)
         return err->code;
     struct network_order *o = network_order_new(NETWORK_LEND, in->name);
     f->give_back = network_order_new(NETWORK_RETURN, in->name);
-    f->part = malloc(PART_BYTES);
-    if (o && f->give_back && f->part) {
+    if (o && f->give_back) {
         burst_ask(&f->ask, o, on_lent);
         return 0;
     }

@@ -8,7 +8,6 @@
 #include "detect/detector.h"
 #include "store/digest.h"
 
-enum { PART_BYTES = 1 << 20 };
 static const int64_t max_upload_bytes = INT64_C(16) << 30;
 
 /* ---- Verify ---- */
@@ -48,7 +47,7 @@ static void answer_verify(struct offload *work) {
 
 static int verify(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__CheckpointRef *in = message;
-    struct verify *v = checkpoint_find_new(call, sizeof *v, in->ref, NULL, err);
+    struct verify *v = checkpoint_find_new(call, sizeof *v, in->ref, err);
     if (!v)
         return err->code;
     offload_start(&v->one.work, read_whole, answer_verify);
@@ -60,66 +59,38 @@ static int verify(struct rpc_call *call, const void *message, struct err *err) {
 struct download {
     struct checkpoint_find one;
     Brr__V1__Checkpoint *checkpoint; /* for the first part; NULL once sent */
-    uint8_t *part;
-    int fd;      /* while open */
-    ssize_t got; /* bytes of the last read, or a negative errno */
-    int64_t at;
-    bool open;
 };
-
-static void drop_download(struct offload *work) {
-    struct download *d = (struct download *)work;
-    if (d->open)
-        close(d->fd);
-    free(d->part);
-    free(d);
-}
 
 /* On the pool. */
 static void open_file(struct offload *work) {
-    struct download *d = (struct download *)work;
     size_t bytes = 0;
     checkpoint_find_file(work);
-    d->open = !work->err.code && !fsio_open_file(d->one.file.path, &d->fd, &bytes, &work->err);
+    if (!work->err.code)
+        fsio_open_file(((struct checkpoint_find *)work)->file.path, &work->fd, &bytes, &work->err);
 }
 
 /* On the pool. */
-static void read_part(struct offload *work) {
+static void pack_part(struct offload *work) {
     struct download *d = (struct download *)work;
-    d->got = pread(d->fd, d->part, PART_BYTES, d->at);
-    if (d->got < 0)
-        err_errno(&work->err, errno, "cannot read a checkpoint");
-}
-
-static void send_part(struct offload *work) {
-    struct download *d = (struct download *)work;
-    if (!work->call)
-        return;
-    if (d->got <= 0) {
-        rpc_finish(work->call, &work->err);
-        return;
-    }
     Brr__V1__CheckpointPart out = BRR__V1__CHECKPOINT_PART__INIT;
+    if (!offload_read(work, "a checkpoint", &out.data) || !out.data.len)
+        return;
     out.checkpoint = d->checkpoint;
-    out.data = (ProtobufCBinaryData){(size_t)d->got, d->part};
     d->checkpoint = NULL;
-    d->at += d->got;
-    offload_send(work, &out.base, read_part, send_part);
+    offload_pack(work, &out.base);
 }
 
 static void send_found(struct offload *work) {
     struct download *d = (struct download *)work;
     if ((d->checkpoint = checkpoint_found(&d->one)))
-        offload_start(work, read_part, send_part);
+        offload_stream(work, pack_part);
 }
 
 static int get(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__GetCheckpointRequest *in = message;
-    struct download *d = checkpoint_find_new(call, sizeof *d, in->ref, drop_download, err);
+    struct download *d = checkpoint_find_new(call, sizeof *d, in->ref, err);
     if (!d)
         return err->code;
-    if (!(d->part = malloc(PART_BYTES)))
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a checkpoint");
     offload_start(&d->one.work, open_file, send_found);
     return 0;
 }
@@ -133,8 +104,8 @@ struct upload {
     char ref[128], path[LIVE_PATH], expected[DIGEST_HEX_SIZE], found[DIGEST_HEX_SIZE];
     uint8_t *part; /* that the pool writes */
     size_t part_len;
-    struct checkpoint_file about;
-    bool named, open, half_closed, any;
+    Brr__V1__Checkpoint *about;
+    bool named, open, any;
     char principal[AUTH_NAME_SIZE];
 };
 
@@ -154,7 +125,6 @@ static void drop_upload(struct offload *work) {
     if (u->digest)
         digest_finish(u->digest, u->found);
     free(u->part);
-    free(u);
 }
 
 static int name_upload(struct upload *u, const Brr__V1__PutCheckpointPart *in, struct err *err) {
@@ -194,35 +164,15 @@ static void commit_upload(struct offload *work) {
     else if (!model_image_check(u->file.tmp_path, &work->err)) {
         u->open = false;
         if (!fsio_writer_commit(&u->file, &work->err))
-            checkpoint_file_read(&u->about, u->ref, u->path, &work->err);
+            u->about = checkpoint_of_file(work->arena, u->ref, u->path, &work->err);
     }
 }
 
 static void answer_upload(struct offload *work) {
     struct upload *u = (struct upload *)work;
-    if (!work->call)
-        return;
-    Brr__V1__Checkpoint *m = work->err.code ? NULL : checkpoint_message_of_file(rpc_arena(work->call), &u->about);
-    if (!work->err.code && !m)
-        err_set(&work->err, ERR_EXHAUSTED, "out of memory describing a checkpoint");
-    if (m)
-        m->sha256 = u->found;
-    if (m)
-        convert_answer(work->call, &m->base);
-    else
-        rpc_finish(work->call, &work->err);
-}
-
-static void on_written(struct offload *work) {
-    struct upload *u = (struct upload *)work;
-    free(u->part);
-    u->part = NULL;
-    if (!offload_good(work))
-        return;
-    if (u->half_closed)
-        offload_start(work, commit_upload, answer_upload);
-    else
-        rpc_release(work->call);
+    if (u->about)
+        u->about->sha256 = u->found;
+    offload_answer(work, u->about, "a checkpoint");
 }
 
 static int take_part(struct upload *u, const Brr__V1__PutCheckpointPart *in, struct err *err) {
@@ -231,6 +181,7 @@ static int take_part(struct upload *u, const Brr__V1__PutCheckpointPart *in, str
         return rc;
     if (u->file.written_bytes + (int64_t)in->data.len > max_upload_bytes)
         return err_set(err, ERR_EXHAUSTED, "the upload is larger than %lld bytes", (long long)max_upload_bytes);
+    free(u->part);
     if (!(u->part = malloc(in->data.len + 1)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for an upload");
     if (in->data.len)
@@ -248,7 +199,7 @@ static int put_part(struct rpc_call *call, const void *message, struct err *err)
     if (rc)
         return rc;
     rpc_hold(call);
-    offload_start(&u->work, write_part, on_written);
+    offload_start(&u->work, write_part, offload_release);
     return 0;
 }
 
@@ -260,9 +211,7 @@ static void put_half_close(struct rpc_call *call) {
         rpc_finish(call, &err);
         return;
     }
-    u->half_closed = true;
-    if (!u->work.working)
-        offload_start(&u->work, commit_upload, answer_upload);
+    offload_start(&u->work, commit_upload, answer_upload);
 }
 
 const struct rpc_method svc_checkpoint_files[] = {

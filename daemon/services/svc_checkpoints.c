@@ -7,17 +7,9 @@
 #include "daemon/services/checkpoint_find.h"
 #include "daemon/services/convert.h"
 
-enum { MAX_LISTED = 10000 };
+enum { MAX_LISTED = 10000, LIST_BYTES = 256 << 20 };
 
 /* ---- List ---- */
-
-/* The record of a checkpoint whose file is there, at `path`. */
-struct listed {
-    char job_id[JOB_ID_SIZE], sha256[DIGEST_HEX_SIZE], metric_name[32], *path;
-    int64_t step, epoch, bytes, created_ms;
-    double metric;
-    bool pinned;
-};
 
 struct listing {
     struct offload work;
@@ -25,41 +17,32 @@ struct listing {
     char principal[AUTH_NAME_SIZE];
     bool all; /* the caller sees those of all principals */
     char job_id[JOB_ID_SIZE];
-    struct checkpoint_file *uploads; /* as the pool has read them */
-    size_t n_uploads;
-    struct listed *records; /* of jobs */
-    size_t n_records, room;
     bool unread; /* the records */
     char folder[LIVE_PATH];
-    Brr__V1__Checkpoint **items;
-    size_t n;
+    struct arena arena;          /* of the items */
+    Brr__V1__Checkpoint **items; /* the records whose files are there, then uploads */
+    size_t n, room;
 };
 
 static void drop_listing(struct offload *work) {
     struct listing *l = (struct listing *)work;
-    for (size_t i = 0; i < l->n_records; i++)
-        free(l->records[i].path);
-    free(l->records);
-    free(l->uploads);
-    free(l);
+    arena_done(&l->arena);
+    free(l->items);
 }
 
-static int fail_listing(struct listing *l) { return err_set(&l->work.err, ERR_EXHAUSTED, "out of memory listing checkpoints"); }
+static int add_item(struct listing *l, Brr__V1__Checkpoint *m) {
+    if (!m || !GROW(l->items, l->n, l->room))
+        return err_set(&l->work.err, ERR_EXHAUSTED, "out of memory listing checkpoints");
+    l->items[l->n++] = m;
+    return 0;
+}
 
 static int note_record(void *ctx, const struct jobdb_checkpoint *c) {
     struct listing *l = ctx;
-    const char *path = fsio_exists(c->c.path) ? c->c.path : *c->kept && fsio_exists(c->kept) ? c->kept : NULL;
-    if (!path)
-        return 0;
-    if (!GROW(l->records, l->n_records, l->room))
-        return fail_listing(l);
-    struct listed *r = &l->records[l->n_records++];
-    *r =
-        (struct listed){SAME_MEMBERS(c->c, step, epoch, bytes, metric), SAME_MEMBERS(*c, created_ms, pinned), .path = strdup(path)};
-    str_copy(r->job_id, sizeof r->job_id, c->job_id);
-    str_copy(r->sha256, sizeof r->sha256, c->c.sha256);
-    str_copy(r->metric_name, sizeof r->metric_name, c->c.metric_name);
-    return r->path ? 0 : fail_listing(l);
+    struct jobdb_checkpoint there = *c;
+    if (!fsio_exists(c->c.path) && *c->kept)
+        str_copy(there.c.path, sizeof there.c.path, c->kept);
+    return fsio_exists(there.c.path) ? add_item(l, checkpoint_of_record(&l->arena, &there)) : 0;
 }
 
 /* On the pool: a job leaves as many records as it ever wrote checkpoints. A database whose volume is full or lost may have no
@@ -81,67 +64,38 @@ static void look_at_files(struct offload *work) {
     char path[LIVE_PATH], ref[256];
     struct dirent *e = NULL;
     struct err err;
+    int uploads = 0;
     if (*l->folder && !d && errno != ENOENT)
         err_errno(&work->err, errno, "cannot open directory %s", l->folder);
-    while (d && !work->err.code && l->n_uploads <= MAX_LISTED && !fsio_next_entry(d, &e, &work->err) && e) {
+    while (d && !work->err.code && uploads <= MAX_LISTED && !fsio_next_entry(d, &e, &work->err) && e) {
         if (*e->d_name == '.' || !str_ends(e->d_name, ".safetensors") || !str_format(ref, sizeof ref, "upload:%s", e->d_name) ||
             fsio_join(path, sizeof path, l->folder, e->d_name, &err) || (!l->all && !upload_owner_is(path, l->principal)))
             continue;
-        struct checkpoint_file *more = realloc(l->uploads, (l->n_uploads + 1) * sizeof *more);
-        if (!more) {
-            fail_listing(l);
-            break;
-        }
-        l->uploads = more;
-        more[l->n_uploads] = (struct checkpoint_file){.bytes = 0};
         ref[strlen(ref) - strlen(".safetensors")] = '\0';
-        l->n_uploads += !checkpoint_file_read(&more[l->n_uploads], ref, path, &err);
+        Brr__V1__Checkpoint *m = checkpoint_of_file(&l->arena, ref, path, &err);
+        if (m && !add_item(l, m))
+            uploads++;
     }
     db_wait(l->db); /* the loop may read it next */
-}
-
-/* NULL: there are too many. */
-static int add_item(struct listing *l, Brr__V1__Checkpoint *m) {
-    if (!m)
-        return err_set(&l->work.err, ERR_EXHAUSTED,
-                       "there are more than %zu checkpoints, too many for one answer; ask for those of one job (job_id)", l->n);
-    l->items[l->n++] = m;
-    return 0;
-}
-
-static int add_checkpoint(struct listing *l, const struct listed *r) {
-    if (!services_sees_job(l->work.call, sched_get(services_of(l->work.call)->sched, r->job_id)))
-        return 0;
-    struct jobdb_checkpoint c = {SAME_MEMBERS(*r, created_ms, pinned), .c = {SAME_MEMBERS(*r, step, epoch, bytes, metric)}};
-    str_copy(c.job_id, sizeof c.job_id, r->job_id);
-    str_copy(c.c.path, sizeof c.c.path, r->path);
-    str_copy(c.c.sha256, sizeof c.c.sha256, r->sha256);
-    str_copy(c.c.metric_name, sizeof c.c.metric_name, r->metric_name);
-    return add_item(l, l->n < MAX_LISTED ? checkpoint_message_of(l->work.call, &c) : NULL);
 }
 
 static void answer_list(struct offload *work) {
     struct listing *l = (struct listing *)work;
     struct rpc_call *call = work->call;
-    if (!call)
-        return;
     Brr__V1__ListCheckpointsResponse out = BRR__V1__LIST_CHECKPOINTS_RESPONSE__INIT;
-    l->items = arena_alloc(rpc_arena(call), MAX_LISTED * sizeof *l->items);
-    if (!l->items)
-        fail_listing(l);
-    if (l->unread && !work->err.code)
+    if (l->unread && !work->err.code && call)
         jobdb_records(l->db, l->job_id, note_record, l, &work->err);
-    for (size_t i = 0; i < l->n_records && !work->err.code; i++)
-        add_checkpoint(l, &l->records[i]);
-    for (size_t i = 0; i < l->n_uploads && !work->err.code; i++)
-        add_item(l, l->n < MAX_LISTED ? checkpoint_message_of_file(rpc_arena(call), &l->uploads[i]) : NULL);
-    if (work->err.code) {
-        rpc_finish(call, &work->err);
+    if (!offload_good(work))
         return;
-    }
+    const struct sched *sched = services_of(call)->sched;
     out.checkpoints = l->items;
-    out.n_checkpoints = l->n;
-    convert_answer(call, &out.base);
+    for (size_t i = 0; i < l->n; i++)
+        if (!*l->items[i]->job_id || services_sees_job(call, sched_get(sched, l->items[i]->job_id)))
+            l->items[out.n_checkpoints++] = checkpoint_rank(sched, l->items[i]);
+    if (out.n_checkpoints > MAX_LISTED)
+        err_set(&work->err, ERR_EXHAUSTED,
+                "there are more than %d checkpoints, too many for one answer; ask for those of one job (job_id)", MAX_LISTED);
+    offload_answer(work, &out, "checkpoints");
 }
 
 static int list(struct rpc_call *call, const void *message, struct err *err) {
@@ -154,6 +108,7 @@ static int list(struct rpc_call *call, const void *message, struct err *err) {
     if (!l)
         return err->code;
     l->db = services->db;
+    l->arena = arena_of(LIST_BYTES);
     str_copy(l->job_id, sizeof l->job_id, in->job_id);
     str_copy(l->principal, sizeof l->principal, rpc_caller(call)->name);
     l->all = auth_sees(rpc_caller(call), "");
@@ -228,10 +183,7 @@ static void remove_files(struct offload *work) {
         unlink(state);
 }
 
-static void deleted(struct offload *work) {
-    if (offload_good(work))
-        convert_answer(work->call, &((struct deletion *)work)->message->base);
-}
+static void deleted(struct offload *work) { offload_answer(work, ((struct deletion *)work)->message, "a checkpoint"); }
 
 static void delete_found(struct offload *work) {
     struct deletion *d = (struct deletion *)work;
@@ -246,7 +198,7 @@ static void delete_found(struct offload *work) {
 
 static int delete_one(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__CheckpointRef *in = message;
-    struct deletion *d = checkpoint_find_new(call, sizeof *d, in->ref, NULL, err);
+    struct deletion *d = checkpoint_find_new(call, sizeof *d, in->ref, err);
     if (!d)
         return err->code;
     offload_start(&d->one.work, checkpoint_find_file, delete_found);
@@ -268,17 +220,11 @@ static void change_pin(struct offload *work) {
 
 static void answer_pin(struct offload *work) {
     struct pinning *p = (struct pinning *)work;
-    struct jobdb_checkpoint *c = &p->one.record;
-    Brr__V1__Checkpoint *m = NULL;
-    if (!work->call)
-        return;
-    c->pinned = p->pinned;
-    if (!work->err.code && !(m = checkpoint_message_of(work->call, c)))
-        err_set(&work->err, ERR_EXHAUSTED, "out of memory describing a checkpoint");
-    if (m)
-        convert_answer(work->call, &m->base);
-    else
-        rpc_finish(work->call, &work->err);
+    p->one.record.pinned = p->pinned;
+    offload_answer(work,
+                   work->call ? checkpoint_rank(services_of(work->call)->sched, checkpoint_of_record(work->arena, &p->one.record))
+                              : NULL,
+                   "a checkpoint");
 }
 
 static void pin_found(struct offload *work) {
@@ -296,7 +242,7 @@ static void pin_found(struct offload *work) {
 
 static int pin(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__PinRequest *in = message;
-    struct pinning *p = checkpoint_find_new(call, sizeof *p, in->ref, NULL, err);
+    struct pinning *p = checkpoint_find_new(call, sizeof *p, in->ref, err);
     if (!p)
         return err->code;
     p->pinned = in->pinned;

@@ -16,15 +16,14 @@ struct reading {
     FILE *list; /* NULL until the pool has opened it */
     char id[JOB_ID_SIZE];
     const char *state;    /* of the job, for an error */
-    bool any, full;       /* the pool has found a row; the client has no room */
     char directory[2048]; /* the job's */
     struct detect_row row;
-    char *tsv; /* of the row; NULL: the next row is due */
+    char *tsv; /* of the row; NULL: the next row is due, if there is one */
     size_t len, at;
     char line[DETECT_LIST_LINE];
 };
 
-/* The next row with its table, if there is one (r->any). A table that cannot be read is the row's error. */
+/* The next row with its table, if there is one. A table that cannot be read is the row's error. */
 static void next_row(struct reading *r) {
     char path[DETECT_LIST_PATH], text[800];
     struct err err;
@@ -45,11 +44,10 @@ static void next_row(struct reading *r) {
         r->tsv = strdup("");
     if (!r->tsv)
         err_set(&r->work.err, ERR_EXHAUSTED, "out of memory reading the events of job %s", r->id);
-    r->any = r->tsv != NULL;
 }
 
-/* One message of the row; what rpc_send says. */
-static bool send_part(struct reading *r) {
+/* One message of the row. */
+static void pack_events(struct reading *r) {
     Brr__V1__JobEvents out = BRR__V1__JOB_EVENTS__INIT;
     size_t n = r->len - r->at < PART_BYTES ? r->len - r->at : PART_BYTES;
     COPY_MEMBERS(out, r->row, recording, error, note, duration_s, events, seizure_s, suppressed_s, bursts, largest_suppression);
@@ -60,58 +58,33 @@ static bool send_part(struct reading *r) {
     out.tsv.len = n;
     r->at += n;
     out.more = r->at < r->len;
-    bool room = convert_send(r->work.call, &out.base);
-    if (!out.more) {
-        free(r->tsv);
-        r->tsv = NULL;
-    }
-    return room;
+    offload_pack(&r->work, &out.base);
+    if (out.more)
+        return;
+    free(r->tsv);
+    r->tsv = NULL;
+}
+
+static int open_list(struct reading *r, struct err *err) {
+    char path[DETECT_LIST_PATH];
+    if (!str_format(path, sizeof path, "%s/%s", r->directory, DETECT_LIST_NAME))
+        return err_set(err, ERR_RANGE, "the path of the job's directory is too long");
+    if ((r->list = fopen(path, "re")))
+        return 0;
+    return errno == ENOENT
+               ? err_set(err, ERR_PRECONDITION, "job %s has the state %s and has no recording done yet", r->id, r->state)
+               : err_errno(err, errno, "cannot open %s", path);
 }
 
 /* On the pool. */
-static void read_row(struct offload *work) {
+static void next_part(struct offload *work) {
     struct reading *r = (struct reading *)work;
-    char path[DETECT_LIST_PATH];
-    r->any = false;
-    if (!r->list && !str_format(path, sizeof path, "%s/%s", r->directory, DETECT_LIST_NAME)) {
-        err_set(&work->err, ERR_RANGE, "the path of the job's directory is too long");
-    } else if (!r->list && !(r->list = fopen(path, "re"))) {
-        if (errno == ENOENT)
-            err_set(&work->err, ERR_PRECONDITION, "job %s has the state %s and has no recording done yet", r->id, r->state);
-        else
-            err_errno(&work->err, errno, "cannot open %s", path);
-    } else {
+    if (!r->list && open_list(r, &work->err))
+        return;
+    if (!r->tsv)
         next_row(r);
-    }
-}
-
-static void on_row(struct offload *work);
-
-/* The row that is here, as far as the client has room; then the next one. */
-static void pump(struct reading *r) {
-    while (r->tsv && !r->full)
-        r->full = !send_part(r);
-    if (!r->full && !r->work.working)
-        offload_start(&r->work, read_row, on_row);
-}
-
-static void on_row(struct offload *work) {
-    struct reading *r = (struct reading *)work;
-    if (!offload_good(work))
-        return;
-    if (r->any)
-        pump(r);
-    else
-        rpc_finish(work->call, NULL);
-}
-
-static void writable(struct rpc_call *call) {
-    struct reading *r = rpc_state(call);
-    if (!r)
-        return;
-    r->full = false;
-    if (!r->work.working)
-        pump(r);
+    if (r->tsv)
+        pack_events(r);
 }
 
 static void drop(struct offload *work) {
@@ -119,7 +92,6 @@ static void drop(struct offload *work) {
     if (r->list)
         fclose(r->list);
     free(r->tsv);
-    free(r);
 }
 
 static int events(struct rpc_call *call, const void *message, struct err *err) {
@@ -139,12 +111,12 @@ static int events(struct rpc_call *call, const void *message, struct err *err) {
     str_copy(r->id, sizeof r->id, job->id);
     r->state = job_state_name(job->state);
     str_copy(r->directory, sizeof r->directory, job->directory);
-    pump(r);
+    offload_stream(&r->work, next_part);
     return 0;
 }
 
 const struct rpc_method svc_events[] = {
-    {RPC_METHOD("/brr.v1.Jobs/Events", ROLE_READ, brr__v1__job_events_request, events), .reading = true, .writable = writable,
-     .end = offload_end},
+    {RPC_METHOD("/brr.v1.Jobs/Events", ROLE_READ, brr__v1__job_events_request, events), .reading = true,
+     .writable = offload_writable, .end = offload_end},
     {.path = NULL},
 };

@@ -69,46 +69,38 @@ static void add_notice(void *ctx, const char *text) {
         n->n++;
 }
 
-/* ---- Submit: the files that the job names are looked at on the pool ---- */
+/* The message of a job after its change was recorded; NULL without memory, or with an error of work when it is gone. */
+static Brr__V1__Job *message_now(struct offload *work, const struct services *services, const char *id) {
+    const struct job *job = sched_get(services->sched, id);
+    if (!job)
+        err_set(&work->err, ERR_NOT_FOUND, "job %s was deleted meanwhile", id);
+    return job ? message_of(work->call, job) : NULL;
+}
 
-enum { REQUEST_BYTES = 32 << 20 };
+/* ---- Submit: the files that the job names are looked at on the pool ---- */
 
 struct submitting {
     struct offload work;
     struct services *services;
-    struct arena arena; /* of request, which outlives the call's */
     struct submission request;
     struct draft *draft;
     struct notices notices;
     char id[JOB_ID_SIZE];
 };
 
-static void drop_submitting(struct offload *work) {
-    struct submitting *u = (struct submitting *)work;
-    draft_free(u->draft);
-    arena_done(&u->arena);
-    free(u);
-}
+static void drop_submitting(struct offload *work) { draft_free(((struct submitting *)work)->draft); }
 
 static void place(struct offload *work) { draft_place(((struct submitting *)work)->draft, &work->err); }
 
 static void discard(struct offload *work) { draft_discard(((struct submitting *)work)->draft); }
 
 static void answer_submit(struct submitting *u) {
-    struct rpc_call *call = u->work.call;
-    const struct job *job = sched_get(u->services->sched, u->id);
     Brr__V1__SubmitResponse out = BRR__V1__SUBMIT_RESPONSE__INIT;
-    rpc_concerns(call, "job", u->id);
-    if (!job)
-        err_set(&u->work.err, ERR_NOT_FOUND, "job %s was deleted meanwhile", u->id);
-    else if (!(out.job = message_of(call, job)))
-        no_memory(&u->work.err);
+    rpc_concerns(u->work.call, "job", u->id);
+    out.job = message_now(&u->work, u->services, u->id);
     out.notices = u->notices.items;
     out.n_notices = u->notices.n;
-    if (u->work.err.code)
-        rpc_finish(call, &u->work.err);
-    else
-        convert_answer(call, &out.base);
+    offload_answer(&u->work, out.job ? &out : NULL, "a job");
 }
 
 /* The job is recorded, or there is an error. */
@@ -126,7 +118,7 @@ static void submitted(struct offload *work) {
 static void placed(struct offload *work) {
     struct submitting *u = (struct submitting *)work;
     const struct job *job = NULL;
-    u->notices.arena = work->call ? rpc_arena(work->call) : NULL;
+    u->notices.arena = work->arena;
     if (!work->call || work->err.code || sched_accept(u->services->sched, u->draft, add_notice, &u->notices, &job, &work->err)) {
         submitted(work);
         return;
@@ -159,21 +151,6 @@ static void parsed(struct offload *work) {
         offload_start(work, place, placed);
 }
 
-/* False when out of memory. */
-static bool copy_request(struct submitting *u, const Brr__V1__SubmitRequest *in, const char *owner) {
-    const char **overrides = arena_alloc(&u->arena, (in->file->n_overrides + 1) * sizeof *overrides);
-    bool whole = overrides != NULL;
-    for (size_t i = 0; i < in->file->n_overrides && whole; i++)
-        whole = (overrides[i] = arena_strdup(&u->arena, in->file->overrides[i])) != NULL;
-    u->request = (struct submission){.yaml = arena_strdup(&u->arena, in->file->yaml),
-                                     .file = arena_strdup(&u->arena, *in->file->name ? in->file->name : "job.yaml"),
-                                     .request_id = arena_strdup(&u->arena, in->request_id),
-                                     .owner = arena_strdup(&u->arena, owner),
-                                     .overrides = overrides,
-                                     .n_overrides = (int)in->file->n_overrides};
-    return whole && u->request.yaml && u->request.file && u->request.request_id && u->request.owner;
-}
-
 static int submit(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__SubmitRequest *in = message;
     if (!in->file)
@@ -182,9 +159,14 @@ static int submit(struct rpc_call *call, const void *message, struct err *err) {
     if (!u)
         return err->code;
     u->services = services_of(call);
-    arena_init(&u->arena, REQUEST_BYTES);
-    if (!copy_request(u, in, rpc_caller(call)->name))
-        return err_set(err, ERR_EXHAUSTED, "the job file is too large, or memory is short");
+    u->request = (struct submission){.yaml = in->file->yaml,
+                                     .file = *in->file->name ? in->file->name : "job.yaml",
+                                     .request_id = in->request_id,
+                                     .owner = arena_strdup(u->work.arena, rpc_caller(call)->name),
+                                     .overrides = (const char *const *)in->file->overrides,
+                                     .n_overrides = (int)in->file->n_overrides};
+    if (!u->request.owner)
+        return no_memory(err);
     offload_start(&u->work, parse, parsed);
     return 0;
 }
@@ -336,22 +318,14 @@ struct changing {
 
 static void changed(struct offload *work) {
     struct changing *c = (struct changing *)work;
-    const struct job *job = sched_get(c->services->sched, c->id);
-    Brr__V1__Job *m = NULL;
     if (work->err.code)
         err_wrap(&work->err, "the change of job %s is not recorded yet", c->id);
     if (!offload_good(work))
         return;
-    if (!job)
-        err_set(&work->err, ERR_NOT_FOUND, "job %s was deleted meanwhile", c->id);
-    else if (!(m = message_of(work->call, job)))
-        no_memory(&work->err);
+    Brr__V1__Job *m = message_now(work, c->services, c->id);
     if (m && !*m->reason)
         m->reason = c->note;
-    if (m)
-        convert_answer(work->call, &m->base);
-    else
-        rpc_finish(work->call, &work->err);
+    offload_answer(work, m, "a job");
 }
 
 /* NULL after an error. */
@@ -418,8 +392,7 @@ static void folder_removed(struct offload *work) {
     const struct removal removal = removal_of(d->services);
     if (!work->err.code)
         removal_end(&removal, d->id);
-    if (offload_good(work))
-        convert_answer(work->call, &d->message->base);
+    offload_answer(work, d->message, "a job");
 }
 
 static void forgotten(struct offload *work) {

@@ -58,11 +58,7 @@ static int read_filter(const struct auth_caller *caller, const Brr__V1__JournalF
     return read_kinds(in, &ret->kinds, err);
 }
 
-static void reading_drop(struct offload *work) {
-    struct reading *r = (struct reading *)work;
-    free(r->entries);
-    free(r);
-}
+static void reading_drop(struct offload *work) { free(((struct reading *)work)->entries); }
 
 /* The state of a call with this filter; NULL after an error. */
 static struct reading *reading_new(struct rpc_call *call, const Brr__V1__JournalFilter *in, int most,
@@ -198,9 +194,17 @@ static void on_page(struct offload *work) {
 
 static void on_timer(uv_timer_t *timer) { read_on(timer->data); }
 
-static void on_closed(uv_handle_t *handle) { reading_drop(handle->data); }
+static void on_closed(uv_handle_t *handle) { offload_back(handle->data); }
 
-static void follow_drop(struct offload *work) { uv_close((uv_handle_t *)&((struct reading *)work)->timer, on_closed); }
+static void follow_drop(struct offload *work) {
+    uv_handle_t *timer = (uv_handle_t *)&((struct reading *)work)->timer;
+    if (uv_is_closing(timer)) {
+        reading_drop(work);
+        return;
+    }
+    offload_away(work, NULL);
+    uv_close(timer, on_closed);
+}
 
 static int follow(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__FollowJournalRequest *in = message;

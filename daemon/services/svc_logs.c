@@ -13,7 +13,6 @@ struct follow {
     struct offload work;
     uv_timer_t timer;
     char id[JOB_ID_SIZE], path[4096];
-    int fd;   /* -1 until the file is there */
     int tail; /* lines before the end to begin with; 0 = all */
     int64_t at;
     ssize_t got;             /* bytes of the last read */
@@ -71,16 +70,16 @@ static int64_t tail_start(int fd, int lines) {
 static void read_part(struct offload *work) {
     struct follow *f = (struct follow *)work;
     f->got = 0;
-    if (f->fd < 0) {
-        f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
-        if (f->fd < 0 && errno != ENOENT)
+    if (work->fd < 0) {
+        work->fd = open(f->path, O_RDONLY | O_CLOEXEC);
+        if (work->fd < 0 && errno != ENOENT)
             err_errno(&work->err, errno, "cannot open %s", f->path);
-        if (f->fd >= 0 && f->tail > 0)
-            f->at = tail_start(f->fd, f->tail);
+        if (work->fd >= 0 && f->tail > 0)
+            f->at = tail_start(work->fd, f->tail);
         f->tail = 0; /* of a file that is made later all lines are new */
     }
-    if (f->fd >= 0)
-        f->got = pread(f->fd, f->text + f->len, sizeof f->text - f->len, f->at);
+    if (work->fd >= 0)
+        f->got = pread(work->fd, f->text + f->len, sizeof f->text - f->len, f->at);
     if (f->got < 0)
         err_errno(&work->err, errno, "cannot read %s", f->path);
 }
@@ -120,13 +119,14 @@ static void on_timer(uv_timer_t *timer) {
         read_on(f);
 }
 
-static void on_closed(uv_handle_t *handle) { free(handle->data); }
+static void on_closed(uv_handle_t *handle) { offload_back(handle->data); }
 
 static void drop(struct offload *work) {
-    struct follow *f = (struct follow *)work;
-    if (f->fd >= 0)
-        close(f->fd);
-    uv_close((uv_handle_t *)&f->timer, on_closed);
+    uv_handle_t *timer = (uv_handle_t *)&((struct follow *)work)->timer;
+    if (uv_is_closing(timer))
+        return;
+    offload_away(work, NULL);
+    uv_close(timer, on_closed);
 }
 
 static int logs(struct rpc_call *call, const void *message, struct err *err) {
@@ -139,7 +139,6 @@ static int logs(struct rpc_call *call, const void *message, struct err *err) {
     struct follow *f = offload_new(call, OFFLOAD_LOGS, sizeof *f, drop, err);
     if (!f)
         return err->code;
-    f->fd = -1;
     f->follow = in->follow;
     f->tail = in->tail;
     str_copy(f->id, sizeof f->id, job->id);

@@ -164,7 +164,8 @@ static int list(struct rpc_call *call, const void *message, struct err *err) {
 /* A model that does not serve: its file is read on libuv's thread pool. */
 struct description {
     struct offload work;
-    char name[LIVE_PATH], served[LIVE_PATH]; /* the reference that the name serves, while it loads */
+    const char *name;       /* in the request */
+    char served[LIVE_PATH]; /* the reference that the name serves, while it loads */
     struct model_ref ref;
     struct model_file found;
     struct modelfile file;
@@ -184,8 +185,7 @@ static void answer_description(struct offload *work) {
     Brr__V1__ModelDescription *m = describe(arena, d->name, d->found.path, &d->file);
     if (m && (!(m->ref = arena_strdup(arena, d->served)) || !put_loads(work->call, m)))
         m = NULL;
-    if (answer(work->call, m, &work->err))
-        rpc_finish(work->call, &work->err);
+    offload_answer(work, m, "a model");
 }
 
 static int describe_one(struct rpc_call *call, const void *message, struct err *err) {
@@ -200,7 +200,7 @@ static int describe_one(struct rpc_call *call, const void *message, struct err *
     struct description *d = offload_new(call, OFFLOAD_FILES, sizeof *d, NULL, err);
     if (!d)
         return err->code;
-    str_copy(d->name, sizeof d->name, in->name);
+    d->name = in->name;
     str_copy(d->served, sizeof d->served, served ? served->ref : "");
     d->ref = ref;
     offload_start(&d->work, read_model, answer_description);
@@ -258,10 +258,7 @@ struct unloading {
     Brr__V1__ModelDescription *message; /* the model as it was, in the call's arena */
 };
 
-static void unloaded(struct offload *work) {
-    if (offload_good(work) && answer(work->call, ((struct unloading *)work)->message, &work->err))
-        rpc_finish(work->call, &work->err);
-}
+static void unloaded(struct offload *work) { offload_answer(work, ((struct unloading *)work)->message, "a model"); }
 
 static int unload_now(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__UnloadModelRequest *in = message;

@@ -233,7 +233,6 @@ static void drop(struct offload *work) {
     struct validate *v = (struct validate *)work;
     leave(v);
     arena_done(&v->arena);
-    free(v);
 }
 
 static void done(struct offload *work) {

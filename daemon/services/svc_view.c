@@ -13,17 +13,11 @@ struct view_call {
     struct offload work; /* first */
     struct places places;
     struct recordings *recordings;
-    char recording[4096], path[4096], principal[256], id[RECORDINGS_ID_SIZE];
+    const char *recording; /* in the request */
+    char path[4096], principal[256], id[RECORDINGS_ID_SIZE];
     char answers[4096], relative[4096]; /* "" = for no answers */
     struct recording_request request;   /* its marks and values are this call's */
 };
-
-static void drop_view(struct offload *work) {
-    struct view_call *v = (struct view_call *)work;
-    free((void *)(uintptr_t)v->request.marks);
-    free((void *)(uintptr_t)v->request.p);
-    free(v);
-}
 
 /* Length of a folder's path in front of the path of a file below it; 0: it is not below. */
 static size_t length_above(const char *path, const char *folder) {
@@ -80,12 +74,11 @@ static void recording_found(struct offload *work) {
 }
 
 static int take_marks(struct view_call *v, const Brr__V1__ViewRequest *in, struct err *err) {
-    struct recording_mark *marks = calloc(in->n_marks + 1, sizeof *marks);
-    uint8_t *p = malloc(in->probabilities.len + 1);
-    v->request = (struct recording_request){.marks = marks, .p = p, .n_p = in->probabilities.len, .p_step_s = in->step_s};
-    if (!marks || !p)
+    struct recording_mark *marks = arena_alloc(v->work.arena, (in->n_marks + 1) * sizeof *marks);
+    v->request = (struct recording_request){
+        .marks = marks, .p = in->probabilities.data, .n_p = in->probabilities.len, .p_step_s = in->step_s};
+    if (!marks)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a recording");
-    memcpy(p, in->probabilities.data ? in->probabilities.data : (const uint8_t *)"", in->probabilities.len);
     for (size_t i = 0; i < in->n_marks; i++) {
         const Brr__V1__ViewMark *m = in->marks[i];
         if (!(fabs(m->onset_s) < 1e9) || !(fabs(m->end_s) < 1e9))
@@ -129,7 +122,7 @@ static int view(struct rpc_call *call, const void *message, struct err *err) {
         return err_set(err, ERR_DENIED, "without a token recordings are shown to callers over the unix socket alone");
     if (in->n_marks > RECORDINGS_MARKS)
         return err_set(err, ERR_INVALID, "marks: at most %d", RECORDINGS_MARKS);
-    struct view_call *v = offload_new(call, OFFLOAD_FILES, sizeof *v, drop_view, err);
+    struct view_call *v = offload_new(call, OFFLOAD_FILES, sizeof *v, NULL, err);
     if (!v)
         return err->code;
     v->places = s->places;
@@ -137,8 +130,9 @@ static int view(struct rpc_call *call, const void *message, struct err *err) {
     str_copy(v->principal, sizeof v->principal, rpc_caller(call)->name);
     if ((rc = take_marks(v, in, err)) || (rc = take_answers(v, s, in, err)))
         return rc;
-    if (!*in->recording || !str_copy(v->recording, sizeof v->recording, in->recording))
-        return err_set(err, ERR_INVALID, "recording: expected a path of less than %zu bytes", sizeof v->recording);
+    if (!*in->recording || strlen(in->recording) >= sizeof v->path)
+        return err_set(err, ERR_INVALID, "recording: expected a path of less than %zu bytes", sizeof v->path);
+    v->recording = in->recording;
     offload_start(&v->work, find_recording, recording_found);
     return 0;
 }

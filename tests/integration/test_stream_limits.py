@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """What clients can make the daemon hold is bounded: answers nobody reads, gaps of days, chunks that last too long, calls, sessions
 whose client sleeps. A stream that asks for much work does not stop a job."""
+import glob
 import json
 import os
 import struct
 import sys
+import threading
 import time
 import urllib.request
 
@@ -149,6 +151,7 @@ def downloads_nobody_reads(d, c, model):
     settle(d, c, "brrd_rpc_unsent_bytes", refused, flying)
     assert metric(d, "brrd_rpc_unsent_bytes") <= UNREAD, metric(d, "brrd_rpc_unsent_bytes")
     assert resident(d) - before < 400 * MIB, resident(d) - before
+    assert c.Checkpoints.Verify(c.checkpoints.CheckpointRef(ref=model)).valid, "downloads that nobody reads hold the places of other calls"
     whole = slow = 0
     for call in calls:
         try:
@@ -159,6 +162,31 @@ def downloads_nobody_reads(d, c, model):
             slow += 1
     assert whole and slow and whole + slow == 12, (whole, slow)
     until(lambda: metric(d, "brrd_rpc_unsent_bytes") == 0 and in_flight() == 0, "bytes stay counted")
+
+
+def transfers_that_are_cut(d, c, model):
+    """Clients leave in the middle of calls that carry files: the calls end, and nothing that they made stays."""
+    gate, part = threading.Event(), c.checkpoints.PutCheckpointPart
+
+    def parts():
+        yield part(name="cut", data=b"x" * MIB)
+        gate.wait()
+
+    calls = [c.Checkpoints.Get(c.checkpoints.GetCheckpointRequest(ref=f"{d.dir}/big.safetensors")) for _ in range(4)]
+    calls += [c.Admin.Backup(c.admin.BackupRequest()) for _ in range(3)]
+    for call in calls:
+        assert next(call)
+    upload = c.Checkpoints.Put.future(parts())
+    until(lambda: glob.glob(f"{d.dir}/**/cut.safetensors*", recursive=True), "the upload did not begin")
+    for call in [*calls, upload]:
+        call.cancel()
+    gate.set()
+    left = lambda: glob.glob(f"{d.dir}/**/cut.safetensors*", recursive=True) + glob.glob(f"{d.dir}/**/backup-*", recursive=True)
+    until(lambda: not left(), lambda: f"files of calls that ended stay: {left()}")
+    open_calls = lambda: {k: v for k, v in scrape(d).items() if k.startswith("brrd_rpc_in_flight") and v}
+    until(lambda: not open_calls() and metric(d, "brrd_rpc_unsent_bytes") == 0, lambda: f"calls that were cut stay: {open_calls()}")
+    with open(model, "rb") as f:
+        assert c.Checkpoints.Put(iter([part(name="whole", data=f.read())])).sha256
 
 
 def a_sleeping_client_loses_its_place(d, c, model):
@@ -237,6 +265,7 @@ def main():
         a_gap_is_a_range(d, c, model)
         answers_nobody_reads_stop_their_stream_and_nothing_is_lost(d, c, model)
         downloads_nobody_reads(d, c, model)
+        transfers_that_are_cut(d, c, model)
         a_sleeping_client_loses_its_place(d, c, model)
         calls_are_limited(d, c)
         a_job_steps_beside_a_flood(d, c, model)
