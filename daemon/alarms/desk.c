@@ -193,8 +193,8 @@ void desk_take_over(void *desk, struct journal_entry *e) {
 
 struct past {
     char path[4096];
-    int64_t since_ms, newest, asked_ms; /* asked: monotonic */
-    struct journal_entry *entries;      /* n of them, oldest first */
+    int64_t since_ms, since_boot_ms, newest, asked_ms; /* asked: monotonic */
+    struct journal_entry *entries;                     /* n of them, oldest first */
     int n, page, rc;
     bool full; /* of memory */
     struct err err;
@@ -225,7 +225,7 @@ static void keep_entry(void *ctx, const struct journal_entry *e) {
 
 static int read_past(struct past *p) {
     const struct journal_filter filter = {
-        .kinds = alarm_entry_kinds(), .since_ms = p->since_ms, .this_boot = true, .of_alarms = true};
+        .kinds = alarm_entry_kinds(), .since_ms = p->since_ms, .since_boot_ms = p->since_boot_ms, .of_alarms = true};
     struct db *db = NULL;
     int rc = journaldb_open_reader(p->path, &db, &p->err);
     do {
@@ -294,7 +294,9 @@ static struct past *start_reading(struct desk *d) {
         return NULL;
     str_copy(p->path, sizeof p->path, journal_path(d->config.journal));
     p->asked_ms = clock_ms();
-    p->since_ms = desk_now().wall_ms - DESK_PAST_MS;
+    const struct alarms_now now = desk_now();
+    p->since_ms = now.wall_ms - DESK_PAST_MS;
+    p->since_boot_ms = now.boot_ms > DESK_PAST_MS ? now.boot_ms - DESK_PAST_MS : 1;
     pthread_mutex_init(&p->lock, NULL);
     clock_cond_init(&p->changed);
     if (pthread_create(&thread, NULL, read_run, p)) {

@@ -168,13 +168,14 @@ static bool wanted(const struct journal_filter *f, const struct journal_entry *e
 int journaldb_list(struct db *db, const struct journal_filter *filter, const struct journal_page *page, journal_visit_fn *visit,
                    void *ctx, struct err *err) {
     OWNED(db_done) struct db_query q;
-    char sql[800], since[64], boot[TRUSTED_BOOT_ID];
+    char sql[800], since[96], boot[TRUSTED_BOOT_ID];
     const bool own = *filter->principal != '\0'; /* by its index: a caller does not read the entries of all others */
     const char *of_alarms = filter->of_alarms ? " AND " JOURNALDB_OF_ALARMS : "";
     const char *plus = own || filter->of_alarms ? "+" : "";
     bool row;
     int n = 0;
-    str_format(since, sizeof since, "(%sreceived_ms >= ?2%s)", plus, filter->this_boot ? " OR made_boot = ?5" : "");
+    const char *also = filter->since_boot_ms ? " OR (made_boot = ?5 AND made_boot_ms >= ?6)" : "";
+    str_format(since, sizeof since, "(%sreceived_ms >= ?2%s)", plus, also);
     str_format(sql, sizeof sql,
                "SELECT " JOURNALDB_ROW " FROM journal%s WHERE id %s ?1 AND %s AND %sreceived_ms < ?3%s%s ORDER BY id %s",
                filter->of_alarms ? " INDEXED BY journal_alarms" : "", page->newest_first ? "<" : ">", since, plus,
@@ -183,11 +184,12 @@ int journaldb_list(struct db *db, const struct journal_filter *filter, const str
     db_put_int(&q, page->newest_first && !page->after ? INT64_MAX : page->after);
     db_put_int(&q, filter->since_ms);
     db_put_int(&q, filter->until_ms ? filter->until_ms : INT64_MAX);
-    if (own || filter->this_boot)
+    if (own || filter->since_boot_ms)
         db_put_text(&q, filter->principal);
-    if (filter->this_boot) {
+    if (filter->since_boot_ms) {
         trusted_boot_id(boot);
         db_put_text(&q, *boot ? boot : "unknown"); /* entries without a boot are of none */
+        db_put_int(&q, filter->since_boot_ms);
     }
     while (n < page->most && !(page->stop && atomic_load(page->stop)) && !(rc = db_next(&q, &row, err)) && row) {
         struct journal_entry e;

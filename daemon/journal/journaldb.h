@@ -29,7 +29,7 @@ struct journal_filter {
     bool (*match)(const char *names, const char *bed);
     unsigned kinds;             /* bits 1 << kind; 0 = all */
     int64_t since_ms, until_ms; /* received in [since, until); until 0 = no end */
-    bool this_boot;             /* also what was made since the boot of the machine, whatever the wall clock said */
+    int64_t since_boot_ms;      /* also what was made since then by CLOCK_BOOTTIME; 0: nothing */
     bool of_alarms;             /* only what JOURNALDB_OF_ALARMS names, by an index: other entries are not even read */
 };
 /* Calls visit for at most `most` entries behind the entry `after` (id), oldest first; or before it, newest first; after 0: from the
