@@ -50,16 +50,21 @@ def check_case(directory, name, rng):
 
 
 def check_file(directory, name, seconds):
-    """Random weights, saved like a shipped model, in brrd's detector on a recording."""
+    """A shipped model read and saved, and random weights, in brrd's detector on a recording."""
     like = f"{SOURCE}/models/{name}.safetensors"
     net = brr.torch.Detector(like)
     kept = {k: v.clone() for k, v in net.state_dict().items()}
+    net.save(directory / "same", like=like)
+    first, second = (onnx.read_model(path)[1] for path in (like, directory / "same"))
+    assert all(first.get(k) == second.get(k) for k in ("brr.patients", "brr.notice")) and "brr.temperature" not in second
+    labels, rate, samples = read_edf(f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf")
+    uv = np.array(samples, np.float32)[:, :int(seconds * rate)]
+    shipped, same = (Detector(str(path)).detect(uv, rate, labels).probabilities for path in (like, directory / "same"))
+    assert abs(shipped - same).max() < 1e-5, name
     with torch.no_grad():
         for p in net.parameters():
             p.mul_(0.9 + 0.2 * torch.rand_like(p))
     net.save(directory / "mine", like=like)
-    labels, rate, samples = read_edf(f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf")
-    uv = np.array(samples, np.float32)[:, :int(seconds * rate)]
     mine = Detector(str(directory / "mine"))
     rows = torch.tensor(mine.rows(uv, rate, labels))
     with torch.no_grad():

@@ -37,6 +37,8 @@ def in_daemon(d, path, rows, tmp):
     code, out, err = d.ctl("burst", "run", path, "--ticks", str(TICKS), "--inject", f"{tmp}/in.tsv", "--fired", f"{tmp}/fired.npy",
                            "--membranes", f"{tmp}/v.npy", "--membranes-every", str(EVERY), "--keep", "one")
     assert code == 0 and f"membranes written to {tmp}/v.npy" in out, err
+    code, _, err = d.ctl("burst", "run", path, "--ticks", "3", "--inject", f"{tmp}/in.tsv", "--membranes", f"{tmp}/each.npy")  # after every tick
+    assert np.load(f"{tmp}/each.npy").shape == (3, NEURONS), err
     code, _, err = d.ctl("burst", "snapshot", "one", "--out", f"{tmp}/daemon.safetensors")
     assert code == 0, err
     return np.load(f"{tmp}/fired.npy")

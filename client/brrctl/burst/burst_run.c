@@ -101,7 +101,7 @@ static int put_frames(struct run *r, int64_t tick, struct brr_error *err) {
 }
 
 static int64_t every_of(const struct arguments *o) {
-    return burst_options_of(o)->membranes_every ? burst_options_of(o)->membranes_every : 1;
+    return burst_options_of(o)->membranes_every > 0 ? burst_options_of(o)->membranes_every : 1;
 }
 
 /* After a slice: the membranes, where they are due. */

@@ -409,7 +409,8 @@ class Detector(nn.Module):
         net.load_state_dict(theirs)                              # or Detector.load("theirs.pt", like=..., rename={"backbone.": ""})
         net.save("mine.safetensors", like="ward.safetensors")    # a model file with the montage, the window and the thresholds of `like`
 
-    forward takes rows (B,T,C) as brr.Detector.rows makes them, and gives logits (B,T); for causal networks from the start of a recording on."""
+    forward takes rows (B,T,C) as brr.Detector.rows makes them, and gives logits (B,T), divided by the file's temperature; for causal networks from the start
+    of a recording on."""
 
     def __init__(self, file):
         super().__init__()
@@ -426,8 +427,14 @@ class Detector(nn.Module):
                 self._put(".".join(mixer), lambda: Mamba2(d, c["d_state"], c["d_conv"], expand=c["expand"], headdim=c["headdim"], ngroups=c["ngroups"]))
             elif leaf == "weight":
                 self._put(node, lambda: self._layer(node, value, f"{node}.bias" in weights, f"{node}.running_mean" in weights))
-        self.load_state_dict(_own_names(weights, {}, c))
+        self._take(weights, about, {})
         self.eval()
+
+    def _take(self, weights, about, rename):
+        """Weights, with the temperature of their file in the last layer, and what the file says of the data behind them."""
+        share = 1 / float(about.get("brr.temperature", 1))
+        self.load_state_dict(_own_names({k: v * share if share != 1 and k.startswith(("head.out.", "head.skip.")) else v for k, v in weights.items()}, rename, self.config))
+        self._said = {k: about[k] for k in ("brr.patients", "brr.notice") if k in about}
 
     def _layer(self, name, w, bias, is_batch_norm):
         if is_batch_norm:
@@ -513,14 +520,15 @@ class Detector(nn.Module):
         or of their beginnings. RuntimeError names tensors that are missing, unknown, or of another shape; ValueError two of one name."""
         net = cls(like or file)
         if like is not None:
-            theirs = torch.load(file, map_location="cpu") if str(file).endswith((".pt", ".pth", ".ckpt")) else read_model(file, bare=True)[0]
+            theirs, about = (torch.load(file, map_location="cpu"), {}) if str(file).endswith((".pt", ".pth", ".ckpt")) else read_model(file, bare=True)
             if not isinstance(theirs, dict):
                 raise ValueError(f"{file} has a {type(theirs).__name__}; expected tensors by name")
-            net.load_state_dict(_own_names(theirs.get("state_dict", theirs), rename or {}, net.config))
+            net._take(theirs.get("state_dict", theirs), about, rename or {})
         return net
 
     def save(self, file, like):
-        """Writes a model file with the configuration of `like`; nothing of that file's training is said of it. ValueError names a wrong shape."""
+        """Writes a model file with the configuration of `like`; nothing of that file's training is said of it, but the patients and the notice of the
+        file that the weights came from. ValueError names a wrong shape."""
         wanted, about = read_model(like)
         weights = {k.replace(".conv1d.", ".conv."): v.detach().float().cpu().numpy() for k, v in self.state_dict().items() if not k.endswith("num_batches_tracked")}
         for name in sorted(wanted.keys() | weights.keys()):
@@ -528,7 +536,7 @@ class Detector(nn.Module):
             if sides[0] != sides[1]:
                 raise ValueError(f"{name} has the shape {sides[0]}; {like} has {sides[1]}")
         keep = ("brr.kind", "brr.model", "brr.frontend", "brr.events", "brr.labels", "brr.hop", "brr.most_missing", "format")
-        write_model(file, {k: weights[k] for k in wanted}, {k: about[k] for k in keep if k in about})
+        write_model(file, {k: weights[k] for k in wanted}, {**{k: about[k] for k in keep if k in about}, **self._said})
 
 
 def _own_names(weights, rename, config):
