@@ -122,7 +122,7 @@ bool telling_take(struct telling_item **list, int64_t now_ms, int64_t rejoin_ms,
         take_group(list, now_ms, t);
         return true;
     }
-    struct telling_item **end = &t->items;
+    struct telling_item **end = &t->items, *chosen = NULL;
     for (struct telling_item **link = list; *link;) {
         struct telling_item *i = *link;
         const struct journal_entry *e = &i->line->entry;
@@ -132,15 +132,20 @@ bool telling_take(struct telling_item **list, int64_t now_ms, int64_t rejoin_ms,
         }
         *link = i->next;
         i->next = NULL;
-        *end = i;
-        end = &i->next;
+        if (i == last) {
+            chosen = i;
+        } else {
+            *end = i;
+            end = &i->next;
+        }
         t->alarms += is_on(e);
         t->on = is_on(e) && !t->on ? e : t->on;
         t->answered |= i->answered && (!t->is_on || same_alarm(e, t->entry));
         t->instead |= i->instead;
         t->made_ms = i->line->made_ms < t->made_ms ? i->line->made_ms : t->made_ms;
     }
-    if (t->is_on) /* people wait for this one */
+    *end = chosen; /* after a failed attempt an older entry may follow it in the list */
+    if (t->is_on)  /* people wait for this one */
         t->made_ms = last->line->made_ms;
     return true;
 }

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "daemon/hooks/hook_format.h"
+#include "daemon/hooks/telling.h"
 #include "unit/cmocka_all.h"
 
 #define BED "bed <7> & \"8\""
@@ -86,6 +87,23 @@ static void only_secure_addresses_are_taken(void **state) {
                  hook_url_is_secure(""));
 }
 
+/* An attempt for a new alarm has failed, and now the end of the one before may be told too: the message is the new alarm's, and
+ * covers that end. Its deliveries are told apart by the order of its items. */
+static void the_entry_of_a_message_is_its_last_item(void **state) {
+    struct journal_line on = {.made_ms = 5, .entry = entry}, off = {.made_ms = 1, .entry = entry};
+    struct telling_item before = {.line = &off}, now = {.next = &before, .line = &on}, *list = &now;
+    struct telling t;
+    (void)state;
+    off.entry.kind = JOURNAL_ALARM_OFF;
+    str_copy(on.entry.alarm, sizeof on.entry.alarm, "6f1c-2");
+    str_copy(off.entry.alarm, sizeof off.entry.alarm, "6f1c-1");
+    atomic_store(&on.state, LINE_WRITTEN);
+    atomic_store(&off.state, LINE_WRITTEN);
+    assert_true(telling_take(&list, 10, 0, &t));
+    assert_true(!list && t.is_on && t.entry == &on.entry);
+    assert_true(t.items == &before && before.next == &now && !now.next);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slack_gets_text_without_markup),
@@ -93,6 +111,7 @@ int main(void) {
         cmocka_unit_test(ntfy_gets_plain_text),
         cmocka_unit_test(no_name_leaves_where_names_are_hidden),
         cmocka_unit_test(only_secure_addresses_are_taken),
+        cmocka_unit_test(the_entry_of_a_message_is_its_last_item),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
