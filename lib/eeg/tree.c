@@ -11,8 +11,8 @@ enum { PATH_BYTES = 4096 };
 
 struct name {
     struct tree_recording recording;
-    char *patient; /* malloc'd */
-    bool link, lone;
+    char *patient;           /* malloc'd */
+    bool link, lone, header; /* header: the recording's inode is that of its samples */
 };
 
 struct tree {
@@ -66,11 +66,14 @@ static bool is_derivative(const char *path) {
 }
 
 /* Two headers on one file of samples are one recording. In a mirror that file may not be here yet. */
-static void identify_samples(const struct tree *t, const char *path, struct tree_recording *r) {
+static void identify_samples(const struct tree *t, const char *path, struct name *name) {
+    struct tree_recording *r = &name->recording;
     char samples[PATH_BYTES], hex[DIGEST_HEX_SIZE];
     struct stat st;
-    if (r->absent || t->config->all_names || !eegfile_samples_path(path, samples, sizeof samples))
+    const bool counts = !t->config->all_names || t->config->one_header;
+    if (r->absent || !counts || !eegfile_samples_path(path, samples, sizeof samples))
         return;
+    name->header = true;
     digest_bytes(samples, strlen(samples), hex);
     hex[15] = '\0';
     const bool here = !stat(samples, &st);
@@ -88,9 +91,12 @@ static int add_name(struct tree *t, const char *path, const struct fsio_found *f
     if (!GROW(t->names, t->n, t->capacity))
         return err_set(err, ERR_EXHAUSTED, "out of memory for %zu recordings", t->capacity);
     struct name *name = &t->names[t->n];
-    *name = (struct name){{strdup(found->path), found->device, found->inode, absent}, strdup(patient), found->link, lone};
+    *name = (struct name){.recording = {strdup(found->path), found->device, found->inode, absent},
+                          .patient = strdup(patient),
+                          .link = found->link,
+                          .lone = lone};
     t->n++;
-    identify_samples(t, path, &name->recording);
+    identify_samples(t, path, name);
     return name->recording.path && name->patient ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %zu recordings", t->n);
 }
 
@@ -150,7 +156,8 @@ static int keep_one_name(struct tree *t, struct err *err) {
     qsort(t->names, t->n, sizeof *t->names, by_file);
     for (size_t i = 0; i < t->n; i++) {
         struct name *name = &t->names[i], *best = kept ? &t->names[kept - 1] : NULL;
-        if (!best || !same_file(&best->recording, &name->recording)) {
+        const bool counts = !t->config->all_names || (best && best->header && name->header);
+        if (!best || !counts || !same_file(&best->recording, &name->recording)) {
             struct name moved = *name;
             *name = t->names[kept];
             t->names[kept++] = moved;
@@ -199,7 +206,7 @@ static void keep_one_format(struct tree *t) {
 int tree_walk(const struct tree_config *config, tree_visit_fn *visit, struct err *err) {
     OWNED(tree_done) struct tree t = {.config = config};
     int rc = fsio_walk_names(config->root, look, &t, err);
-    if (rc || (t.n && !config->all_names && (rc = keep_one_name(&t, err))))
+    if (rc || (t.n && (!config->all_names || config->one_header) && (rc = keep_one_name(&t, err))))
         return rc;
     if (t.n)
         keep_one_format(&t);

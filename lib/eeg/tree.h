@@ -1,8 +1,8 @@
 /* tree: the recordings below a folder, each once. Folders whose name begins with a dot (.git, .snapshot) and the folder
  * "derivatives" are left out below the one that is named, as are the "._" files in which macOS keeps attributes. Several names of
- * one file, by links of both kinds, are one recording, several headers on one file of samples
- * are one, and so are files of two
- * formats whose names differ in their endings alone, of which EDF counts; links to folders are not followed. One thread. */
+ * one file, by links of both kinds, are one recording, several headers on one file of samples are
+ * one, and so are files of two formats whose names differ in their endings alone, of which EDF
+ * counts; links to folders are not followed. One thread. */
 #pragma once
 
 #include "base/base.h"
@@ -14,6 +14,7 @@ struct tree_config {
     enum labels_patient_rule patient;
     const struct patient_rule *patient_by;     /* in front of it; NULL: none */
     bool all_names;                            /* every name is a recording of its own */
+    bool one_header;                           /* with all_names: but not headers on one file of samples */
     void (*note)(void *ctx, const char *text); /* a sentence on what was left out; may be NULL */
     void *ctx;
 };

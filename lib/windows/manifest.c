@@ -259,9 +259,9 @@ static int look_at_all(struct opening *o, struct err *err) {
 static int open_all(struct manifest *m, const struct manifest_config *c, manifest_progress_fn *progress, void *ctx,
                     struct err *err) {
     struct opening o = {.config = c, .manifest = m, .progress = progress, .ctx = ctx};
-    /* each name of a mirror is an object of its own */
+    const bool objects = c->mirror != NULL; /* each name of a mirror is an object of its own */
     const struct tree_config tree = {
-        .root = c->root, .patient = c->patient, .patient_by = m->patient_by, .all_names = c->mirror != NULL, .ctx = m};
+        .root = c->root, .patient = c->patient, .patient_by = m->patient_by, .all_names = objects, .one_header = objects, .ctx = m};
     int rc = tree_walk(&tree, collect, err);
     if (rc)
         return rc;

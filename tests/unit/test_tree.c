@@ -98,6 +98,29 @@ static void one_file_of_two_patients_is_an_error(void **state) {
     assert_string_equal(s.paths, "sub-01/sub-01_eeg.edf sub-02/sub-02_eeg.edf sub-02/x.edf");
 }
 
+static void headers_on_one_file_of_samples_are_one_among_objects_too(void **state) {
+    static const char header[] =
+        "Brain Vision Data Exchange Header File Version 1.0\n[Common Infos]\nDataFile=a.eeg\nDataFormat=BINARY\n"
+        "DataOrientation=MULTIPLEXED\nNumberOfChannels=1\nSamplingInterval=3906.25\n[Binary Infos]\nBinaryFormat=INT_16\n"
+        "[Channel Infos]\nCh1=Fp1,,0.1,uV\n";
+    assert_int_equal(chdir(*state), 0);
+    struct seen s;
+    struct err err = {0};
+    put("d/a.vhdr", header, sizeof header - 1);
+    put("d/b.vhdr", header, sizeof header - 1);
+    put("d/x.edf", "one", 3);
+    assert_int_equal(link("d/x.edf", "d/y.edf"), 0);
+    for (int here = 0; here < 2; here++) { /* the samples of a mirror may come later */
+        for (int one_header = 0; one_header < 2; one_header++) {
+            s = (struct seen){0};
+            const struct tree_config objects = {.root = "d", .all_names = true, .one_header = one_header, .ctx = &s};
+            assert_int_equal(tree_walk(&objects, visit, &err), 0);
+            assert_string_equal(s.paths, one_header ? "a.vhdr x.edf y.edf" : "a.vhdr b.vhdr x.edf y.edf");
+        }
+        put("d/a.eeg", "sample", 6);
+    }
+}
+
 static void a_recording_of_two_formats_is_one(void **state) {
     assert_int_equal(chdir(*state), 0);
     struct seen s;
@@ -123,6 +146,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(a_tree_of_git_annex_has_each_recording_once),
         in_temp_dir(names_of_one_file_are_one_recording),
+        in_temp_dir(headers_on_one_file_of_samples_are_one_among_objects_too),
         in_temp_dir(a_recording_of_two_formats_is_one),
         in_temp_dir(one_file_of_two_patients_is_an_error),
     };
