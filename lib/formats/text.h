@@ -11,8 +11,8 @@
 int text_read(const char *path, size_t max_bytes, char **ret, size_t *ret_len, struct err *err);
 /* Makes malloc'd text, NUL-terminated, uniform but for its line ends; *text may move, and stays the caller's after an error. */
 int text_decode(const char *path, char **text, size_t *len, struct err *err);
-/* Cuts the next line out of a text in place, without its line end; NULL behind the last one. *next moves. */
 /* Converts n bytes that are no UTF-8 from the encoding that the environment variable BRR_TEXT_ENCODING names (as iconv does:
  * GB18030, SHIFT_JIS, EUC-KR), as far as they fit into `to` and can be read. False without one that this system knows. */
 bool text_convert(const char *bytes, size_t n, char *to, size_t size);
+/* Cuts the next line out of a text in place, without its line end; NULL behind the last one. *next moves. */
 char *text_line(char **next);
