@@ -4,10 +4,12 @@
  * A brr_burst is a network on a device: of a network file (docs/burst.md), or of a snapshot, where it goes on. Ticks count from 1.
  * Functions return 0 or a negative enum brr_burst_code; then *err, which the caller owns and which may be NULL, says why. Threads:
  * a brr_burst is used by one thread at a time. On a CPU it computes on OpenMP threads of the calling thread, whose own settings are
- * as before. The library never logs, exits or installs signal handlers. There is no ledger: callers count the fired neurons that
- * they are given; candidates (neurons with input that did not fire) are counted, not listed.
+ * as before. In a process that was forked after a network ran on several threads, only brr_burst_close works: start
+ * such a process anew (spawn). The library never logs, exits or installs signal handlers. There is no ledger: callers
+ * count the fired neurons that they are given; candidates (neurons with input that did not fire) are counted, not
+ * listed.
  *
- *     brr_burst *net;
+ *     brr_burst *net = NULL;
  *     struct brr_burst_error err;
  *     struct brr_burst_injection one = {.id = 0, .potential = 30};
  *     if (brr_burst_open(&(struct brr_burst_source){.path = "net.safetensors"}, &net, &err) ||
@@ -55,6 +57,7 @@ struct brr_burst_source {
 };
 
 typedef struct brr_burst brr_burst;
+/* After an error *ret is NULL. */
 BRR_BURST_API int brr_burst_open(const struct brr_burst_source *source, brr_burst **ret, struct brr_burst_error *err);
 BRR_BURST_API void brr_burst_close(brr_burst *net); /* takes NULL */
 BRR_BURST_API int64_t brr_burst_neurons(const brr_burst *net);

@@ -2,6 +2,7 @@
 #include "burst/burst.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@ struct brr_burst {
     struct stream *stream;
     struct burst *burst;
     int64_t neurons;
+    bool several; /* threads */
 };
 
 static int report_error(int rc, const struct err *err, struct brr_burst_error *to) {
@@ -23,6 +25,20 @@ static int report_error(int rc, const struct err *err, struct brr_burst_error *t
         err_text(err, to->message, sizeof to->message);
     }
     return rc;
+}
+
+/* ---- forks ----------------------------------------------------------------------------------------------------- */
+
+static pthread_once_t watched = PTHREAD_ONCE_INIT;
+static atomic_bool forked; /* from a process with threads of OpenMP, which this one lacks and would wait for */
+
+static void note_fork(void) { atomic_store(&forked, true); }
+static void watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
+
+static int check_process(struct err *err) {
+    if (!atomic_load(&forked))
+        return 0;
+    return err_set(err, ERR_UNSUPPORTED, "this process was forked after a network ran on several threads; start it anew (spawn)");
 }
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
@@ -63,6 +79,7 @@ static int load_source(struct opening *o, const char *path) {
     if (rc)
         return rc;
     net->neurons = burst_connectome(net->burst)->net.n;
+    net->several = o->source->threads != 1;
     return 0;
 }
 
@@ -85,9 +102,12 @@ static void *open_network(void *p) {
 }
 
 int brr_burst_open(const struct brr_burst_source *source, brr_burst **ret, struct brr_burst_error *err) {
-    struct opening o = {.source = source, .net = calloc(1, sizeof *o.net)};
+    struct opening o = {.source = source};
     pthread_t thread;
-    if (!o.net)
+    *ret = NULL;
+    if (check_process(&o.err))
+        return report_error(o.err.code, &o.err, err);
+    if (!(o.net = calloc(1, sizeof *o.net)))
         err_set(&o.err, ERR_EXHAUSTED, "brr_burst_open: out of memory");
     else if (!source->path && (!source->data || !source->bytes))
         err_set(&o.err, ERR_INVALID, "brr_burst_open: neither a path nor bytes of a network file are given");
@@ -107,7 +127,7 @@ int brr_burst_open(const struct brr_burst_source *source, brr_burst **ret, struc
 }
 
 void brr_burst_close(brr_burst *net) {
-    if (!net)
+    if (!net || atomic_load(&forked))
         return;
     burst_free(net->burst);
     stream_close(net->stream);
@@ -121,7 +141,7 @@ int64_t brr_burst_neurons(const brr_burst *net) { return net->neurons; }
 uint64_t brr_burst_tick(const brr_burst *net) { return burst_tick(net->burst); }
 
 int brr_burst_inject(brr_burst *net, const struct brr_burst_injection *list, size_t n, struct brr_burst_error *to) {
-    OWNED_MEMORY struct burst_injection *own = malloc((n + 1) * sizeof *own);
+    OWNED_MEMORY struct burst_injection *own = n > BURST_MOST_PENDING ? NULL : malloc((n + 1) * sizeof *own);
     struct err err;
     if (!own)
         return report_error(err_set(&err, ERR_EXHAUSTED, "out of memory for %zu injections", n), &err, to);
@@ -147,6 +167,10 @@ int brr_burst_step(brr_burst *net, int64_t ticks, void (*on_tick)(void *ctx, con
     struct err err;
     if (ticks < 0)
         return report_error(err_set(&err, ERR_INVALID, "%lld ticks; expected 0 or more", (long long)ticks), &err, to);
+    if (check_process(&err))
+        return report_error(err.code, &err, to);
+    if (net->several)
+        pthread_once(&watched, watch_forks);
     stream_borrow(net->stream, &loan);
     int rc = ticks ? burst_step(net->burst, ticks, on_tick ? pass_frame : NULL, &listener, &err) : 0;
     stream_give_back(&loan);
@@ -156,6 +180,8 @@ int brr_burst_step(brr_burst *net, int64_t ticks, void (*on_tick)(void *ctx, con
 int brr_burst_membranes(brr_burst *net, float *ret, struct brr_burst_error *to) {
     struct stream_loan loan = {0};
     struct err err;
+    if (check_process(&err))
+        return report_error(err.code, &err, to);
     stream_borrow(net->stream, &loan);
     int rc = burst_membranes(net->burst, ret, &err);
     stream_give_back(&loan);
@@ -167,6 +193,8 @@ int brr_burst_save(brr_burst *net, const char *path, struct brr_burst_error *to)
     struct stream_loan loan = {0};
     char sha256[DIGEST_HEX_SIZE];
     struct err err;
+    if (check_process(&err))
+        return report_error(err.code, &err, to);
     stream_borrow(net->stream, &loan);
     int rc = burst_save(net->burst, &state, &err);
     stream_give_back(&loan);
@@ -180,7 +208,8 @@ int brr_burst_restore(brr_burst *net, const char *path, struct brr_burst_error *
     struct burst_state state = {0};
     struct stream_loan loan = {0};
     struct err err;
-    int rc = netfile_load(path, 0, &network, &state, &err);
+    int rc = check_process(&err);
+    rc = rc ? rc : netfile_load(path, 0, &network, &state, &err);
     if (rc)
         return report_error(rc, &err, to);
     if (!state.neurons) {

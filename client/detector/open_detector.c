@@ -123,6 +123,7 @@ int brr_detector_open(const char *model, const struct brr_detector_options *opti
                       struct brr_detector_error *err) {
     struct err e = {0};
     struct opening o = {.to = calloc(1, sizeof *o.to), .model = model};
+    *ret = NULL;
     const int rc = open_on_thread(&o, options, &e);
     if (rc)
         brr_detector_close(o.to);

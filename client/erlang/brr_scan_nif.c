@@ -28,11 +28,27 @@ static bool take(ErlNifEnv *env, ERL_NIF_TERM term, const struct brr_scan_tensor
     return true;
 }
 
-static bool find_option(ErlNifEnv *env, ERL_NIF_TERM options, const char *name, ERL_NIF_TERM *ret) {
-    return enif_get_map_value(env, options, enif_make_atom(env, name), ret);
+/* Counts what is there. */
+static bool find_option(ErlNifEnv *env, ERL_NIF_TERM options, const char *name, ERL_NIF_TERM *ret, size_t *found) {
+    const bool there = enif_get_map_value(env, options, enif_make_atom(env, name), ret) != 0;
+    *found += there;
+    return there;
 }
 
-/* The options that are there: tensors, softplus and the limits of a step. Returns the name of a wrong one, or NULL. */
+static bool take_number(ErlNifEnv *env, ERL_NIF_TERM term, float *ret) {
+    ErlNifSInt64 whole = 0;
+    double number;
+    const bool fine = enif_get_double(env, term, &number) || enif_get_int64(env, term, &whole);
+    *ret = fine && whole ? (float)whole : fine ? (float)number : 0;
+    return fine;
+}
+
+static bool take_flag(ErlNifEnv *env, ERL_NIF_TERM term, bool *ret) {
+    *ret = enif_is_identical(term, enif_make_atom(env, "true"));
+    return *ret || enif_is_identical(term, enif_make_atom(env, "false"));
+}
+
+/* The options that are there: tensors, softplus and the limits of a step. Returns what is wrong, or NULL. */
 static const char *take_options(ErlNifEnv *env, ERL_NIF_TERM options, struct brr_scan_selective *a) {
     const struct brr_scan_tensor channels = {.rank = 1, .dim = {a->u.dim[2]}};
     const struct brr_scan_tensor states = {.rank = 3, .dim = {a->u.dim[0], a->u.dim[2], a->A.dim[1]}};
@@ -42,25 +58,27 @@ static const char *take_options(ErlNifEnv *env, ERL_NIF_TERM options, struct brr
         struct brr_scan_tensor *to;
     } tensors[] = {
         {"d", &channels, &a->D}, {"delta_bias", &channels, &a->delta_bias}, {"z", &a->u, &a->z}, {"h0", &states, &a->h0}};
-    const ERL_NIF_TERM yes = enif_make_atom(env, "true");
     const ERL_NIF_TERM *pair;
     ERL_NIF_TERM value;
-    double low, high;
+    bool softplus = false, state = false;
+    size_t known = 0, given = 0;
     int n;
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
-        if (find_option(env, options, tensors[i].name, &value) && !take(env, value, tensors[i].shape, tensors[i].to))
+        if (find_option(env, options, tensors[i].name, &value, &known) && !take(env, value, tensors[i].shape, tensors[i].to))
             return tensors[i].name;
-    a->softplus = find_option(env, options, "softplus", &value) && enif_is_identical(value, yes);
-    if (find_option(env, options, "state", &value) && enif_is_identical(value, yes))
+    if (find_option(env, options, "softplus", &value, &known) && !take_flag(env, value, &softplus))
+        return "softplus (true or false)";
+    if (find_option(env, options, "state", &value, &known) && !take_flag(env, value, &state))
+        return "state (true or false)";
+    if (find_option(env, options, "clamp", &value, &known) &&
+        (!enif_get_tuple(env, value, &n, &pair) || n != 2 || !take_number(env, pair[0], &a->clamp_lo) ||
+         !take_number(env, pair[1], &a->clamp_hi) || !(a->clamp_hi > 0 && a->clamp_lo <= a->clamp_hi)))
+        return "clamp ({Low, High}, High above 0 and not below Low)";
+    a->softplus = softplus;
+    if (state)
         a->hT = states;
-    if (!find_option(env, options, "clamp", &value))
-        return NULL;
-    if (!enif_get_tuple(env, value, &n, &pair) || n != 2 || !enif_get_double(env, pair[0], &low) ||
-        !enif_get_double(env, pair[1], &high))
-        return "clamp";
-    a->clamp_lo = (float)low;
-    a->clamp_hi = (float)high;
-    return NULL;
+    enif_get_map_size(env, options, &given);
+    return given == known ? NULL : "an option (d, delta_bias, z, h0, softplus, state, clamp)";
 }
 
 static bool take_shape(ErlNifEnv *env, ERL_NIF_TERM term, ErlNifSInt64 ret[4]) {
@@ -79,8 +97,8 @@ static ERL_NIF_TERM selective(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     struct brr_scan_selective a = {.size = sizeof a};
     struct brr_scan_error err;
     ErlNifSInt64 n[4];
-    ERL_NIF_TERM out;
-    char text[200];
+    ErlNifBinary out;
+    char text[240];
     if (argc != 7 || !take_shape(env, argv[5], n) || !enif_is_map(env, argv[6]))
         return failure(env, "expected five binaries, {Batch, Length, Channels, States} and a map of options");
     const struct brr_scan_tensor rows = {.rank = 3, .dim = {n[0], n[1], n[2]}}, groups = {.rank = 4, .dim = {n[0], n[1], 1, n[3]}};
@@ -95,16 +113,20 @@ static ERL_NIF_TERM selective(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
         return failure(env, text);
     }
     const size_t whole = (size_t)(n[0] * n[1] * n[2]), state = a.hT.rank ? (size_t)(n[0] * n[2] * n[3]) : 0;
-    float *data = (float *)(void *)enif_make_new_binary(env, (whole + state) * sizeof(float), &out);
-    if (!data)
+    if (!enif_alloc_binary((whole + state) * sizeof(float), &out))
         return failure(env, "out of memory for the output");
+    float *data = (float *)(void *)out.data;
     a.out = rows;
     a.out.data = data;
     a.hT.data = state ? data + whole : NULL;
     enif_mutex_lock(lock);
     const int rc = brr_scan_selective(scan, &a, &err);
     enif_mutex_unlock(lock);
-    return rc ? failure(env, err.message) : out;
+    if (rc) {
+        enif_release_binary(&out);
+        return failure(env, err.message);
+    }
+    return enif_make_binary(env, &out);
 }
 
 static int load_nif(ErlNifEnv *env, void **data, ERL_NIF_TERM info) {

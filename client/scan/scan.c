@@ -34,6 +34,7 @@ static void *open_device(void *p) {
 int brr_scan_open(const char *device, int threads, brr_scan **ret, struct brr_scan_error *err) {
     struct opening o = {.scan = calloc(1, sizeof *o.scan), .device = device ? device : "cpu", .threads = threads};
     pthread_t thread;
+    *ret = NULL;
     if (!o.scan)
         err_set(&o.err, ERR_EXHAUSTED, "brr_scan_open: out of memory");
     else if (threads < 0)

@@ -81,8 +81,12 @@ static int64_t available_bytes(const struct container_limits *limits) {
     return limits->memory_bytes >= 0 && own < machine ? (own > 0 ? own : 0) : machine;
 }
 
+enum { MOST_THREADS = 1024 };
+
 static int cpu_describe(int ordinal, int threads, struct device_info *ret, struct err *err) {
-    (void)ordinal, (void)err;
+    (void)ordinal;
+    if (threads > MOST_THREADS)
+        return err_set(err, ERR_INVALID, "%d threads; expected at most %d", threads, MOST_THREADS);
     *ret = (struct device_info){.name = "cpu"};
     char name[80];
     read_proc("/proc/cpuinfo", "model name", name, sizeof name);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """libbrr_burst and brr.burst: a network in this process has the spikes, the membranes and the snapshots of the daemon; from a file, its bytes and a
 snapshot; errors by name. The example of the header is compiled, warnings being errors."""
+import ctypes
 import os
 import re
 import signal
@@ -99,6 +100,7 @@ def check_errors(tmp, path):
     refused(lambda: burst.Network(b"no network at all"), "the network in memory")
     refused(lambda: burst.Network(b""), "neither a path nor bytes")
     refused(lambda: burst.Network(path, threads=-1), "-1 threads")
+    refused(lambda: burst.Network(path, threads=100000), "100000 threads; expected at most 1024")
     refused(lambda: burst.Network(path, device="cuda:77"), "cuda")
     net = burst.Network(path)
     refused(lambda: net.inject([0, NEURONS], 1.0), "1")
@@ -109,6 +111,10 @@ def check_errors(tmp, path):
         refused(lambda ids=ids, ticks=ticks: net.inject(ids, 1.0, ticks), words)
     refused(lambda: net.inject(0, 1e300), "potentials[0] is 1e+300")
     refused(lambda: net.restore(path), "not a snapshot")
+    os.mkfifo(f"{tmp}/pipe")
+    refused(lambda: net.save(f"{tmp}/pipe"), "pipe is not a regular file")
+    with_error = burst._Error()
+    assert net._f.brr_burst_inject(net._net, None, ctypes.c_size_t(1 << 60), ctypes.byref(with_error)) and b"injections" in with_error.message
     refused(lambda: net.save(f"{tmp}/none/x"), "none")
     net.inject(3, 1e4)
     assert any(3 in ids for _, ids in net.step(2)), "tick 0 is the next one"
@@ -138,6 +144,22 @@ def check_signals(path):
     signal.signal(signal.SIGALRM, was)
 
 
+def check_fork(path):
+    """A process that is forked after threads ran is refused, not hung."""
+    with burst.Network(path, threads=2) as net:
+        net.step(3)
+        child = os.fork()
+        if not child:
+            try:
+                for use in (lambda: burst.Network(path, threads=2), net.step, net.membranes):
+                    refused(use, "was forked after")
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert len(net.step(3)) == 3, "the parent goes on"
+
+
 def check_header(tmp, path):
     """The example in the header's comment, with a function that prints."""
     with open(f"{SOURCE}/client/burst/brr_burst.h", encoding="utf-8") as f:
@@ -145,9 +167,12 @@ def check_header(tmp, path):
     program = "#include <brr_burst.h>\n#include <stdio.h>\nstatic void on_tick(void *ctx, const struct brr_burst_frame *f) {\n    (void)ctx;\n" \
               '    for (int64_t i = 0; i < f->n_ids; i++)\n        printf("%llu %u\\n", (unsigned long long)f->tick, f->ids[i]);\n}\nint main(void) {\n' + "\n".join(lines) + "\n    return 0;\n}\n"
     with open(f"{tmp}/example.c", "w", encoding="ascii") as f:
-        f.write(program.replace("net.safetensors", path).replace(".potential = 30", ".potential = 30000"))
+        f.write(program.replace("net.safetensors", f"{tmp}/example.net").replace(".potential = 30", ".potential = 30000"))
     subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{SOURCE}/client/burst", f"{tmp}/example.c", "-o", f"{tmp}/example", f"-L{BUILD}/lib",
                     "-l:libbrr_burst.so", f"-Wl,-rpath,{BUILD}/lib"], check=True)
+    r = subprocess.run([f"{tmp}/example"], check=True, capture_output=True, text=True)
+    assert "example.net" in r.stderr and not r.stdout, "a file that is missing is an error that the example survives"
+    os.symlink(path, f"{tmp}/example.net")
     said = subprocess.run([f"{tmp}/example"], check=True, capture_output=True, text=True).stdout
     assert said.startswith("1 0\n") or "\n1 0\n" in said, said[:200]
 
@@ -163,6 +188,7 @@ def main():
         assert d.stop() == 0
         check_errors(tmp, path)
         check_signals(path)
+        check_fork(path)
         check_header(tmp, path)
     return 0
 

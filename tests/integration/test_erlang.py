@@ -17,11 +17,16 @@ B, L, D, N = 3, 60, 24, 16
 ERLANG = """Read = fun(Name) -> {ok, X} = file:read_file("in/" ++ Name), X end,
 [U, Delta, A, B, C, Skip, Bias, Z, H0] = [Read(Name) || Name <- ["u", "delta", "a", "b", "c", "d", "delta_bias", "z", "h0"]],
 Shape = {%d, %d, %d, %d},
-ok = file:write_file("erlang.seed", brr_scan:selective(U, Delta, A, B, C, Shape, #{clamp => {0.001, 0.1}})),
+ok = file:write_file("erlang.seed", brr_scan:selective(U, Delta, A, B, C, Shape, #{clamp => {0.001, 0.1}, state => false})),
 ok = file:write_file("erlang.all", brr_scan:selective(U, Delta, A, B, C, Shape, #{softplus => true, state => true, d => Skip, delta_bias => Bias, z => Z, h0 => H0})),
 {error, Text} = brr_scan:selective(U, Delta, A, B, <<1, 2>>, Shape, #{}),
 {error, Other} = brr_scan:selective(U, Delta, A, B, C, {0, 1}, #{}),
-io:put_chars([Text, "\\n", Other, "\\n"]), init:stop().""" % (B, L, D, N)
+Wrong = [begin {error, Why} = brr_scan:selective(U, Delta, A, B, C, Shape, O), [Why, "\\n"] end ||
+         O <- [#{clamp => {0.1, 0.001}}, #{clamp => {0, 0}}, #{softplus => 1}, #{softplu => true}]],
+io:put_chars([Text, "\\n", Other, "\\n", Wrong]), init:stop().""" % (B, L, D, N)
+LARGE = """Bytes = <<0:(2000 * 2000 * 32)>>,
+{error, Text} = brr_scan:selective(Bytes, Bytes, Bytes, Bytes, Bytes, {2000, 1, 2000, 2000}, #{state => true}),
+io:put_chars(Text), init:stop()."""  # 32 GB of output
 ELIXIR = """read = fn name -> File.read!("in/" <> name) end
 [u, delta, a, b, c] = Enum.map(["u", "delta", "a", "b", "c"], read)
 options = Enum.map([:d, :delta_bias, :z, :h0], fn name -> {name, read.(Atom.to_string(name))} end)
@@ -74,6 +79,11 @@ def main():
         run("make", "all")
         said = run("erl", "-noshell", "-pa", "ebin", "-eval", ERLANG)
         assert "c does not fit: expected float32 of batch 3, length 60, channels 24, states 16" in said and "five binaries" in said, said
+        for words in ("clamp ({Low, High}", "softplus (true or false)", "an option (d, delta_bias"):
+            assert words in said, (words, said)
+        assert said.count("clamp ({Low, High}") == 2, said
+        said = run("sh", "-c", 'ulimit -v 16000000 && exec erl -noshell -pa ebin -eval "$0"', LARGE)
+        assert "out of memory for the output" in said, said
         shutil.rmtree(f"{own}/priv")  # mix makes it again
         said = run("mix", "run", "-e", ELIXIR)
         assert "z does not fit" in said, said

@@ -1,5 +1,6 @@
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "unit/temp_dir.h"
@@ -226,6 +227,17 @@ static void a_target_that_cannot_be_replaced_fails_at_commit_and_cleans_up(void 
     longer[5000] = '\0';
     assert_int_equal(fsio_write_atomic(longer, "x", 1, &err), ERR_RANGE);
     free(longer);
+}
+
+static void what_is_no_regular_file_is_not_replaced(void **state) {
+    const char *path = in_dir(state, "pipe");
+    struct err err = {0};
+    struct stat st;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(fsio_write_atomic(path, "x", 1, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "pipe is not a regular file"));
+    assert_int_equal(stat(path, &st), 0);
+    assert_true(S_ISFIFO(st.st_mode));
 }
 
 static void a_text_that_was_cut_is_not_written(void **state) {
@@ -574,6 +586,7 @@ int main(void) {
         in_temp_dir(a_link_is_to_the_file_behind_a_symbolic_link_and_replaces_nothing),
         cmocka_unit_test(a_full_volume_is_an_error_of_the_write_with_its_mend),
         in_temp_dir(a_target_that_cannot_be_replaced_fails_at_commit_and_cleans_up),
+        in_temp_dir(what_is_no_regular_file_is_not_replaced),
         in_temp_dir(a_text_that_was_cut_is_not_written),
         in_temp_dir(killing_a_writer_leaves_the_old_file_whole),
         in_temp_dir(only_temporaries_are_removed_at_any_depth),
