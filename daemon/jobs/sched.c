@@ -208,10 +208,9 @@ static int check_room(const struct sched *s, const char *owner, struct err *err)
     return 0;
 }
 
-/* A job to wait for must be there, and may yet succeed. */
-static int check_after(const struct sched *s, const char *id, struct err *err) {
+int sched_check_after(const struct sched *s, const char *id, bool hidden, struct err *err) {
     const struct job *first = id ? map_get(s->by_id, id) : NULL;
-    if (id && (!first || first->leaving))
+    if (id && (!first || first->leaving || hidden))
         return err_set(err, ERR_NOT_FOUND, "after: there is no job '%.60s'; `brrctl jobs` lists them", id);
     if (first && (first->state == JOB_FAILED || first->state == JOB_CANCELLED))
         return err_set(err, ERR_PRECONDITION, "after: job %s has the state %s; resume it, or wait for another one", id,
@@ -219,12 +218,12 @@ static int check_after(const struct sched *s, const char *id, struct err *err) {
     return 0;
 }
 
-int sched_admit(struct sched *s, struct draft *d, const struct job **ret_same, struct err *err) {
+int sched_admit(struct sched *s, struct draft *d, bool hidden, const struct job **ret_same, struct err *err) {
     int rc = find_same(s, d->job, ret_same, err);
     if (rc || *ret_same)
         return rc;
     if ((rc = check_room(s, d->job->owner, err)) || (rc = draft_refer(&s->config.rules, d, err)) ||
-        (rc = check_after(s, d->file.after, err)))
+        (rc = sched_check_after(s, d->file.after, hidden, err)))
         return rc;
     d->next = &s->next_sequence;
     return 0;
@@ -306,13 +305,13 @@ int sched_cancel(struct sched *s, const char *id, enum stop_reason how, const st
     return 0;
 }
 
-/* Joins the job's overrides with further ones of limits.*; the job file must be valid with all of them. */
+/* Joins the job's overrides with limits.* and after=null; the job file must be valid with all of them. */
 static int join_limits(const struct job *job, const char *const *overrides, int n, char **ret, struct err *err) {
     struct arena arena = arena_of(SCHED_JOB_FILE_BYTES);
     struct jobfile file;
     for (int i = 0; i < n; i++)
-        if (!str_starts(overrides[i], "limits."))
-            return err_set(err, ERR_INVALID, "%s: only limits.* may change on resume", overrides[i]);
+        if (!str_starts(overrides[i], "limits.") && strcmp(overrides[i], "after=null") != 0)
+            return err_set(err, ERR_INVALID, "%s: only limits.* may change on resume, and after to null", overrides[i]);
     char *joined = job_overrides(job->overrides, overrides, n);
     if (!joined)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
@@ -341,9 +340,16 @@ int sched_resume(struct sched *s, const char *id, const char *const *overrides, 
         return rc;
     job->overrides = joined;
     sched_read_demands(job);
+    if ((rc = sched_check_after(s, *job->after ? job->after : NULL, false, err))) {
+        *job = before;
+        free(joined);
+        return rc;
+    }
     job->restarts = job->crashes = job->stalled = job->isolated = 0;
     char reason[80] = "resumes from the beginning: it has no checkpoint";
-    if (*job->last)
+    if (*job->after)
+        str_format(reason, sizeof reason, "waits for %s", job->after);
+    else if (*job->last)
         str_format(reason, sizeof reason, "resumes at step %lld", (long long)job->saved_step);
     if ((rc = move_asked(s, job, JOB_QUEUED, reason, err))) {
         *job = before;

@@ -64,8 +64,11 @@ void sched_settle(struct sched *s);
 struct db_writer *sched_writer(const struct sched *s);
 /* A submission takes four steps: draft_parse on any thread, this one, draft_place on any thread, and sched_accept. A repeated
  * non-empty request_id of the same owner gives the existing job, or the error for which it could not be recorded yet. The draft
- * stays the caller's. */
-int sched_admit(struct sched *s, struct draft *d, const struct job **ret_same, struct err *err);
+ * stays the caller's. hidden: as for sched_check_after. */
+int sched_admit(struct sched *s, struct draft *d, bool hidden, const struct job **ret_same, struct err *err);
+/* A job to wait for (NULL: none) must be there, and may yet succeed. hidden: the caller does not see it, and hears what
+ * it would hear of an unknown one. */
+int sched_check_after(const struct sched *s, const char *id, bool hidden, struct err *err);
 /* Records and queues the placed job; `notice` is called for each notice; may be NULL. The draft stays the caller's, to be discarded
  * and freed. A job that the queue did not take keeps its place in the draft: after an error, and when another submission with its
  * request_id came first, whose job is returned. */

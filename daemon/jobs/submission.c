@@ -98,11 +98,12 @@ static int pin_refs(struct draft *d, struct err *err) {
     const struct submission_refs *r = &d->refs;
     char assignment[4200];
     const char *line = assignment;
-    if (d->n_overrides + r->n > JOBFILE_MAX_OVERRIDES)
+    const int most = JOBFILE_MAX_OVERRIDES - (d->file.after != NULL); /* the end of the wait takes one */
+    if (d->n_overrides + r->n > most)
         return err_set(err, ERR_INVALID,
                        "%d overrides (--set) beside %d paths of models and files; at most %d in all are accepted, put the other "
                        "overrides into the file",
-                       d->n_overrides, r->n, JOBFILE_MAX_OVERRIDES);
+                       d->n_overrides, r->n, most);
     for (int i = 0; i < r->n; i++) {
         const char *key = r->at[i].ref.key, *path = r->at[i].path;
         if (!*path)

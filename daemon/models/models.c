@@ -329,9 +329,22 @@ static void forget_loads(struct models *m, const char *name, int most) {
     m->n_loads = kept;
 }
 
+/* The newest load of the name is noted once, however often these weights were loaded. */
+static void forget_same(struct models *m, const char *name, const char *sha256) {
+    int i = m->n_loads;
+    while (i > 0 && strcmp(m->loads[i - 1]->name, name) != 0)
+        i--;
+    if (!i || strcmp(m->loads[i - 1]->load.sha256, sha256) != 0)
+        return;
+    free(m->loads[i - 1]);
+    for (m->n_loads--; i <= m->n_loads; i++)
+        m->loads[i - 1] = m->loads[i];
+}
+
 static void note_load(void *ctx, const char *name, const struct served_load *load) {
     struct models *m = ctx;
     struct named_load *l = calloc(1, sizeof *l);
+    forget_same(m, name, load->sha256);
     forget_loads(m, name, SERVEDDB_LOADS);
     if (!l)
         return;
@@ -555,6 +568,8 @@ int models_serve(struct models *m, const struct models_request *request, models_
     if (request->previous && (rc = find_before(m, name, &before, err)))
         return rc;
     ref = request->previous ? before.ref : ref;
+    if (strchr(ref, '\n'))
+        return err_set(err, ERR_INVALID, "the name of a model or of its file has line ends");
     for (int i = 0; !done && i < m->n_fetching; i++)
         if (!strcmp(m->fetching[i]->name, name) && !strcmp(m->fetching[i]->ref, ref)) {
             m->fetching[i]->named = true; /* the configuration was read again, or a caller was faster */

@@ -85,14 +85,20 @@ bool serveddb_names_file(struct db *db, const char *below) {
 
 int serveddb_add_load(struct db *db, const char *name, const struct served_load *load, struct err *err) {
     struct db_query q;
+    db_query(db, "DELETE FROM loads WHERE sha256 = ? AND number = (SELECT max(number) FROM loads WHERE name = ?)",
+             "forget the same load", &q, err);
+    db_put_text(&q, load->sha256);
+    db_put_text(&q, name);
+    int rc = db_run(&q, err);
+    if (rc)
+        return rc;
     db_query(db, "INSERT INTO loads(name, time_ms, ref, sha256, principal) VALUES(?,?,?,?,?)", "note a load", &q, err);
     db_put_text(&q, name);
     db_put_int(&q, load->time_ms);
     db_put_text(&q, load->ref);
     db_put_text(&q, load->sha256);
     db_put_text(&q, load->principal);
-    int rc = db_run(&q, err);
-    if (rc)
+    if ((rc = db_run(&q, err)))
         return rc;
     db_query(db,
              "DELETE FROM loads WHERE number IN "

@@ -28,6 +28,11 @@ bool services_sees_job(const struct rpc_call *call, const struct job *job) {
     return job && !*job->owner ? true : auth_sees(rpc_caller(call), job ? job->owner : "");
 }
 
+bool services_hides(const struct rpc_call *call, const char *id) {
+    const struct job *job = id ? sched_get(services_of(call)->sched, id) : NULL;
+    return job && !services_sees_job(call, job);
+}
+
 int services_find_job(struct rpc_call *call, const char *id, const struct job **ret, struct err *err) {
     const struct job *job = NULL;
     int rc = jobref_find(services_of(call)->sched, id, &job, err);

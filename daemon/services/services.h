@@ -114,6 +114,9 @@ void services_enter(struct services *s, const struct auth_caller *caller);
  * any more, which only those see who see all. */
 bool services_sees_job(const struct rpc_call *call, const struct job *job);
 
+/* True for the id of a job that is there and that the caller may not see; NULL is none. */
+bool services_hides(const struct rpc_call *call, const char *id);
+
 static inline struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
 
 /* The tables, each with a row without a path at its end. */

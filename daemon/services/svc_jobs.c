@@ -138,7 +138,9 @@ static void parsed(struct offload *work) {
     const struct job *same = NULL;
     if (work->call)
         services_enter(u->services, rpc_caller(work->call));
-    const bool admitted = work->call && !work->err.code && !sched_admit(u->services->sched, u->draft, &same, &work->err);
+    const bool admitted =
+        work->call && !work->err.code &&
+        !sched_admit(u->services->sched, u->draft, services_hides(work->call, u->draft->file.after), &same, &work->err);
     services_enter(u->services, NULL);
     if (!admitted) {
         offload_good(work);

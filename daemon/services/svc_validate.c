@@ -280,7 +280,8 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
     const char *name = *in->name ? in->name : "job.yaml";
     int rc;
     if ((rc = jobfile_parse(in->yaml, name, (const char *const *)in->overrides, (int)in->n_overrides, &v->arena, &v->job, err)) ||
-        (rc = submission_refer(&s->rules, &v->job, &v->refs, err)))
+        (rc = submission_refer(&s->rules, &v->job, &v->refs, err)) ||
+        (rc = sched_check_after(s->sched, v->job.after, services_hides(v->work.call, v->job.after), err)))
         return rc;
     v->source = s->source;
     jobfile_notices(&v->job, notice, v);
@@ -323,6 +324,8 @@ static int validate(struct rpc_call *call, const void *message, struct err *err)
     v->read_stores = in->read_stores;
     if (v->limit_only && !limit_matters(v)) {
         v->n_notices = 0;
+        if (v->job.limits.cost > 0 && task_work_of(v->job.kind)->estimates_time)
+            notice(v, "limits.cost is not checked: a job runs now");
         answer(v);
     } else if (line_up(v, err)) {
         return rpc_refuse(call, err, "OVERLOADED", RETRY_MS);

@@ -309,6 +309,11 @@ def check_loads(d, job, file):
     assert text.count(f"{before['sha256']}  job:") == 2 and f"job:{job}  by uid:{os.getuid()}" in text, text
     code, _, err = d.ctl("load", "second", "--previous")
     assert code == 3 and "other weights" in err, err
+    code, _, err = d.ctl("load", "first", "line\nlength")
+    assert code != 0 and "has line ends" in err, err
+    for after in ("", "null", "~"):
+        code, _, err = d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", "--after", after)
+        assert code == 2 and f"--after: '{after}' is not the id of a job" in err, err
     for words in (["load", "first"], ["load", "first", file, "--previous"]):
         assert d.ctl(*words)[0] == 2, words
 

@@ -41,6 +41,10 @@ def jobs_of_others(d):
         raise AssertionError("bob reads the page of ana's job")
     except urllib.error.HTTPError as error:
         assert error.code == 404, error
+    for command in ("submit", "validate"):  # a job to wait for that bob may not see is one that is not there
+        ask = lambda other: d.as_role("bob", command, f"{SOURCE}/configs/tiny.yaml", *SETS, "--set", f"after={other}")
+        code, _, err = ask(job)
+        assert code == 3 and f"there is no job '{job}'" in err and err.replace(job, "train-1-1") == ask("train-1-1")[2], err
     for command in ("cancel", "resume", "delete"):
         assert d.refused("bob", command, job) == "NOT_OWNER", command
     code, out, err = d.as_role("ana", "delete", job)

@@ -86,6 +86,13 @@ def check_estimate(d, base):
     code, out, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", *[a for s in (*sets, f"limits.cost={total / 6}", "checkpoint.every=1s") for a in ("--set", s)])
     cost, budget, step = map(float, re.search(r"about (\d+\.\d\d) CHF; limits.cost ([\d.]+) stops it near step (\d+) of 5000", out).groups())
     assert code == 0 and abs(step / 5000 - budget / cost) < 0.02, out
+    running = submit("training.max_steps=100000000")[1].split()[0]
+    d.wait(running, lambda j: j["state"] == "running")
+    code, out, err = submit("limits.cost=0.01")
+    assert code == 0 and "limits.cost is not checked: a job runs now" in err, (out, err)
+    for job in (out.split()[0], running):
+        assert d.ctl("cancel", job, "--now")[0] == 0
+        d.wait(job, lambda j: j["state"] == "cancelled")
     code, out, err = submit(f"limits.cost={total * 1000}")
     assert code == 0 and re.search(r"brrctl: note: " + BUDGET + r"limits.cost \S+ is enough", err), err
     d.wait(out.split()[0], lambda j: j["state"] in ("running", "succeeded"))

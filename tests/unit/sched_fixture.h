@@ -176,7 +176,7 @@ static UNUSED int draft_of(struct fixture *f, const struct submission *request, 
     struct draft *draft = NULL;
     const struct job *same = NULL;
     int rc = draft_parse(request, sched_wall_ms(f->sched), &draft, err);
-    if (!rc && !(rc = sched_admit(f->sched, draft, &same, err)) && !same) {
+    if (!rc && !(rc = sched_admit(f->sched, draft, false, &same, err)) && !same) {
         *ret = draft;
         return 0;
     }

@@ -574,6 +574,11 @@ static void a_job_is_cancelled_with_the_one_it_waits_for(void **state) {
         char override[JOB_ID_SIZE + 8];
         str_format(override, sizeof override, "after=%s", first);
         assert_int_equal(try_submit(f, (const char *const[]){override}, 1, &job, &err), ERR_PRECONDITION);
+        assert_int_equal(sched_resume(f->sched, second, NULL, 0, &job, &err), ERR_PRECONDITION);
+        assert_int_equal(sched_get(f->sched, second)->state, JOB_CANCELLED);
+        assert_int_equal(sched_resume(f->sched, second, (const char *const[]){"after=null"}, 1, &job, &err), 0);
+        assert_int_equal(sched_get(f->sched, second)->state, JOB_QUEUED);
+        assert_int_equal(sched_cancel(f->sched, second, STOP_CANCEL, &job, NULL), 0);
     }
     assert_int_equal(try_submit(f, (const char *const[]){"after=train-1-1"}, 1, &job, &err), ERR_NOT_FOUND);
 }

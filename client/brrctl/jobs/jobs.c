@@ -462,6 +462,10 @@ static int queue_file(const struct arguments *o, char *id, size_t id_size) {
 
 static int cmd_submit(const struct arguments *o) {
     char id[64] = "";
+    if (own(o)->after && !strchr(own(o)->after, '-')) { /* "" and null would be no wait at all */
+        fprintf(stderr, "brrctl: --after: '%s' is not the id of a job\n", own(o)->after);
+        return EXIT_USAGE;
+    }
     int code = queue_file(o, id, sizeof id);
     if (code)
         return code;
@@ -684,6 +688,6 @@ const struct command command_resume = {
     .options = &resume_arguments,
     .summary = "queue an interrupted, failed or cancelled job again",
     .run = cmd_resume,
-    .details = "The job continues from its newest valid checkpoint; only limits.* may change.\n"
+    .details = "The job continues from its newest valid checkpoint; only limits.* may change, and after to null.\n"
                "example: brrctl resume train-260131-1 --set limits.wall_clock=24h",
 };
