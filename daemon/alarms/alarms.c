@@ -236,6 +236,11 @@ static bool knows(const struct alarm *a, const char *session, double at_s) {
     return !strcmp(a->session, session) && at_s < a->changed_s;
 }
 
+/* An older stream of the bed, as its snapshot says it after a restart: another one has taken the alarm over since. */
+static bool was_taken_over(const struct alarm *a, const char *session, int64_t boot_ms) {
+    return strcmp(a->session, session) != 0 && boot_ms < a->joined_boot_ms;
+}
+
 /* It is on again: an answer of long ago does not cover it. */
 static void sound_again(struct alarm *a, int64_t boot_ms) {
     a->again++;
@@ -252,17 +257,19 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
     if (before && before != a)
         turn_off(all, (struct alarm *)map_get(all->patients, before->id),
                  &(struct alarms_end){.why = "its end was not reported", .off_ms = start->on_ms, .at_s = start->start_s}, now);
-    if (a && knows(a, start->session, start->start_s))
+    const int64_t boot_ms = boot_of(start->on_ms, now);
+    if (a && (knows(a, start->session, start->start_s) || was_taken_over(a, start->session, boot_ms)))
         return a;
     if (!a && start->live)
         end_silences(all);
     if (a && a->off_ms)
-        sound_again(a, boot_of(start->on_ms, now));
+        sound_again(a, boot_ms);
     if (!a && !(a = add(all, start, now)))
         return NULL;
     if (strcmp(a->session, start->session) != 0) {
         str_copy(a->session, sizeof a->session, start->session);
         a->joined_s = start->start_s;
+        a->joined_boot_ms = boot_ms;
     }
     a->changed_s = start->start_s;
     a->off_ms = a->off_boot_ms = 0;
