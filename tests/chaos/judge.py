@@ -27,20 +27,27 @@ def rows(d, *kinds):
 
 
 class Timeline:
-    """When each alarm was on, over and answered, by the monotonic clock: {id: [(when, kind)]}."""
+    """When each alarm was on, over and answered, by the monotonic clock: {id: [(when, kind)]}. An alarm that is on and begins in another stream of
+    its bed goes on there."""
 
     def __init__(self, day):
-        self.of = {}
+        self.of, on_in = {}, {}
         for r in rows(day.d, "alarm_on", "alarm_off", "answered"):
             if r["kind"] != "answered" or r["detail"].startswith("acknowledge"):
-                self.of.setdefault(r["alarm"], []).append((r["at"], r["kind"]))
+                goes_on = r["kind"] == "alarm_on" and on_in.get(r["alarm"], r["session"]) != r["session"]
+                if r["kind"] == "alarm_on":
+                    on_in[r["alarm"]] = r["session"]
+                elif r["kind"] == "alarm_off":
+                    on_in.pop(r["alarm"], None)
+                if not goes_on:
+                    self.of.setdefault(r["alarm"], []).append((r["at"], r["kind"]))
 
     def state(self, alarm, before):
         """(an answer covers it, for how long it was over) at that time, by the entries whose time is known."""
         answered, status, off, first, sounded = False, False, None, None, None
         for at, kind in [*((at, kind) for at, kind in self.of.get(alarm, ()) if at is not None and at <= before), (before, "")]:
             if kind == "alarm_on":
-                again = off is not None and at - sounded >= AGAIN_S
+                again = answered and off is not None and at - sounded >= AGAIN_S
                 first, sounded, answered, off = first or at, at if again or not first else sounded, answered and not again, None
             if first and not off and not status and at - first >= STATUS_S:
                 answered, status = False, True
