@@ -91,6 +91,18 @@ static void put_baselines(struct html *h, const struct json *result) {
                      json_f64(value, NAN) < own ? ": better than the geodesic; predict takes it by --rule" : "");
 }
 
+/* R² of each fold of a geodesic with a prior, both ways. */
+static void put_r2(struct html *h, const struct json *result) {
+    const struct json *value, *with_prior = json_get(result, "r2_with_prior");
+    struct json_cursor at = {0};
+    struct words with, alone;
+    const char *key;
+    while (json_next(json_get(result, "r2_networks_alone"), &at, &key, &value))
+        html_put(h, "<tr><th scope=\"row\">R² at %s</th><td>with the prior %s, the networks alone %s</td></tr>\n", key,
+                 words_number(&with, json_f64(json_get(with_prior, key), NAN), "–"),
+                 words_number(&alone, json_f64(value, NAN), "–"));
+}
+
 static void put_result(struct html *h, const struct job *job) {
     OWNED_POINTER(json_free) struct json *result = NULL;
     struct json_cursor at = {0};
@@ -115,6 +127,7 @@ static void put_result(struct html *h, const struct job *job) {
         job_put_value(h, value);
         html_put(h, "</tr>\n");
     }
+    put_r2(h, result);
     put_baselines(h, result);
     html_put(h, "</tbody></table>");
     if (nested)

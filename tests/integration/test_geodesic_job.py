@@ -218,6 +218,7 @@ def check_daemon(tmp, csv):
     with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/jobs/{end['job']}") as page:
         text = page.read().decode()
     rows = dict(re.findall(r"mean rmse of (\w+)</th><td>[^<:]*(: better than the geodesic)?", text))
+    assert all(f"R² at {c}</th><td>with the prior" in text for c in both[0]), text
     assert "r2_networks_alone" in text and {k: v < result["mean_rmse"] for k, v in result["baselines"].items()} == {k: bool(v) for k, v in rows.items()}, rows
     assert "\n  r2_with_prior\n" in out and "\n  r2_networks_alone\n" in out, out
     code, out, err = d.ctl("job", end["job"])

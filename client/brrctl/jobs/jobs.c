@@ -455,6 +455,8 @@ static int queue_file(const struct arguments *o, char *id, size_t id_size) {
         fprintf(stderr, "brrctl: note: %s\n", limit->notices[i]);
     if (!code && limit && *brrctl_cost(limit, 1, money, sizeof money))
         fprintf(stderr, "brrctl: note: %s\n", money);
+    if (!code && !limit && file.budget)
+        fprintf(stderr, "brrctl: note: limits.cost is not checked: there was no estimate within %d s\n", ESTIMATE_MS / 1000);
     brr__v1__validate_response__free_unpacked(limit, NULL);
     brrctl_job_file_done(&file);
     return code;
