@@ -141,8 +141,10 @@ int64_t brr_burst_neurons(const brr_burst *net) { return net->neurons; }
 uint64_t brr_burst_tick(const brr_burst *net) { return burst_tick(net->burst); }
 
 int brr_burst_inject(brr_burst *net, const struct brr_burst_injection *list, size_t n, struct brr_burst_error *to) {
-    OWNED_MEMORY struct burst_injection *own = n > BURST_MOST_PENDING ? NULL : malloc((n + 1) * sizeof *own);
     struct err err;
+    if (n > BURST_MOST_PENDING)
+        return report_error(err_set(&err, ERR_EXHAUSTED, "%zu injections; at most %d may wait", n, BURST_MOST_PENDING), &err, to);
+    OWNED_MEMORY struct burst_injection *own = malloc((n + 1) * sizeof *own);
     if (!own)
         return report_error(err_set(&err, ERR_EXHAUSTED, "out of memory for %zu injections", n), &err, to);
     for (size_t i = 0; i < n; i++)

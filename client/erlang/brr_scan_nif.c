@@ -37,7 +37,7 @@ static bool find_option(ErlNifEnv *env, ERL_NIF_TERM options, const char *name, 
 
 static bool take_number(ErlNifEnv *env, ERL_NIF_TERM term, float *ret) {
     ErlNifSInt64 whole = 0;
-    double number;
+    double number = 0;
     const bool fine = enif_get_double(env, term, &number) || enif_get_int64(env, term, &whole);
     *ret = fine && whole ? (float)whole : fine ? (float)number : 0;
     return fine;

@@ -97,7 +97,8 @@ static void take_standby(struct alarms *all, const struct journal_entry *e, cons
     const char *note;
     str_copy(author.by, sizeof author.by, e->person);
     read_author(e->detail, &author, &note);
-    (void)alarms_standby(all, e->client, e->until_ms, &author, now, &err); /* one that is over */
+    /* One that is over ended the one before it. */
+    (void)alarms_standby(all, e->client, e->until_ms > now->wall_ms ? e->until_ms : 0, &author, now, &err);
 }
 
 bool alarm_entry_cause(const struct journal_entry *e, struct alarms_cause *ret) {

@@ -28,8 +28,16 @@ struct file_call {
     int64_t tick;
 };
 
+/* The network goes on. There is room for the order: the mailbox takes more of them than there can be calls. */
+static void give_back(struct file_call *f) {
+    if (f->lent && burst_service_post(&f->services->burst, f->give_back))
+        f->give_back = NULL;
+    f->lent = NULL;
+}
+
 static void drop_file(struct offload *work) {
     struct file_call *f = (struct file_call *)work;
+    give_back(f); /* of a call that went before its work began */
     connectome_free(f->net);
     burst_state_done(&f->state);
     network_order_free(f->give_back);
@@ -236,13 +244,6 @@ static void upload_half_close(struct rpc_call *call) {
 }
 
 /* ---- Snapshot -------------------------------------------------------------------------------------------------- */
-
-/* The network goes on. There is room for the order: the mailbox takes more of them than there can be calls. */
-static void give_back(struct file_call *f) {
-    if (f->lent && burst_service_post(&f->services->burst, f->give_back))
-        f->give_back = NULL;
-    f->lent = NULL;
-}
 
 /* On the pool. */
 static void write_snapshot(struct offload *work) {
