@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Recordings that are still being written: `stream -` and `stream FILE --follow` give bit for bit what the finished file gives. What is
 live, and so told to hooks, for each source and flag; a live pipe is read on while the daemon is away."""
+import fcntl
 import glob
 import json
 import os
@@ -10,12 +11,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 
 import numpy
 
-from daemon import BIN, PATIENCE, SOURCE, make_corpus, temporary
+from daemon import BIN, PATIENCE, SOURCE, make_corpus, temporary, until
 from stream_fixture import Edf, start, streaming_daemon, trace
 
 ODD = (1, 255, 257, 4093, 9973, 65537)
@@ -166,7 +168,7 @@ def shortened(d, recording, model):
         f.write(edf.counted(-1) + edf.body[:5 * edf.record])
     process = start(d, target, model, "--follow")
     assert b"as it comes" in process.stdout.readline()
-    time.sleep(0.3)
+    await_session(d, process, more_than=2 * 256 * float(edf.header[244:252]))
     os.truncate(target, len(edf.header) + edf.record)
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1 and b"became shorter" in err, err
@@ -219,7 +221,7 @@ def read_on(d, recording, model):
     for _ in range(3):
         process.stdin.write(edf.body)
         process.stdin.flush()
-    time.sleep(1)  # what is in the pipe by now is read before the daemon is back
+    until(lambda: fcntl.ioctl(process.stdin, termios.FIONREAD, b"    ") == b"\0\0\0\0", "the pipe was never read")
     d.start()
     assert b"connected again" in process.stderr.readline()
     process.stdin.write(edf.body)
@@ -257,7 +259,7 @@ def retries(d, recording, model):
         time.sleep(5)  # longer than other commands look for a daemon
         d.start()
         assert "connected again" in process.stderr.readline()
-        await_session(d, process)
+        await_session(d, process, more_than=-1)
         recorder.write(edf.body[20 * edf.record:])
         [first] = await_session(d, process)
         assert first["client"] == "bed 7"
@@ -276,14 +278,12 @@ def retries(d, recording, model):
     assert abs(len(numpy.load(f"{d.dir}/f.npy")) / 256 - 3 * seconds) < 1 and end["reconnects"] >= 1, end
 
 
-def await_session(d, process):
-    """The daemon has the stream, and its client."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := [s for s in map(json.loads, d.ctl("sessions", "--json")[1].splitlines()) if s["connected"]]):
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.1)
-    time.sleep(1)
-    return found
+def await_session(d, process, more_than=0):
+    """The stream, once the daemon has more than so many samples of it: a client that sends was told that its stream is open."""
+    def sends():
+        assert process.poll() is None
+        return [s for s in map(json.loads, d.ctl("sessions", "--json")[1].splitlines()) if s["connected"] and s["received_through"] > more_than]
+    return until(sends, "the daemon got no samples of the stream")
 
 
 def live():
