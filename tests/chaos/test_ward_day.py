@@ -190,7 +190,7 @@ class Day:
     # ---- the whole ----
 
     def notice(self, end):
-        if not end["asked"] and not (end["status"] == 1 and any(e[0] == "full results volume" and e[3] + 2 > time.monotonic() for e in self.draw)):
+        if not end["asked"] and not (end["status"] == 1 and any(e[0] == "full results volume" and e[3] + 2 > time.monotonic() - end["life_s"] for e in self.draw)):
             self.lose("the daemon died", end)
 
     def disturb(self, plan):
