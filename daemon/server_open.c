@@ -382,8 +382,7 @@ static int open_scheduler(struct daemon *d, struct err *err) {
     int rc;
     if ((rc = serveddb_setup(d->database, err)) || (rc = sched_open(&sched, &s->sched, err)))
         return rc;
-    if (d->lost_database.code ||
-        jobdb_open_reader(c->database, &s->db, NULL)) /* on a full volume one connection alone can be had */
+    if (d->lost_database.code || db_is_alone(d->database) || jobdb_open_reader(c->database, &s->db, NULL))
         s->db = d->database;
     return 0;
 }

@@ -9,7 +9,8 @@
 enum {
     MAX_SQL = 8192,
     SCHEMA = 1,
-    WAL_SHARE = 10000 /* bytes of the log for each page before a checkpoint: it is less than half full then */
+    ALONE_WAIT_MS = 500, /* for a reader that came between a failed write and the next statement */
+    WAL_SHARE = 10000    /* bytes of the log for each page before a checkpoint: it is less than half full then */
 };
 
 struct db {
@@ -18,6 +19,7 @@ struct db {
     int lock_fd;
     char path[4096];
     struct db_names names;
+    bool alone; /* see db_is_alone */
 };
 
 static const struct db_names job_names = {"job database", "jobs.database"};
@@ -40,6 +42,7 @@ static int silent(const struct db *db, struct err *err) {
 int db_look(struct db *db, struct err *err) { return volume_look(db->volume) ? 0 : silent(db, err); }
 
 const char *db_path(const struct db *db) { return db->path; }
+bool db_is_alone(const struct db *db) { return db->alone; }
 
 void db_wait(struct db *db) { volume_wait(db->volume); }
 
@@ -112,6 +115,8 @@ static int open_file(struct db *db, struct err *err) {
     db->sqlite = NULL;
     if ((rc = set_up(db, true, err)))
         return rc;
+    db->alone = true;
+    sqlite3_busy_timeout(db->sqlite, ALONE_WAIT_MS);
     log_warn("the volume of a database is full: other programs cannot read it until the next start", "path=%s", db->path);
     return 0;
 }

@@ -21,6 +21,9 @@ int db_open_reader(const char *path, const struct db_names *names, struct db **r
 void db_close(struct db *db); /* every query must have ended; NULL is allowed */
 
 const char *db_path(const struct db *db); /* of its file */
+/* True if it was opened on a full volume: SQLite then shares the file with nobody, and a reader that stays open, of this process
+ * too, would lock it out once a write has failed. */
+bool db_is_alone(const struct db *db);
 /* UNAVAILABLE if the volume of the file does not answer; may take a second. db_look does not wait, and is to be called at
  * intervals. */
 int db_check(struct db *db, struct err *err);
