@@ -54,7 +54,10 @@ static int find_columns(struct label_table *l, const struct label_table_columns 
         return require_column(t, NULL, "end|stop|duration", "--end or --duration", &l->end, err);
     if (names->type && !strcmp(names->type, "none"))
         return 0;
-    return optional_column(t, names->type, "type|eventType|event_type|trial_type|label|event|description", &l->type, err);
+    return optional_column(t, names->type,
+                           "type|eventType|event_type|trial_type|label|event|description|typ|ereignis|art|anfallstyp|seizure_type|"
+                           "kind_of_event|kategorie|category|class|annotation",
+                           &l->type, err);
 }
 
 int label_table_open(struct label_table *l, const char *path, const struct label_table_columns *columns, struct err *err) {
@@ -67,6 +70,10 @@ int label_table_open(struct label_table *l, const char *path, const struct label
 }
 
 void label_table_close(struct label_table *l) { table_close(&l->table); }
+
+bool label_table_reads(const struct label_table *l, int column) {
+    return column == l->file || column == l->onset || column == l->end || column == l->duration || column == l->type;
+}
 
 /* ---- times ---- */
 

@@ -35,6 +35,8 @@ struct label_table_row {
 /* path is borrowed. INVALID names a missing column and those that the table has. After an error nothing needs closing. */
 int label_table_open(struct label_table *table, const char *path, const struct label_table_columns *columns, struct err *err);
 void label_table_close(struct label_table *table);
+/* False for a column of the table that has no part in its rows. */
+bool label_table_reads(const struct label_table *table, int column);
 /* Reads the next row; *ret_more false at the end. INVALID names file:line and a text that is no time. */
 int label_table_next(struct label_table *table, bool *ret_more, struct label_table_row *ret, struct err *err);
 

@@ -195,6 +195,9 @@ class LabFiles(unittest.TestCase):
         self.assertIn("recordings have no zone", found.stderr)
         found = self.labels('file,onset,end,type\nnight.vhdr,5,15,"sz\tx"\n', self.dir)
         self.assertIn("expected plain text", found.stderr)
+        found = self.labels("Datei;Arzt;Beginn;Ende;Typ;;\nnight.vhdr;B;5;15;Bewegung;;\n", self.dir)  # an artefact is no seizure
+        self.assertIn("(the first one is 'Bewegung')", found.stderr)
+        self.assertIn("note: columns not used: Arzt\n", found.stderr)
         self.assertFalse(events.exists())
         found = self.labels("Seizure start,Seizure end\n5,15\n", path)  # the columns have other names, and the recording is named
         self.assertEqual(found.returncode, 0, found.stderr)

@@ -155,6 +155,32 @@ static void columns_are_named_or_usual(void **state) {
     assert_non_null(strstr(err.message, "save its sheet as CSV"));
 }
 
+/* A table whose column of types is not known is a table in which artefacts are seizures. */
+static void columns_of_types_have_usual_names(void **state) {
+    (void)state;
+    static const char *const names[] = {"Typ",           "EREIGNIS",  "Art",      "Anfallstyp", "Seizure type",
+                                        "Kind of event", "Kategorie", "Category", "Class",      "Annotation"};
+    struct label_table table;
+    struct label_table_row row;
+    char text[256];
+    bool more = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        str_format(text, sizeof text, "Datei;Arzt;Beginn;Ende;%s\na.edf;B;1;2;Bewegung\n", names[i]);
+        put(text);
+        assert_int_equal(label_table_open(&table, path, &usual, &err), 0);
+        assert_int_equal(label_table_next(&table, &more, &row, &err), 0);
+        assert_string_equal(row.type, "Bewegung");
+        assert_true(label_table_reads(&table, 0) && label_table_reads(&table, 4) && !label_table_reads(&table, 1));
+        label_table_close(&table);
+    }
+    put("Datei;Beginn;Ende;Art;Type\na.edf;1;2;x;sz\n"); /* the name that was usual before */
+    assert_int_equal(label_table_open(&table, path, &usual, &err), 0);
+    assert_int_equal(label_table_next(&table, &more, &row, &err), 0);
+    assert_string_equal(row.type, "sz");
+    assert_false(label_table_reads(&table, 3));
+    label_table_close(&table);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(separators_and_numbers_of_spreadsheets),
@@ -164,6 +190,7 @@ int main(void) {
         cmocka_unit_test(a_recording_without_a_start_has_no_times_of_day),
         cmocka_unit_test(rows_without_times_and_halves_of_rows),
         cmocka_unit_test(columns_are_named_or_usual),
+        cmocka_unit_test(columns_of_types_have_usual_names),
     };
     return cmocka_run_group_tests(tests, make, temp_dir_remove);
 }

@@ -27,7 +27,7 @@ static const struct argument rows[] = {
     TEXT("--end", columns.end, "COLUMN", "their end; default end or stop"),
     TEXT("--duration", columns.duration, "COLUMN", "or their length; default duration"),
     TEXT("--type", columns.type, "COLUMN",
-         "what each row is; default type, label or event, if there is one; none: each row is a seizure"),
+         "what each row is; default type, label, event or a name below, if there is one; none: each row is a seizure"),
     LIST("--seizure", seizure, "PATTERN", "also a type of seizures, such as \"focal*\", as data.seizure_labels; may be repeated"),
     FLAG("--clock", clock, "hours:minutes:seconds are times of day, not of the recording"),
     FLAG("--complete", complete, "recordings that the table does not name have no seizure"),
@@ -36,7 +36,7 @@ static const struct argument rows[] = {
 };
 static const struct argument_table labels_arguments = ARGUMENT_TABLE(rows, .local = true);
 
-enum { PATH_SIZE = 8192, SHOWN = 20, MAX_TYPES = 64 };
+enum { PATH_SIZE = 8192, SHOWN = 20, TOLD = 4096, MAX_TYPES = 64 };
 
 /* A recording and what the table says about it. */
 struct labelled {
@@ -198,6 +198,18 @@ static int take_row(struct import *m, const struct label_table *table, const str
     return 0;
 }
 
+static void tell_unused(const struct label_table *table) {
+    struct str list = str_of(TOLD);
+    for (int i = 0; i < table->table.n_names; i++)
+        if (*table->table.names[i] && !label_table_reads(table, i))
+            str_printf(&list, "%s%s", list.len ? ", " : "", table->table.names[i]);
+    if (list.len) {
+        output_clean(list.data);
+        fprintf(stderr, "brrctl: note: columns not used: %s\n", list.data);
+    }
+    str_done(&list);
+}
+
 static int read_table(struct import *m, struct err *err) {
     struct label_table table;
     struct label_table_row row;
@@ -207,6 +219,7 @@ static int read_table(struct import *m, struct err *err) {
     int rc = label_table_open(&table, m->o->args[1], &columns, err);
     if (rc)
         return rc;
+    tell_unused(&table);
     while (more) { /* every row is looked at, so that all that is wrong is said at once */
         if ((rc = label_table_next(&table, &more, &row, err)) || (more && (rc = take_row(m, &table, &row, err))))
             tell_problem(&m->problems, err->message);
@@ -368,5 +381,7 @@ const struct command command_labels = {
         "semicolons or tabs. Times are seconds, or hours:minutes:seconds of the recording (--clock: of the day), or YYYY-MM-DD\n"
         "hh:mm:ss. A row without times says that its recording has no seizure. The recordings are those below DIR (default: the\n"
         "table's folder), and NAME_events.tsv is written beside each, or below --output.\n"
+        "Names of the column of types: type, eventType, trial_type, label, event, description, Typ, Ereignis, Art, Anfallstyp,\n"
+        "Seizure type, Kind of event, Kategorie, category, class, annotation. A note lists the columns that are not used.\n"
         "example: brrctl labels import seizures.csv /data/my-eeg --file Recording --onset Start --end Stop",
 };
