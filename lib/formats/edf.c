@@ -63,13 +63,33 @@ static void find_records(struct edf *edf) {
     }
 }
 
+/* An error of a file that is a header and, behind it, a whole file with the same header: its samples would be text. */
+static int refuse_second_header(struct edf *edf, const uint8_t *front, size_t own, struct err *err) {
+    const int64_t body = edf->header.header_bytes;
+    uint8_t buffer[4096];
+    if ((uint64_t)body + own > edf->bytes.len)
+        return 0;
+    for (size_t at = 0; at < own; at += sizeof buffer) {
+        const uint8_t *bytes;
+        const size_t n = own - at < sizeof buffer ? own - at : sizeof buffer;
+        int rc = filebytes_get(&edf->bytes, (size_t)body + at, n, buffer, &bytes, err);
+        if (rc || memcmp(bytes, front + at, n) != 0)
+            return rc;
+    }
+    return err_set(err, ERR_INVALID, "%s: the header stands twice: remove the first %lld bytes of the file", edf->header.name,
+                   (long long)body);
+}
+
 static int open_records(struct edf *edf, struct err *err) {
     struct edf_header *h = &edf->header;
     const uint8_t *front;
     int rc;
     if ((rc = read_front(edf, &front, err)) || (rc = edf_header_parse(h, front, edf->bytes.len, err)))
         return rc;
+    const size_t own = (size_t)h->header_bytes;
     find_records(edf);
+    if ((rc = refuse_second_header(edf, front, own, err)))
+        return rc;
     edf->decode = edf_decoder(h->sample_bytes);
     edf->body = (size_t)h->header_bytes;
     edf_count_records(edf);

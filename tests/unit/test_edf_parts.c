@@ -101,6 +101,28 @@ static void days_that_do_not_exist_are_unknown(void **state) {
     }
 }
 
+/* Read as samples, the second header would be events. */
+static void a_header_that_stands_twice_is_refused(void **state) {
+    (void)state;
+    for (int bdf = 0; bdf < 2; bdf++) {
+        struct opened o;
+        const struct written_file f = {.n_signals = 2, .n_records = 90, .signals = PLAIN};
+        assert_int_equal(open_written(&o, &f, bdf), 0);
+        char header[768];
+        memcpy(header, o.bytes.data, sizeof header);
+        struct str whole = str_of(MAX_BYTES);
+        str_append(&whole, header, sizeof header);
+        str_append(&whole, o.bytes.data, o.bytes.len);
+        str_done(&o.bytes);
+        o.bytes = whole;
+        assert_int_equal(reopen(&o, whole.len), ERR_INVALID);
+        assert_non_null(strstr(o.err.message, "the header stands twice: remove the first 768 bytes"));
+        o.bytes.data[768 + 700] ^= 1; /* samples that look alike up to there */
+        assert_int_equal(reopen(&o, whole.len), 0);
+        done(&o);
+    }
+}
+
 /* The header's own field and the size of the file decide together where the records begin. */
 static void a_padded_header_is_read_to_its_end(void **state) {
     (void)state;
@@ -221,6 +243,7 @@ int main(void) {
         cmocka_unit_test(records_that_arrive_in_pieces_are_those_of_the_file),
         cmocka_unit_test(a_header_that_does_not_say_its_length_is_refused_by_the_feed),
         cmocka_unit_test(days_that_do_not_exist_are_unknown),
+        cmocka_unit_test(a_header_that_stands_twice_is_refused),
         cmocka_unit_test(a_padded_header_is_read_to_its_end),
         cmocka_unit_test(a_field_beyond_the_header_is_padding),
         cmocka_unit_test(a_header_alone_tells_time_but_no_annotations),
