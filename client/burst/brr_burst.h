@@ -85,7 +85,7 @@ BRR_BURST_API int brr_burst_membranes(brr_burst *net, float *ret, struct brr_bur
 
 /* Writes a snapshot: network and state (atomic). */
 BRR_BURST_API int brr_burst_save(brr_burst *net, const char *path, struct brr_burst_error *err);
-/* The state of a snapshot of the same network; after an error nothing has changed. */
+/* The state of a snapshot of the same network; other synapses are refused. After an error nothing has changed. */
 BRR_BURST_API int brr_burst_restore(brr_burst *net, const char *path, struct brr_burst_error *err);
 
 #ifdef __cplusplus

@@ -205,6 +205,23 @@ int brr_burst_save(brr_burst *net, const char *path, struct brr_burst_error *to)
     return report_error(rc, &err, to);
 }
 
+static bool same_row(const struct connectome *a, const struct connectome *b, uint32_t source) {
+    bool same = a->net.live[source] == b->net.live[source];
+    for (uint32_t i = 0; same && i < a->net.live[source]; i++) {
+        const struct connectome_synapse x = connectome_at(a, source, i), y = connectome_at(b, source, i);
+        same = x.target == y.target && x.weight == y.weight && x.delay == y.delay;
+    }
+    return same;
+}
+
+/* Another number of neurons is burst_restore's to refuse. */
+static int check_synapses(const struct connectome *own, const struct connectome *c, const char *path, struct err *err) {
+    for (uint32_t i = 0; own->net.n == c->net.n && i < c->net.n; i++)
+        if (!same_row(own, c, i))
+            return err_set(err, ERR_INVALID, "%.300s is of another network: the synapses of neuron %u differ", path, i);
+    return 0;
+}
+
 int brr_burst_restore(brr_burst *net, const char *path, struct brr_burst_error *to) {
     struct connectome *network = NULL;
     struct burst_state state = {0};
@@ -216,7 +233,7 @@ int brr_burst_restore(brr_burst *net, const char *path, struct brr_burst_error *
         return report_error(rc, &err, to);
     if (!state.neurons) {
         rc = err_set(&err, ERR_INVALID, "%.300s has no state: it is a network, not a snapshot", path);
-    } else {
+    } else if (!(rc = check_synapses(burst_connectome(net->burst), network, path, &err))) {
         stream_borrow(net->stream, &loan);
         rc = burst_restore(net->burst, &state, &err);
         stream_give_back(&loan);

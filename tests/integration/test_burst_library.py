@@ -95,6 +95,23 @@ def refused(call, words):
     raise AssertionError(f"not refused: {words}")
 
 
+def generate(path, seed):
+    options = f"--neurons {NEURONS} --synapses 20 --delays 1-4 --threshold 600 --seed {seed} --out".split()
+    subprocess.run([f"{BIN}/brrctl", "burst", "generate", "random", *options, path], check=True, stdout=subprocess.DEVNULL)
+
+
+def check_other_network(tmp, path):
+    """A snapshot of a network of the same size with other synapses is refused, and nothing changes."""
+    generate(f"{tmp}/other.safetensors", 2)
+    with burst.Network(f"{tmp}/other.safetensors") as other, burst.Network(path) as net:
+        other.step(3)
+        other.save(f"{tmp}/other_state.safetensors")
+        refused(lambda: net.restore(f"{tmp}/other_state.safetensors"), "state.safetensors is of another network: the synapses of neuron 0 differ")
+        assert net.tick == 0
+        other.restore(f"{tmp}/other_state.safetensors")
+        assert other.tick == 3
+
+
 def check_errors(tmp, path):
     refused(lambda: burst.Network(f"{tmp}/none"), "none")
     refused(lambda: burst.Network(b"no network at all"), "the network in memory")
@@ -181,12 +198,12 @@ def main():
     rng = np.random.default_rng(test_seed())
     with temporary() as tmp:
         path = f"{tmp}/net.safetensors"
-        subprocess.run([f"{BIN}/brrctl", "burst", "generate", "random", "--neurons", str(NEURONS), "--synapses", "20", "--delays", "1-4", "--threshold", "600", "--out", path],
-                       check=True, stdout=subprocess.DEVNULL)
+        generate(path, 1)
         d = Daemon(f"{tmp}/daemon").start()
         check_bits(d, tmp, path, rng)
         assert d.stop() == 0
         check_errors(tmp, path)
+        check_other_network(tmp, path)
         check_signals(path)
         check_fork(path)
         check_header(tmp, path)
