@@ -305,6 +305,22 @@ int sched_cancel(struct sched *s, const char *id, enum stop_reason how, const st
     return 0;
 }
 
+/* The end of a wait replaces the override of after, or adds one, which has to fit. */
+static int check_wait_end(const char *overrides, struct arena *arena, struct err *err) {
+    const char *none = "after=null";
+    OWNED_MEMORY char *ended = job_overrides(overrides, &none, 1);
+    char **items = NULL;
+    int n = 0, rc;
+    if (!ended)
+        return err_set(err, ERR_EXHAUSTED, "out of memory");
+    if ((rc = job_override_items(ended, arena, &items, &n, err)) || n <= JOBFILE_MAX_OVERRIDES)
+        return rc;
+    return err_set(err, ERR_INVALID,
+                   "%d overrides (--set) of a job that waits; at most %d are accepted, "
+                   "as the end of the wait takes one",
+                   n - 1, JOBFILE_MAX_OVERRIDES - 1);
+}
+
 /* Joins the job's overrides with limits.* and after=null; the job file must be valid with all of them. */
 static int join_limits(const struct job *job, const char *const *overrides, int n, char **ret, struct err *err) {
     struct arena arena = arena_of(SCHED_JOB_FILE_BYTES);
@@ -316,6 +332,7 @@ static int join_limits(const struct job *job, const char *const *overrides, int 
     if (!joined)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
     int rc = job_parse(job->yaml, job->file, joined, &arena, &file, err);
+    rc = rc || !file.after ? rc : check_wait_end(joined, &arena, err);
     arena_done(&arena);
     if (rc)
         free(joined);

@@ -555,6 +555,27 @@ static void a_success_counts_after_its_record_has_gone(void **state) {
     assert_string_equal(f->running, second);
 }
 
+static void the_end_of_a_wait_finds_room_among_the_overrides(void **state) {
+    struct fixture *f = *state;
+    const char *sets[JOBFILE_MAX_OVERRIDES];
+    char yaml[200], second[JOB_ID_SIZE];
+    const struct job *job = started(f);
+    struct err err;
+    str_format(yaml, sizeof yaml, "kind: train\nafter: %s\ndata:\n  source: .\nmodel:\n  preset: tiny\n", job->id);
+    assert_int_equal(send(f, &(struct submission){.yaml = yaml, .file = "t.yaml", .request_id = ""}, &job, &err), 0);
+    str_copy(second, sizeof second, job->id);
+    assert_int_equal(sched_cancel(f->sched, second, STOP_CANCEL, &job, NULL), 0);
+    for (int i = 0; i < JOBFILE_MAX_OVERRIDES; i++)
+        sets[i] = "limits.restarts=3";
+    assert_int_equal(sched_resume(f->sched, second, sets, JOBFILE_MAX_OVERRIDES, &job, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "256 overrides (--set) of a job that waits; at most 255 are"));
+    assert_int_equal(sched_get(f->sched, second)->state, JOB_CANCELLED);
+    assert_int_equal(sched_resume(f->sched, second, sets, JOBFILE_MAX_OVERRIDES - 1, &job, &err), 0);
+    report_end(f, 0, STOP_NONE, "{}");
+    turn(f);
+    assert_string_equal(f->running, second);
+}
+
 static void a_job_is_cancelled_with_the_one_it_waits_for(void **state) {
     struct fixture *f = *state;
     const struct job *job;
@@ -736,6 +757,7 @@ int main(void) {
         rigged(work_that_was_done_before_its_cancel_is_kept),
         rigged(a_job_waits_until_another_has_succeeded),
         rigged(a_success_counts_after_its_record_has_gone),
+        rigged(the_end_of_a_wait_finds_room_among_the_overrides),
         rigged(a_job_is_cancelled_with_the_one_it_waits_for),
         rigged(a_job_beyond_the_bound_is_refused_and_the_daemon_starts_again),
         rigged(a_step_of_the_clock_makes_no_job_old),
