@@ -101,7 +101,14 @@ def check_estimate(d, base):
 
 
 def check_sweep(d, base):
-    args = [a for s in (*base, "training.max_steps=2", "limits.cost=100000", "training.validate_every=2") for a in ("--set", s)]
+    short = [a for s in (*base, "training.max_steps=2", "training.validate_every=2") for a in ("--set", s)]
+    queued = d.ctl("jobs", "--json")[1].count('"job"')
+    for grid, more, code, words in (("0,0.0002,0.0001", (), 1, "limits.cost 0.0001 stops it near step"),  # the smallest limit of the grid counts
+                                    ("100000,0", ("--set", "limits.cost=0.0001", "--estimate"), 0, "limits.cost 100000 of each is enough")):
+        got, _, err = d.ctl("sweep", f"{SOURCE}/configs/tiny.yaml", *short, "--grid", f"limits.cost={grid}", *more)
+        assert got == code and re.search(BUDGET + words, err), (grid, got, err)
+    assert queued and d.ctl("jobs", "--json")[1].count('"job"') == queued, "nothing was queued"
+    args = [*short, "--set", "limits.cost=100000"]
     code, out, err = d.ctl("sweep", f"{SOURCE}/configs/tiny.yaml", *args, "--grid", "training.seed=1,2", "--output", f"{d.dir}/grid.tsv")
     assert code == 0 and re.search(r"2 trainings of 2 steps, .*" + BUDGET + "limits.cost 100000 of each is enough", err), err
 

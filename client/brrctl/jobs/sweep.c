@@ -105,13 +105,29 @@ static void drop_own(struct sweep *s) {
 /* Overrides the split of the file: a fold draws its validation patients from those that it does not leave out. */
 static bool add_split(struct sweep *s) { return add(s, "data.split.train", "[]") && add(s, "data.split.validation", "[]"); }
 
+/* The smallest limit of --grid limits.cost, where 0 is none; NULL: not in the grid. */
+static const char *smallest_budget(const struct sweep *s) {
+    const char *ret = NULL;
+    double least = 0, value;
+    for (int i = 0; i < s->n_axes; i++)
+        for (int k = 0; strcmp(s->axes[i].key, "limits.cost") == 0 && k < s->axes[i].n; k++) {
+            const bool limits = str_to_f64(s->axes[i].values[k], &value) && value > 0;
+            if (ret && !(limits && (least == 0 || value < least)))
+                continue;
+            ret = s->axes[i].values[k];
+            least = limits ? value : 0;
+        }
+    return ret;
+}
+
 /* The patients of the recordings, as the daemon knows them, and how long a training takes. */
 static int ask_patients(struct sweep *s, int *ret_exit) {
     Brr__V1__ValidateRequest in = BRR__V1__VALIDATE_REQUEST__INIT;
     in.file = &s->file.message;
+    const char *budget = smallest_budget(s);
+    const bool fine = (!own(s->o)->folds || add_split(s)) && (!budget || add(s, "limits.cost", budget));
     in.read_stores = true;
-    Brr__V1__ValidateResponse *out =
-        !own(s->o)->folds || add_split(s) ? brrctl_call(s->o, "/brr.v1.Jobs/Validate", &in.base, ret_exit) : NULL;
+    Brr__V1__ValidateResponse *out = fine ? brrctl_call(s->o, "/brr.v1.Jobs/Validate", &in.base, ret_exit) : NULL;
     drop_own(s);
     if (!out)
         return -1;
@@ -151,7 +167,7 @@ static int read_folds(struct sweep *s, int *ret_exit) {
     const char *folds = own(s->o)->folds;
     struct err err;
     int64_t n = 0;
-    if (!folds && !s->file.budget)
+    if (!folds && !s->file.budget && !smallest_budget(s))
         return 0;
     if (folds && strcmp(folds, "patients") != 0 && (!str_to_i64(folds, &n) || n < 2 || n > MAX_JOBS)) {
         err_set(&err, ERR_INVALID, "--folds '%.40s'; expected patients, or a number from 2", folds);
