@@ -22,6 +22,7 @@ int seen_patients_init(struct seen_patients *s, const struct seen_question *q, s
         s->role[i] = !chosen       ? PATIENT_UNUSED
                      : q->not_seen ? PATIENT_TEST
                                    : model_patients_role(of_model, q->dataset, e->own_patient);
+        s->unsure |= s->role[i] == PATIENT_TEST && e->lone && !q->not_seen && !model_patients_nobody(of_model);
     }
     if (rc) {
         seen_patients_done(s);

@@ -9,6 +9,7 @@ struct seen_patients {
     uint8_t *role; /* malloc'd, per entry: PATIENT_TRAINING or _VALIDATION as the model knows him, PATIENT_TEST if it does not, */
                    /* PATIENT_UNUSED if the entry is not evaluated */
     int64_t training, validation, unseen; /* patients of the evaluated recordings */
+    bool unsure; /* an unseen one is named by his recording's path, which may have been another in the training */
 };
 /* Which recordings are asked for, and whose they are. */
 struct seen_question {

@@ -71,17 +71,24 @@ static void put_map(const struct json *json, const char *map, const char *name, 
     json_end(w, '}');
 }
 
+static void put_listed_model(const char *name, const char *sha256, int64_t seen, int64_t all, struct json_writer *w) {
+    json_begin_object(w, "model");
+    json_put_str(w, "name", name);
+    json_put_str(w, "sha256", sha256);
+    if (seen < 0)
+        json_put_null(w, "patients_seen");
+    else
+        json_put_i64(w, "patients_seen", seen);
+    json_put_i64(w, "patients", all);
+    json_end(w, '}');
+}
+
 static void put_model(const struct json *json, struct json_writer *w) {
     const struct json *model = json_get(json, "model");
     const char *sha256 = json_str(json_get(model, "sha256"), "");
-    if (!model)
-        return;
-    json_begin_object(w, "model");
-    json_put_str(w, "name", json_str(json_get(model, "name"), ""));
-    json_put_str(w, "sha256", sha256);
-    json_put_i64(w, "patients_seen", json_i64(json_get(model, "patients_seen"), -1));
-    json_put_i64(w, "patients", json_i64(json_get(model, "patients"), 0));
-    json_end(w, '}');
+    if (model)
+        put_listed_model(json_str(json_get(model, "name"), ""), sha256, json_i64(json_get(model, "patients_seen"), -1),
+                         json_i64(json_get(model, "patients"), 0), w);
 }
 
 int outputs_set_model(const char *folder, const struct outputs_model *model, struct err *err) {
@@ -98,12 +105,7 @@ int outputs_set_model(const char *folder, const struct outputs_model *model, str
     json_begin_object(&w, NULL);
     put_map(json, own_files, "", NULL, &w);
     put_map(json, copies, "", NULL, &w);
-    json_begin_object(&w, "model");
-    json_put_str(&w, "name", model->name);
-    json_put_str(&w, "sha256", model->sha256);
-    json_put_i64(&w, "patients_seen", model->seen);
-    json_put_i64(&w, "patients", model->patients);
-    json_end(&w, '}');
+    put_listed_model(model->name, model->sha256, model->seen, model->patients, &w);
     json_end(&w, '}');
     str_puts(&text, "\n");
     return fsio_write_text(list, &text, err);

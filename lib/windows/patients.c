@@ -296,6 +296,7 @@ void model_patients_free(struct model_patients *m) {
 }
 
 bool model_patients_known(const struct model_patients *m) { return m->known; }
+bool model_patients_nobody(const struct model_patients *m) { return !m->n; }
 
 /* A patient of the same name in another dataset. */
 static bool is_other(const struct known_patients *k, const char *dataset, const char *name) {

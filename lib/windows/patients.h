@@ -48,6 +48,8 @@ int model_patients_read(const char *text, struct model_patients **ret, struct er
 void model_patients_free(struct model_patients *m); /* takes NULL */
 /* True if the file names the patients of all these trainings. */
 bool model_patients_known(const struct model_patients *m);
+/* True if the file names nobody: no training is known. */
+bool model_patients_nobody(const struct model_patients *m);
 /* How the model has seen the patient: PATIENT_TRAINING, PATIENT_VALIDATION, or PATIENT_TEST if it has not. dataset: that of the
  * recordings, NULL or "" = none. The same name is the same patient, unless both sides state a dataset and the two differ. */
 enum patient_role model_patients_role(const struct model_patients *m, const char *dataset, const char *name);

@@ -100,6 +100,34 @@ def check_patients(d, tmp):
     assert code != 0 and "data.patient" in err and "a pattern with one group" in err, err
 
 
+def check_unnamed(d, tmp):
+    """Recordings that name no patient are known by their paths below the folder; by other paths nobody can tell."""
+    paths = sorted(glob.glob(f"{tmp}/a/**/*_eeg.edf", recursive=True))
+    for i, path in enumerate(paths):
+        for at, name in (("nights", f"night{i}"), ("moved", f"evening{i}")):
+            os.makedirs(f"{tmp}/{at}", exist_ok=True)
+            shutil.copy(path, f"{tmp}/{at}/{name}.edf")
+            shutil.copy(path.replace("_eeg.edf", "_events.tsv"), f"{tmp}/{at}/{name}_events.tsv")
+    code, end, err = d.submit(*MINI, f"data.source=file://{tmp}/nights", "training.max_steps=2")
+    assert code == 0, err
+    ref = f"job:{end['job']}"
+    asked = ("nights", ref, 3), ("moved", ref, None), ("moved", "line_length", 0), ("moved", "demo", None)
+    for at, model, seen in asked:
+        code, _, err = d.ctl("detect", f"{tmp}/{at}", "--model", model, "--out", f"{tmp}/of-{at}-{model}")
+        assert code == 0 and ("(seen: 3 of 3 patients)" in err) == (seen == 3), err
+        with open(f"{tmp}/of-{at}-{model}/.brrd-output.json", encoding="utf-8") as f:
+            listed = json.load(f)["model"]
+        assert len(listed["sha256"]) == 64 and (listed["patients_seen"], listed["patients"]) == (seen, 3), (at, listed)
+        score = json.loads(d.ctl("score", f"{tmp}/{at}", f"{tmp}/of-{at}-{model}", "--json")[1])
+        assert (score["patients_seen"], score["model_sha256"]) == (seen, listed["sha256"]), (at, score)
+    for at, seen in (("nights", 3), ("moved", None)):
+        with open(f"{tmp}/unnamed.yaml", "w", encoding="utf-8") as f:
+            f.write(f"kind: detect\ndata: {{ source: 'file://{tmp}/{at}' }}\ndetect: {{ model: '{ref}' }}\n")
+        code, detected, err = d.submit(file=f"{tmp}/unnamed.yaml")
+        result = detected["result"]
+        assert code == 0 and (result["patients_seen"], result["patients"]) == (seen, 3), (detected, err)
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/a", seed=31, patients=3)
@@ -112,6 +140,7 @@ def main():
         check_detect(d, tmp, ref)
         check_evaluate(d, tmp, ref)
         check_patients(d, tmp)
+        check_unnamed(d, tmp)
         assert d.stop() == 0
     return 0
 

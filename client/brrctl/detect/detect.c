@@ -109,7 +109,9 @@ static int add(struct batch *b, const char *path, const char *relative, struct e
     int rc;
     if ((rc = grow(b, err)) || (rc = output_of(b, relative, output, sizeof output, err)))
         return rc;
-    b->items[b->n++] = (struct detect_item){.path = needed(strdup(path)), .output = needed(strdup(output))};
+    struct detect_item *item = &b->items[b->n++];
+    *item = (struct detect_item){.path = needed(strdup(path)), .output = needed(strdup(output))};
+    item->relative = item->path + strlen(path) - strlen(relative);
     return 0;
 }
 
@@ -231,6 +233,7 @@ static void detect_one(struct batch *b, struct detect_item *item) {
         brrctl_keep_error(&item->err, &err);
     item->no_model = item->err.code == BRR_NOT_FOUND && !*d.session;
     item->note = detection_note(&d);
+    str_copy(item->model_sha256, sizeof item->model_sha256, d.model_sha256);
     item->n_events = d.n_events;
     if (detect_options_of(b->o)->trends && !item->err.code)
         item->answers = trends_summarise(&d);
@@ -334,13 +337,10 @@ static int finish(const struct batch *b) {
 
 /* Beside the events, for those who score them later. */
 static int note_model(const struct batch *b) {
-    OWNED_MEMORY const char **paths = needed(calloc((size_t)b->n + 1, sizeof *paths));
     struct outputs_model model;
     struct err err;
     char words[64];
-    for (int i = 0; i < b->n; i++)
-        paths[i] = b->items[i].path;
-    seen_find(b->client, b->model, detect_options_of(b->o)->dataset, paths, b->n, &model);
+    seen_find(b->client, b->model, detect_options_of(b->o)->dataset, b->items, b->n, &model);
     if (model.seen > 0)
         fprintf(stderr, "brrctl: note: %s was trained or selected on people of these recordings (%s)\n", detect_model(b->o),
                 seen_words(&model, words));

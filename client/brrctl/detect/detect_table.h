@@ -6,9 +6,11 @@
 #include "client/brrctl/detect/trends_file.h"
 
 struct detect_item {
-    char *path, *output; /* malloc'd; output: below --output */
-    char *note;          /* malloc'd; what there is to say about its channels and header, NULL = nothing */
-    bool done;           /* processed, with or without success */
+    char *path, *output;   /* malloc'd; output: below --output */
+    const char *relative;  /* the end of path: below the folder that was given */
+    char model_sha256[72]; /* of the model that ran, "" = none has */
+    char *note;            /* malloc'd; what there is to say about its channels and header, NULL = nothing */
+    bool done;             /* processed, with or without success */
     int n_events;
     double duration_s, seizure_s;
     int learning_s;                           /* in which the model did not know the person's own background; −1 = unknown */

@@ -58,36 +58,63 @@ static struct model_patients *patients_of(const struct str *head) {
     return model_patients_read(text, &found, NULL) ? NULL : found;
 }
 
-/* The names in order, each once. */
-static int list_patients(const char *const *paths, int n, char **names) {
-    char name[4096];
+struct person {
+    char *name; /* first: order_strings */
+    bool unnamed, seen;
+};
+
+static bool knows(const struct model_patients *known, const char *dataset, const char *name) {
+    return known && model_patients_role(known, dataset, name) != PATIENT_TEST;
+}
+
+/* By the whole path; one that names no patient goes by its path below the folder, as in a training. */
+static struct person person_of(const struct detect_item *item, const struct model_patients *k, const char *dataset) {
+    char name[4096], below[4096];
+    struct person p = {0};
+    if (labels_patient(item->relative, LABELS_PATIENT_AUTO, below, sizeof below, NULL, NULL) ||
+        labels_patient(item->path, LABELS_PATIENT_AUTO, name, sizeof name, &p.unnamed, NULL))
+        return (struct person){.name = needed(strdup(item->path)), .unnamed = true};
+    p.name = needed(strdup(name));
+    p.seen = knows(k, dataset, name) || knows(k, dataset, below);
+    return p;
+}
+
+/* In order of their names, each once. */
+static int list_people(const struct detect_item *items, int n, const struct model_patients *known, const char *dataset,
+                       struct person *people) {
     int kept = 0;
     for (int i = 0; i < n; i++)
-        names[i] = needed(strdup(labels_patient(paths[i], LABELS_PATIENT_AUTO, name, sizeof name, NULL, NULL) ? paths[i] : name));
-    qsort(names, (size_t)n, sizeof *names, order_strings);
+        people[i] = person_of(&items[i], known, dataset);
+    qsort(people, (size_t)n, sizeof *people, order_strings);
     for (int i = 0; i < n; i++)
-        if (kept && !strcmp(names[kept - 1], names[i]))
-            free(names[i]);
-        else
-            names[kept++] = names[i];
+        if (kept && !strcmp(people[kept - 1].name, people[i].name)) {
+            people[kept - 1].seen |= people[i].seen;
+            free(people[i].name);
+        } else {
+            people[kept++] = people[i];
+        }
     return kept;
 }
 
-void seen_find(brr_client *client, const char *model, const char *dataset, const char *const *paths, int n,
+void seen_find(brr_client *client, const char *model, const char *dataset, const struct detect_item *items, int n,
                struct outputs_model *ret) {
     OWNED(str_done) struct str head = str_of(MOST_HEAD);
-    OWNED_MEMORY char **names = needed(calloc((size_t)n + 1, sizeof *names));
-    *ret = (struct outputs_model){.seen = -1, .patients = list_patients(paths, n, names)};
+    OWNED_MEMORY struct person *people = needed(calloc((size_t)n + 1, sizeof *people));
+    int unnamed = 0, seen = 0;
+    *ret = (struct outputs_model){.seen = -1};
     str_copy(ret->name, sizeof ret->name, model);
     OWNED_POINTER(model_patients_free)
     struct model_patients *known = fetch_head(client, model, &head, ret->sha256) ? patients_of(&head) : NULL;
-    if (known && model_patients_known(known))
-        ret->seen = 0;
+    ret->patients = list_people(items, n, known, dataset, people);
     for (int i = 0; i < ret->patients; i++) {
-        if (ret->seen >= 0)
-            ret->seen += model_patients_role(known, dataset, names[i]) != PATIENT_TEST;
-        free(names[i]);
+        seen += people[i].seen;
+        unnamed += people[i].unnamed;
+        free(people[i].name);
     }
+    if (known && model_patients_known(known) && (seen || !unnamed || model_patients_nobody(known)))
+        ret->seen = seen;
+    for (int i = 0; i < n && !*ret->sha256; i++)
+        str_copy(ret->sha256, sizeof ret->sha256, items[i].model_sha256);
 }
 
 const char *seen_words(const struct outputs_model *m, char buf[64]) {
