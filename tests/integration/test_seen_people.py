@@ -39,6 +39,9 @@ def check_detect(d, tmp, ref):
     assert listed["model"]["name"] == ref and len(listed["model"]["sha256"]) == 64 and listed["model"]["patients_seen"] == 3, listed["model"]
     code, out, err = d.ctl("score", f"{tmp}/a", f"{tmp}/found")
     assert code == 0 and f"events of {ref}, SHA-256 {listed['model']['sha256'][:12]}; seen: 3 of 3 patients" in out, out
+    for form in ("csv", "latex"):
+        code, out, err = d.ctl("score", f"{tmp}/a", f"{tmp}/found", "--table", form)
+        assert code == 0 and "all (seen: 3 of 3 patients)" in out and f"events of {ref}, SHA-256" in err, (out, err)
     score = json.loads(d.ctl("score", f"{tmp}/a", f"{tmp}/found", "--json")[1])
     assert score["patients_seen"] == 3 and score["patients"] == 3 and score["model"] == ref and "pooled" in score, score
     code, _, err = d.ctl("report", f"{tmp}/found", "--output", f"{tmp}/found.html")

@@ -35,23 +35,28 @@ static const char *share(double value, char buf[16]) {
     return buf;
 }
 
-static void print_table(const struct arguments *o, const struct score_report *r) {
+static void print_table(const struct arguments *o, const struct score_report *r, const char *events) {
+    struct outputs_model m;
+    char words[64] = "", all[80];
+    if (outputs_get_model(events, &m))
+        seen_words(&m, words);
+    str_format(all, sizeof all, *words ? "all (%s)" : "all", words);
     const bool latex = !strcmp(own(o)->table, "latex");
     OWNED(str_done) struct str text = str_of(16u << 20);
     score_table_begin(&text, latex, "patient");
     for (int i = 0; own(o)->by && i < r->n_subjects; i++)
         score_table_row(&text, latex, r->subjects[i].subject, &r->subjects[i].scores[SCORE_EVENT]);
-    score_table_row(&text, latex, "all", &r->pooled[SCORE_EVENT]);
+    score_table_row(&text, latex, all, &r->pooled[SCORE_EVENT]);
     score_table_end(&text, latex);
     fputs(str_cstr(&text), stdout);
 }
 
 /* Where detect left word of it beside the events. */
-static void print_model(const char *events) {
+static void print_model(FILE *to, const char *events) {
     struct outputs_model m;
     char words[64];
     if (outputs_get_model(events, &m))
-        printf("events of %s, SHA-256 %.12s%s%s\n", m.name, m.sha256, *seen_words(&m, words) ? "; " : "", words);
+        fprintf(to, "events of %s, SHA-256 %.12s%s%s\n", m.name, m.sha256, *seen_words(&m, words) ? "; " : "", words);
 }
 
 static void put_scored(const struct score_report *r, const char *events, struct json_writer *w) {
@@ -122,7 +127,8 @@ static int score(const struct arguments *o, struct score_pairs *p, struct err *e
     if (own(o)->events)
         print_events(o, p);
     if (own(o)->table) {
-        print_table(o, &report);
+        print_table(o, &report, p->hyp);
+        print_model(stderr, p->hyp);
     } else if (o->json) {
         struct str s = str_of(16u << 20);
         struct json_writer w = json_to(&s);
@@ -131,7 +137,7 @@ static int score(const struct arguments *o, struct score_pairs *p, struct err *e
         str_done(&s);
     } else {
         print_report(&report);
-        print_model(p->hyp);
+        print_model(stdout, p->hyp);
     }
     score_report_done(&report);
     return 0;
