@@ -26,6 +26,8 @@ static void put_role(const struct train *t, enum patient_role role, struct json_
 }
 
 static void put_scores(const struct train *t, struct json_writer *w) {
+    if (t->at.validated_step == STEP_NONE)
+        json_put_bool(w, "ran", false);
     if (t->at.validated_step != t->at.step)
         return;
     json_put_str(w, "metric", t->job->training.stop_metric);

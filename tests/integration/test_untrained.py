@@ -50,10 +50,13 @@ def check(s3, d, tmp, sets, best):
     alone = subprocess.run([shutil.copy(f"{BIN}/brrctl", tmp), "export", ref, "--onnx", f"{tmp}/none.onnx"], env=d.env, capture_output=True, text=True)
     assert "nothing learned yet" in alone.stderr and "Python" not in alone.stderr, alone  # before the package that it lacks
     assert d.ctl("checkpoint", "get", f"{ref}@0", "--out", f"{tmp}/zero.safetensors")[0] == 0
+    code, out, err = d.ctl("load", "early", f"{ref}@0")
+    assert code == 0 and "no validation has run yet" in out and "were chosen on" not in out, (out, err)
     assert d.ctl("resume", job, "--set", "limits.wall_clock=none")[0] == 0
     end = d.wait(job, lambda j: j["state"] == "succeeded")
     assert json.loads(end["result_json"]).get("best_step") == best if "result_json" in end else end["result"].get("best_step") == best, end
     code, _, err = d.ctl("checkpoint", "get", ref, "--out", f"{tmp}/learned.safetensors")
+    assert ("were chosen on these patients" in d.ctl("load", "early", ref)[1]) == (best is not None)
     assert code == 0 and b'"brr.step":"3"' in open(f"{tmp}/learned.safetensors", "rb").read(), err
     assert b'"brr.step":"0"' in open(f"{tmp}/zero.safetensors", "rb").read()
     os.unlink(f"{tmp}/learned.safetensors")

@@ -85,7 +85,8 @@ static void print_card(const char *text) {
     putchar('\n');
     print_counts("validation", json_get(card, "validation"));
     print_figures(json_get(card, "validation"));
-    puts(" (weights and thresholds were chosen on these patients)");
+    const bool ran = json_bool(json_get(json_get(card, "validation"), "ran"), true); /* older files do not say */
+    puts(ran ? " (weights and thresholds were chosen on these patients)" : "; no validation has run yet");
 }
 
 static void print_tests(const char *text) {
