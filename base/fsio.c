@@ -436,6 +436,7 @@ static int walk_name(struct walk *walk, DIR *dir, const char *path, const char *
     if (found.absent && errno != ENOENT && errno != ELOOP && errno != EACCES && errno != ENOTDIR)
         return err_errno(err, errno, "cannot look at %s/%s", path, own);
     found.folder = found.link && !found.absent && S_ISDIR(st.st_mode);
+    found.special = !found.absent && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
     found.size_bytes = st.st_size;
     found.device = st.st_dev;
     found.inode = st.st_ino;
@@ -445,8 +446,7 @@ static int walk_name(struct walk *walk, DIR *dir, const char *path, const char *
         return depth < WALK_MAX_DEPTH ? walk_dir(walk, root, name, depth + 1, err)
                                       : err_set(err, ERR_RANGE, "%s: directories nested deeper than %d", path, WALK_MAX_DEPTH);
     }
-    bool wanted = (!found.absent && S_ISREG(st.st_mode)) || (walk->names && (found.absent || found.folder));
-    return wanted ? walk_add(walk, &found, err) : 0;
+    return walk->names || (!found.absent && S_ISREG(st.st_mode)) ? walk_add(walk, &found, err) : 0;
 }
 
 static int walk_dir(struct walk *walk, const char *root, const char *relative, int depth, struct err *err) {

@@ -90,13 +90,14 @@ int fsio_next_entry(DIR *dir, struct dirent **ret, struct err *err);
  * not. visit returns 0 to continue; any other value ends the walk and is returned. */
 typedef int fsio_visit_fn(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err);
 int fsio_walk(const char *dir, fsio_visit_fn *visit, void *ctx, struct err *err);
-/* The same with what each name is; also links that lead to no file (`absent`) and links to folders (`folder`), which are not
- * followed. Folders whose name begins with a dot are skipped below dir. */
+/* The same with what each name is; also links that lead to no file (`absent`), links to folders (`folder`), which are not
+ * followed, and what has no content to read again (`special`). Folders whose name begins with a dot are skipped below dir. */
 struct fsio_found {
     const char *path; /* relative */
     int64_t size_bytes;
     uint64_t device, inode;    /* of the file, the same for all names of it */
     bool link, absent, folder; /* the name is a symbolic link; to nothing that can be looked at; to a folder */
+    bool special;              /* a FIFO, a socket or a device, or a link to one */
 };
 typedef int fsio_found_fn(void *ctx, const struct fsio_found *found, struct err *err);
 int fsio_walk_names(const char *dir, fsio_found_fn *visit, void *ctx, struct err *err);

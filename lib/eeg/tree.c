@@ -103,6 +103,8 @@ static int add_name(struct tree *t, const char *path, const struct fsio_found *f
 static int look(void *ctx, const struct fsio_found *found, struct err *err) {
     struct tree *t = ctx;
     char path[PATH_BYTES];
+    if (found->special)
+        return 0;
     if (found->folder)
         note(t, "%s is a link to a folder, which is not followed", found->path);
     enum eegfile_kind kind = found->folder ? EEGFILE_NONE : eegfile_kind(found->path);

@@ -229,6 +229,12 @@ def check_scores(d):
     code, out, err = d.ctl("score", reference, hypothesis, "--json")
     overlap = json.loads(out)["pooled"]["any_overlap"]
     assert code == 0 and "1 of 2" in err and (overlap["tp"], overlap["ref"]) == (1, 2), (out, err)
+    os.mkfifo(f"{reference}/fifo_events.tsv")  # nobody waits for it, and a recording is not dropped in silence
+    os.mkfifo(f"{hypothesis}/b_events.tsv")
+    code, again, err = d.ctl("score", reference, hypothesis, "--json")
+    assert (code, again) == (0, out) and f"left out: {reference}/fifo_events.tsv is no file" in err and "1 of 2" in err, (again, err)
+    for folder, name in ((reference, "fifo"), (hypothesis, "b")):
+        os.unlink(f"{folder}/{name}_events.tsv")
     assert d.ctl("score", reference, f"{d.dir}/score/none")[0] == 3
     code, out, err = d.ctl("score", reference, f"{d.dir}/eeg")
     assert code == 1 and "2 of 2" in err and "any_overlap" in out, (code, err)

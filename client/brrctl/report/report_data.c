@@ -153,7 +153,7 @@ static int visit(void *ctx, const struct fsio_found *found, struct err *err) {
     struct report_data *d = &c->data;
     char path[PATH_SIZE];
     int rc = fsio_join(path, sizeof path, c->places->events, found->path, err);
-    if (rc || found->absent || found->folder || !holds_events(path) || tree_is_apple_double(path))
+    if (rc || found->absent || found->folder || found->special || !holds_events(path) || tree_is_apple_double(path))
         return rc;
     if (d->n % 64 == 0)
         d->recordings = needed(realloc(d->recordings, (size_t)(d->n + 64) * sizeof *d->recordings));

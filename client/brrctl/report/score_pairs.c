@@ -94,8 +94,13 @@ static int visit(void *ctx, const struct fsio_found *found, struct err *err) {
     struct score_pairs *p = ctx;
     char path[4096];
     int rc = fsio_join(path, sizeof path, p->ref, found->path, err);
-    bool skip = found->absent || found->folder || tree_is_apple_double(path) || !score_is_reference(path);
-    return rc || skip ? rc : add_pair(p, path, found->path, err);
+    if (rc || found->folder)
+        return rc;
+    if (!found->special && !found->absent)
+        return tree_is_apple_double(path) || !score_is_reference(path) ? 0 : add_pair(p, path, found->path, err);
+    if (!p->quiet && str_ends_nocase(path, "_events.tsv")) /* by its name: a FIFO is not opened */
+        fprintf(stderr, "brrctl: left out: %s is no file that can be read\n", path);
+    return 0;
 }
 
 /* Two files or two folders, and a hypothesis that is there: what is missing counts as no event, but not everything. */

@@ -35,7 +35,7 @@ static void add(struct stems *s, const char *path, const char *relative) {
 static int look(void *ctx, const struct fsio_found *found, struct err *err) {
     struct stems *s = ctx;
     char path[PATH_SIZE];
-    if (found->absent || found->folder)
+    if (found->absent || found->folder || found->special)
         return 0;
     int rc = fsio_join(path, sizeof path, s->root, found->path, err);
     if (rc)
