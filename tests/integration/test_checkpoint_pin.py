@@ -102,7 +102,8 @@ def check_back(d, job, pinned):
     assert loads(d) == kept, loads(d)
     d.kill()
     d.start()
-    assert loads(d) == kept and json.loads(d.ctl("models", "ward", "--json")[1])["sha256"] == first["sha256"], loads(d)
+    assert loads(d) == kept, loads(d)
+    until(lambda: json.loads(d.ctl("models", "ward", "--json")[1]).get("sha256") == first["sha256"], d.read_log)  # it loads the model meanwhile
 
 
 def check_memory(d):
