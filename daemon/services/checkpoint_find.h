@@ -27,8 +27,8 @@ void checkpoint_find_file(struct offload *work);
  * jobs and uploads of others are NOT_FOUND, unless the REF is the name of a model that serves. */
 Brr__V1__Checkpoint *checkpoint_found(struct checkpoint_find *f);
 
-/* What the file at this path says of itself, and a record, as messages in the arena. NULL when it is full, and for an error of the
- * file. Any thread that owns the arena. */
+/* Messages in the arena: of what the file at this path says of itself, and of a record. NULL when the arena is full, or after an
+ * error of the file. Any thread that owns the arena. */
 Brr__V1__Checkpoint *checkpoint_of_file(struct arena *arena, const char *ref, const char *path, struct err *err);
 Brr__V1__Checkpoint *checkpoint_of_record(struct arena *arena, const struct jobdb_checkpoint *c);
 /* Says in m, which may be NULL, whether it is its job's best or last one; returns m. */
