@@ -6,9 +6,9 @@
 #include "client/brrctl/detect/detect_table.h"
 #include "store/outputs.h"
 
-/* Counts those of the n recordings; the daemon sends the head of the model's file. dataset: of the recordings, NULL = none.
- * The number stays unknown where the file names nobody or cannot be read (detections need no role that may read models),
- * and where none is seen but a recording names no patient. */
+/* Counts those of the n recordings; the daemon sends the head of the model's file. dataset: theirs, NULL = none.
+ * The number stays unknown where the file names nobody or cannot be read (detections need no role that may read
+ * models), and where none is seen but a recording names no patient. */
 void seen_find(brr_client *client, const char *model, const char *dataset, const struct detect_item *items, int n,
                struct outputs_model *ret);
 /* "seen: 2 of 12 patients", "seen: not known", or "" if the model has seen none of them. */
