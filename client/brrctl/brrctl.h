@@ -35,6 +35,8 @@ struct command {
 /* All rows (commands.def), in the order of the help. */
 const struct command *const *brrctl_commands(int *ret_n);
 
+/* Asks a person at the terminal: 1 yes, 0 no, -1: there is no terminal. */
+int brrctl_confirms(const char *question);
 /* Prints "brrctl: …" and returns the exit code of an error. */
 int brrctl_fail(const struct err *err);
 int brrctl_fail_call(const struct brr_error *err);

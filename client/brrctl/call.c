@@ -22,6 +22,14 @@ static int exit_of(int code) {
     return code == ERR_UNAVAILABLE ? EXIT_UNAVAILABLE : EXIT_FAILED;
 }
 
+int brrctl_confirms(const char *question) {
+    char answer[16];
+    if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+        return -1;
+    fprintf(stderr, "%s [y/N] ", question);
+    return fgets(answer, sizeof answer, stdin) && (*answer == 'y' || *answer == 'Y');
+}
+
 int brrctl_fail(const struct err *err) {
     char text[800];
     output_clear();

@@ -6,7 +6,7 @@
 #include "daemon/alarms/alarm_entry.h"
 #include "daemon/journal/journaldb.h"
 
-enum { READ_TRIES = 1200, READ_PAUSE_MS = 50, LOOK_MS = 5 };
+enum { READ_TRIES = 1200, READ_PAUSE_MS = 50, LOOK_MS = 5, NAMED_IDS = 4 /* in an error */, IDS_TEXT = 512 };
 
 /* An order of another thread, on that thread's stack. */
 struct asking {
@@ -370,19 +370,23 @@ static int check_text(const char *what, const char *text, struct err *err) {
     return 0;
 }
 
-/* The open alarm that this person may answer and whose id alone begins so; NULL: there is none, or there are several. */
-static const struct alarm *find_by_prefix(const struct desk *d, const struct desk_order *o, int *ret_n) {
+/* The open alarm that this person may answer and whose id alone begins so; NULL: there is none, or there are several, which
+ * `ids` then names. */
+static const struct alarm *find_by_prefix(const struct desk *d, const struct desk_order *o, struct str *ids) {
     const struct alarm *found = NULL;
     struct alarms_cursor cursor = {0};
-    *ret_n = 0;
+    int n = 0;
     if (strlen(o->id) < DESK_PREFIX)
         return NULL;
     for (const struct alarm *a; (a = alarms_next(d->alarms, &cursor));)
         if (alarm_is_open(a) && str_starts(a->id, o->id) && !o->permit(o->ctx, a->principal, a->bed, NULL)) {
             found = a;
-            ++*ret_n;
+            if (++n <= NAMED_IDS)
+                str_printf(ids, "%s%s (%.40s)", n > 1 ? ", " : "", a->id, a->bed);
         }
-    return *ret_n == 1 ? found : NULL;
+    if (n > NAMED_IDS)
+        str_printf(ids, " and %d more", n - NAMED_IDS);
+    return n == 1 ? found : NULL;
 }
 
 static void date_order(struct desk_order *o, const struct alarms_now *now) {
@@ -392,11 +396,12 @@ static void date_order(struct desk_order *o, const struct alarms_now *now) {
 
 static int answer(struct desk *d, struct desk_order *o, const struct alarms_now *now, struct err *err) {
     const struct alarm *a = alarms_find(d->alarms, o->id);
-    int rc, n = 0;
-    if (!a && (a = find_by_prefix(d, o, &n)))
+    int rc;
+    OWNED(str_done) struct str ids = str_of(IDS_TEXT);
+    if (!a && (a = find_by_prefix(d, o, &ids)))
         str_copy(o->id, sizeof o->id, a->id);
-    if (n > 1)
-        return err_set(err, ERR_INVALID, "the ids of %d open alarms begin with '%.60s'; give more characters", n, o->id);
+    if (!a && ids.len)
+        return err_set(err, ERR_INVALID, "several open alarms begin with '%.60s': %s; give more characters", o->id, str_cstr(&ids));
     if (!a)
         return err_set(err, ERR_NOT_FOUND, "there is no alarm '%.60s'; `brrctl alarms` lists them", o->id);
     if ((rc = o->permit(o->ctx, a->principal, a->bed, err)))

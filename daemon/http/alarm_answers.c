@@ -17,7 +17,6 @@ static int permit_all(void *ctx, const char *principal, const char *bed, struct 
 static int read_order(const char *body, struct desk_order *o, struct err *err) {
     char action[WORD], mark[WORD], standby[WORD];
     int64_t minutes = 0;
-    form_field(body, "alarm", o->id, sizeof o->id);
     form_field(body, "bed", o->bed, sizeof o->bed);
     form_field(body, "action", action, sizeof action);
     form_field(body, "mark", mark, sizeof mark);
@@ -39,6 +38,17 @@ static int read_order(const char *body, struct desk_order *o, struct err *err) {
               : alarm_action_find(action, &o->answer.action) && o->answer.action != ALARM_MARK)
         return 0;
     return err_set(err, ERR_INVALID, "The form has no answer that is known here.");
+}
+
+/* Gives the order; an answer to each alarm that the form names. The first error is told. */
+static int answer_all(const struct http_state *state, const char *body, struct desk_order *o, struct err *err) {
+    const char *at = form_field(body, "alarm", o->id, sizeof o->id);
+    int rc = desk_ask(state->desk, o, err);
+    while (o->kind == DESK_ANSWER && (at = form_field(at, "alarm", o->id, sizeof o->id))) {
+        const int next = desk_ask(state->desk, o, rc ? NULL : err);
+        rc = rc ? rc : next;
+    }
+    return rc;
 }
 
 /* Back to the page of the form. */
@@ -72,7 +82,7 @@ enum MHD_Result http_answer_alarm(struct http_request *r, const struct http_form
         rc = err_set(&err, ERR_DENIED, "The proxy has not said who you are (X-Forwarded-User).");
     str_copy(o.answer.author.by, sizeof o.answer.author.by, r->caller.name);
     str_copy(o.answer.author.via, sizeof o.answer.author.via, "page");
-    if (rc || (rc = desk_ask(state->desk, &o, &err)))
+    if (rc || (rc = answer_all(state, http_form_text(f), &o, &err)))
         return http_answer_error(r, NULL, status_of(rc), "Not answered", err.message);
     return go_back(r, http_form_text(f));
 }

@@ -2,6 +2,8 @@
 
 #include "base/base.h"
 
+enum { BED_ALARMS = 32 /* in one form */ };
+
 static bool may_answer(const struct page_view *v, const struct status_alarm *a) {
     return !v->wall && page_answers(v, a->principal, a->bed);
 }
@@ -54,6 +56,32 @@ static void put_marks(struct html *h, const struct status_alarm *a) {
     }
 }
 
+/* The next alarm of this bed that waits for an answer of the reader. */
+static const struct status_alarm *next_waiting(const struct page_view *v, const char *bed, int *at) {
+    while (*at < v->status->n_alarms) {
+        const struct status_alarm *a = &v->status->alarms[(*at)++];
+        if (a->waiting && !strcmp(a->bed, bed) && may_answer(v, a))
+            return a;
+    }
+    return NULL;
+}
+
+/* With the first of several alarms of a bed: one press for those that are listed, and for no later one. */
+static void put_all_of_bed(struct html *h, const struct page_view *v, const struct status_alarm *a, const char *next) {
+    int at = 0, n = 1;
+    const bool first = next_waiting(v, a->bed, &at) == a;
+    const struct status_alarm *b = first ? next_waiting(v, a->bed, &at) : NULL;
+    if (!b)
+        return;
+    begin_form(h, a, next);
+    for (; b && n < BED_ALARMS; b = next_waiting(v, a->bed, &at), n++)
+        html_put(h, "<input type=\"hidden\" name=\"alarm\" value=\"%s\">", b->id);
+    html_put(h,
+             "<input type=\"hidden\" name=\"person\" value=\"\"><button type=\"submit\" name=\"action\" "
+             "value=\"acknowledge\">Acknowledge all %d of %s</button></form>",
+             n, *a->bed ? a->bed : "brrd");
+}
+
 void answer_forms_put(struct html *h, const struct page_view *v, const struct status_alarm *a, const char *next) {
     if (!may_answer(v, a))
         return;
@@ -64,6 +92,7 @@ void answer_forms_put(struct html *h, const struct page_view *v, const struct st
         put_marks(h, a);
     html_put(h, "<label>Note <input type=\"text\" name=\"note\" maxlength=\"200\" value=\"%s\"></label>", a->note);
     html_put(h, "<button type=\"submit\" name=\"action\" value=\"note\">Keep the note</button></form>");
+    put_all_of_bed(h, v, a, next);
 }
 
 void answer_forms_put_bed(struct html *h, const struct page_view *v) {

@@ -53,7 +53,7 @@ static void describe(const struct alarm *a, const struct alarms_now *now, struct
 
 static bool wanted(const struct auth_caller *caller, const Brr__V1__ListAlarmsRequest *in, const struct alarm *a) {
     return auth_sees_bed(caller, a->principal, a->bed) && (!in->open || alarm_is_open(a)) &&
-           (!a->off_ms || a->off_ms >= in->since_ms);
+           (!*in->bed || !strcmp(a->bed, in->bed)) && (!a->off_ms || a->off_ms >= in->since_ms);
 }
 
 static int list(struct rpc_call *call, const void *message, struct err *err) {

@@ -1,14 +1,20 @@
 #!/usr/bin/env python3
 """A test alarm of a bed takes the way of an alarm: the hooks of its escalation are told when nobody answers, an answer ends that, and
-both survive kill -9. Rights: a token without the word `answer`, and one for other beds, are refused."""
+both survive kill -9. All alarms of a bed are acknowledged by the ids that were listed, and one that began later is not. Rights: a
+token without the word `answer`, and one for other beds, are refused."""
 import csv
 import glob
+import http.client
 import json
 import os
+import pty
+import re
+import subprocess
 import sys
 import time
+import urllib.parse
 
-from daemon import make_corpus, temporary
+from daemon import BIN, PATIENCE, Daemon, make_corpus, temporary, until
 from secured import Secured
 from test_alarm_hooks import Hooked, lines, script, soon
 from test_stream_journal import RULE, journal
@@ -150,6 +156,73 @@ def check_rejoined(d, tmp):
         assert len(found) == 1 and found[0][0] < end and start < found[0][1], (found, start, end)
 
 
+def begin(d, bed):
+    return json.loads(d.ctl("alarms", "test", bed, "--json")[1])["alarm"]
+
+
+def waiting(d, bed):
+    return {a["alarm"] for a in alarms(d, "--open") if a["bed"] == bed and not a.get("answered")}
+
+
+def ask_at_terminal(d, say, meanwhile):
+    """`ack BED` at a terminal: what it lists and says."""
+    master, slave = pty.openpty()
+    asking = subprocess.Popen([f"{BIN}/brrctl", "alarms", "ack", "bed 5"], env=d.env, stdin=slave, stderr=slave, stdout=subprocess.PIPE,
+                              text=True)
+    os.close(slave)
+    shown = b""
+    while b"[y/N]" not in shown:
+        shown += os.read(master, 1000)
+    begun = meanwhile()
+    os.write(master, say)
+    out = asking.communicate(timeout=PATIENCE)[0]
+    os.close(master)
+    return asking.returncode, out, begun
+
+
+def post(d, fields):
+    c = http.client.HTTPConnection("127.0.0.1", d.port, timeout=PATIENCE)
+    c.request("POST", "/alarms", urllib.parse.urlencode(fields), {"Origin": f"http://127.0.0.1:{d.port}"})
+    return c.getresponse().status
+
+
+def page(d):
+    c = http.client.HTTPConnection("127.0.0.1", d.port, timeout=PATIENCE)
+    c.request("GET", "/alarms", headers={"Accept": "text/html"})
+    return c.getresponse().read().decode()
+
+
+def all_of_a_bed():
+    with temporary() as tmp:
+        d = Daemon(tmp, ["beds=[bed 5, bed 6]"]).start()
+        first, second, other = begin(d, "bed 5"), begin(d, "bed 5"), begin(d, "bed 6")
+        code, out, err = d.ctl("alarms", "ack", "bed 5")
+        assert code == 2 and first in out and second in out and other not in out and "--yes" in err, (code, out, err)
+        assert ask_at_terminal(d, b"n\n", lambda: None)[0] == 1 and waiting(d, "bed 5") == {first, second}
+        code, out, third = ask_at_terminal(d, b"y\n", lambda: begin(d, "bed 5"))
+        assert code == 0 and f"acknowledged {first}\n" in out and f"acknowledged {second}\n" in out and third not in out, out
+        assert waiting(d, "bed 5") == {third} and waiting(d, "bed 6") == {other}
+        code, out, err = d.ctl("alarms", "ack", "bed 5", "--yes", "--person", "Ana B", "--json")
+        assert code == 0 and [json.loads(line)["answered"]["person"] for line in out.splitlines()] == ["Ana B"], err
+        assert "acknowledged" in d.ctl("alarms", "ack", "bed 5", "--yes")[1] and not waiting(d, "bed 5")
+        assert "no alarm 'bed 7'" in d.ctl("alarms", "ack", "bed 7", "--yes")[2]
+
+        shown = {begin(d, "bed 5"), begin(d, "bed 5")}
+        code, _, err = d.ctl("alarms", "ack", "test1")
+        assert code == 3, err  # too short
+        code, _, err = d.ctl("alarms", "ack", os.path.commonprefix([*shown, other]))
+        named = re.findall(r"(test\S+) \(bed [56]\)", err)  # those that are over and acknowledged are none of them
+        assert code == 1 and len(named) in (3, 4) and {a["alarm"] for a in alarms(d)} >= {*named} and "give more" in err, err
+        form = r'<form class="answer"(?:(?!</form>).)*Acknowledge all 2 of bed 5</button>'
+        ids = re.findall(r'name="alarm" value="([^"]+)"', until(lambda: re.search(form, page(d)))[0])
+        assert set(ids) == shown and len(ids) == 2, form
+        later = begin(d, "bed 5")
+        assert post(d, [*(("alarm", i) for i in ids), ("action", "acknowledge"), ("person", "Ana B")]) == 303
+        assert waiting(d, "bed 5") == {later}, waiting(d, "bed 5")
+        until(lambda: "Acknowledge all" not in page(d))
+        assert d.stop() == 0
+
+
 def rights():
     cases = (("seer", ("--all",), 1, "word answer"), ("other", ("--all", "--answer", "--names", "icu-*"), 1, "names="),
              ("blind", ("--answer",), 3, "no such alarm"), ("nurse", ("--all", "--answer", "--names", "bed-*"), 0, ""))
@@ -180,5 +253,6 @@ def rights():
 
 if __name__ == "__main__":
     answers_and_escalation()
+    all_of_a_bed()
     rights()
     sys.exit(0)

@@ -9,6 +9,7 @@
 #define OPTIONS struct alarms_options
 static const struct argument rows[] = {
     FLAG("--open", open, "only alarms that are on or that nobody has acknowledged"),
+    FLAG("--yes", yes, "ack BED: do not ask; acknowledge those that are printed"),
     TEXT("--person", person, "NAME", "your name, for the journal"),
     TEXT("--for", silence, "TIME", "silence: for so long, at most 10m; default 2m"),
     TEXT("--since", since, "T", "only alarms that were on since then: a time ago, such as 12h; report and export: default 12h"),
@@ -82,16 +83,21 @@ static int list(const struct arguments *o) {
 
 /* ---- answers ---- */
 
-static int answer(const struct arguments *o, const char *action) {
+static Brr__V1__AnswerAlarmRequest request_of(const struct arguments *o, const char *id, const char *action) {
     Brr__V1__AnswerAlarmRequest in = BRR__V1__ANSWER_ALARM_REQUEST__INIT;
+    in.alarm_id = text(id);
+    in.action = text(action);
+    in.person = text(own(o)->person ? own(o)->person : "");
+    in.via = text("brrctl");
+    return in;
+}
+
+static int answer(const struct arguments *o, const char *action) {
+    Brr__V1__AnswerAlarmRequest in = request_of(o, o->args[1], action);
     if (own(o)->silence && !str_to_duration_ms(own(o)->silence, &in.for_ms)) {
         fprintf(stderr, "brrctl: --for %s: expected a time such as 90s or 5m\n", own(o)->silence);
         return EXIT_USAGE;
     }
-    in.alarm_id = text(o->args[1]);
-    in.action = text(action);
-    in.person = text(own(o)->person ? own(o)->person : "");
-    in.via = text("brrctl");
     if (!strcmp(action, "mark"))
         in.mark = text(o->args[2]);
     if (!strcmp(action, "note"))
@@ -99,7 +105,63 @@ static int answer(const struct arguments *o, const char *action) {
     return brrctl_show(o, "/brr.v1.Alarms/Answer", &in.base, &one_view);
 }
 
-static int acknowledge(const struct arguments *o) { return answer(o, "acknowledge"); }
+static bool is_waiting(const Brr__V1__BedAlarm *a) {
+    return !a->answered && a->open && (strcmp(a->kind, "alarm") != 0 ? !a->off_ms : a->live);
+}
+
+/* Whether the alarms that were printed are to be acknowledged; else *ret_code. */
+static bool acknowledges(const struct arguments *o, int *ret_code) {
+    const int said = own(o)->yes ? 1 : brrctl_confirms("Acknowledge what is listed?");
+    if (said > 0)
+        return true;
+    fprintf(stderr, "brrctl: nothing was acknowledged%s\n",
+            said < 0 ? "; where there is no terminal to ask at, --yes acknowledges what is listed" : "");
+    *ret_code = said < 0 ? EXIT_USAGE : EXIT_FAILED;
+    return false;
+}
+
+static void print_acknowledged(const void *alarm) { printf("acknowledged %s\n", ((const Brr__V1__BedAlarm *)alarm)->id); }
+
+/* These ids, so that an alarm that has begun since stays on. */
+static int acknowledge_all(const struct arguments *o, Brr__V1__BedAlarm *const *alarms, size_t n) {
+    static const struct brrctl_view view = {.json = fields, .print = print_acknowledged};
+    int code = 0, failed = 0;
+    OWNED_POINTER(brr_disconnect) brr_client *client = brrctl_connect(o, &code);
+    for (size_t i = 0; client && i < n; i++) {
+        struct brr_error err;
+        const Brr__V1__AnswerAlarmRequest in = request_of(o, alarms[i]->id, "acknowledge");
+        OWNED_ANSWER Brr__V1__BedAlarm *out = brrctl_ask(client, "/brr.v1.Alarms/Answer", &in.base, &err);
+        if (out)
+            brrctl_show_items(o, &view, (void *const *)&out, 1);
+        else
+            failed = brrctl_fail_call(&err);
+    }
+    return code ? code : failed;
+}
+
+/* An alarm, or what nobody has acknowledged of a bed of this name. */
+static int acknowledge(const struct arguments *o) {
+    Brr__V1__ListAlarmsRequest in = BRR__V1__LIST_ALARMS_REQUEST__INIT;
+    int code = 0;
+    size_t n = 0;
+    in.open = true;
+    in.bed = text(o->args[1]);
+    OWNED_ANSWER Brr__V1__ListAlarmsResponse *out = brrctl_call(o, "/brr.v1.Alarms/List", &in.base, &code);
+    if (!out || !out->n_alarms)
+        return out ? answer(o, "acknowledge") : code;
+    for (size_t i = 0; i < out->n_alarms; i++)
+        if (is_waiting(out->alarms[i])) {
+            Brr__V1__BedAlarm *waiting = out->alarms[i];
+            out->alarms[i] = out->alarms[n];
+            out->alarms[n++] = waiting;
+        }
+    if (!o->json)
+        brrctl_show_items(o, &(struct brrctl_view){.titles = titles, .row = list_alarm, .none = "all its alarms are acknowledged"},
+                          (void *const *)out->alarms, n);
+    fflush(stdout);
+    return n && acknowledges(o, &code) ? acknowledge_all(o, out->alarms, n) : code;
+}
+
 static int silence(const struct arguments *o) { return answer(o, "silence"); }
 static int mark(const struct arguments *o) { return answer(o, "mark"); }
 static int note(const struct arguments *o) { return answer(o, "note"); }
@@ -141,7 +203,7 @@ static int test(const struct arguments *o) {
 
 static const struct command_verb alarms_verbs[] = {
     {"list", "", &alarms_arguments, list, 1},
-    {"ack", "ALARM", &alarms_arguments, acknowledge, 2},
+    {"ack", "ALARM|BED", &alarms_arguments, acknowledge, 2},
     {"silence", "ALARM", &alarms_arguments, silence, 2},
     {"mark", "ALARM true|false|unclear", &alarms_arguments, mark, 3},
     {"note", "ALARM TEXT", &alarms_arguments, note, 3},
@@ -158,18 +220,22 @@ const struct command command_alarms = {
     .options = &alarms_arguments,
     .summary = "list the alarms of beds, and answer them",
     .verbs = alarms_verbs,
-    .details = "  ack ALARM                    acknowledge: sound and escalation of this alarm end on all screens\n"
-               "  silence ALARM [--for 2m]     no sound for so long, at most 10m, or until a new alarm\n"
-               "  mark ALARM true|false|unclear\n"
-               "  note ALARM TEXT              at most 200 bytes\n"
-               "  standby BED 30m|off          not monitored for so long, at most 24h: no technical alarms\n"
-               "  test BED                     a test alarm of 20 s on pages and hooks, which escalates until it is acknowledged\n"
-               "  report [--since 12h]         for each bed: alarms, marks, how long until somebody acknowledged\n"
-               "  export --as labels --output DIR\n"
-               "                               the marks as label files (events.tsv), one for each stream: true is sz over the "
-               "event that\n"
-               "                               overlaps the alarm, false is bckg, all other time is unknown\n"
-               "ALARM: the id that `brrctl alarms` and the page show. Answers need the word `answer` in the token's line, or the "
-               "role admin.\n"
-               "example: brrctl alarms ack 6f1c2a90b4d7e35f8812c6aa01d94e7b-15360 --person 'Ana B'",
+    .details =
+        "  ack ALARM                    acknowledge: sound and escalation of this alarm end on all screens\n"
+        "  ack BED [--yes]              lists the alarms of the bed that nobody has acknowledged, asks, and acknowledges "
+        "these\n"
+        "  silence ALARM [--for 2m]     no sound for so long, at most 10m, or until a new alarm\n"
+        "  mark ALARM true|false|unclear\n"
+        "  note ALARM TEXT              at most 200 bytes\n"
+        "  standby BED 30m|off          not monitored for so long, at most 24h: no technical alarms\n"
+        "  test BED                     a test alarm of 20 s on pages and hooks, which escalates until it is acknowledged\n"
+        "  report [--since 12h]         for each bed: alarms, marks, how long until somebody acknowledged\n"
+        "  export --as labels --output DIR\n"
+        "                               the marks as label files (events.tsv), one for each stream: true is sz over the "
+        "event that\n"
+        "                               overlaps the alarm, false is bckg, all other time is unknown\n"
+        "ALARM: the id that `brrctl alarms` and the page show, or its first characters, six or more, where one open alarm alone "
+        "has them. Answers need the word `answer` in the token's line, or the "
+        "role admin.\n"
+        "example: brrctl alarms ack 6f1c2a90b4d7e35f8812c6aa01d94e7b-15360 --person 'Ana B'",
 };

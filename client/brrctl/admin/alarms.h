@@ -3,7 +3,7 @@
 #include "client/brrctl/brrctl.h"
 
 struct alarms_options {
-    bool open;
+    bool open, yes;
     const char *person, *silence, *since, *bed, *as, *output;
 };
 /* alarm_report.c. The Unix time that --since names, else twelve hours ago; false after printing an error. */

@@ -33,22 +33,13 @@ static const struct argument drain_rows[] = {
 };
 static const struct argument_table drain_arguments = ARGUMENT_TABLE(drain_rows);
 
-/* A person at a terminal is asked; a script is not. */
-static bool confirmed(const struct arguments *o) {
-    const struct drain_options *own = o->own;
-    char answer[16];
-    if (own->yes || o->json || !isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
-        return true;
-    fputs("This ends the daemon: jobs are checkpointed and streams are cut. Drain it? [y/N] ", stderr);
-    return fgets(answer, sizeof answer, stdin) && (*answer == 'y' || *answer == 'Y');
-}
-
 static void print_drain(const void *answer) { puts(((const Brr__V1__DrainResponse *)answer)->message); }
 
 static int cmd_drain(const struct arguments *o) {
     static const struct brrctl_view view = {.json = "message", .print = print_drain};
     const Brr__V1__DrainRequest in = BRR__V1__DRAIN_REQUEST__INIT;
-    if (!confirmed(o)) {
+    if (!((const struct drain_options *)o->own)->yes && !o->json && /* a script is not asked */
+        !brrctl_confirms("This ends the daemon: jobs are checkpointed and streams are cut. Drain it?")) {
         fputs("brrctl: nothing was changed; `brrctl drain --yes` does not ask\n", stderr);
         return EXIT_FAILED;
     }
