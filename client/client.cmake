@@ -42,7 +42,7 @@ endif()
 
 file(GLOB brrctl_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/brrctl/*.c ${CMAKE_SOURCE_DIR}/client/brrctl/*/*.c)
 add_executable(brrctl ${brrctl_sources})
-target_link_libraries(brrctl PRIVATE brr_revision brr brr_proto brr_kinds brr_trust)
+target_link_libraries(brrctl PRIVATE brr_revision brr brr_proto_json brr_kinds brr_trust)
 target_compile_definitions(brrctl PRIVATE BRR_VERSION="${PROJECT_VERSION}")
 set_target_properties(brrctl PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 

@@ -1,5 +1,5 @@
 # daemon: brrd.
-brr_floor(brr_daemon DIRS daemon/backup daemon/device daemon/db daemon/journal daemon/alarms daemon/hooks daemon/viewer daemon/live daemon/burst daemon/hosts daemon/models daemon/jobs daemon/rpc daemon/services daemon/status daemon/page daemon/http LINK brr_kinds brr_trust brr_post brr_proto PkgConfig::UV PkgConfig::GRPC PkgConfig::SQLITE PkgConfig::MICROHTTPD)
+brr_floor(brr_daemon DIRS daemon/backup daemon/device daemon/db daemon/journal daemon/alarms daemon/hooks daemon/viewer daemon/live daemon/burst daemon/hosts daemon/models daemon/jobs daemon/rpc daemon/services daemon/status daemon/page daemon/http LINK brr_kinds brr_trust brr_post brr_proto_json PkgConfig::UV PkgConfig::GRPC PkgConfig::SQLITE PkgConfig::MICROHTTPD)
 
 # Style, script and icon of the pages, as bytes in the program.
 set(page_assets ${CMAKE_BINARY_DIR}/page/assets.c)

@@ -1,4 +1,4 @@
-/* descriptors: every .proto file of this folder as one packed google.protobuf.FileDescriptorSet, written at build time. */
+/* descriptors: every .proto file of this folder as one google.protobuf.FileDescriptorSet, packed at build time. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

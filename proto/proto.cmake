@@ -28,6 +28,7 @@ add_library(brr_proto STATIC ${proto_sources} ${proto_out}/descriptors.c)
 target_include_directories(brr_proto SYSTEM PUBLIC ${proto_out} PRIVATE ${CMAKE_SOURCE_DIR})
 target_compile_options(brr_proto PRIVATE -w)
 target_link_libraries(brr_proto PUBLIC PkgConfig::PROTOBUF_C)
+brr_floor(brr_proto_json DIRS proto LINK brr_base brr_proto) # messages as JSON
 
 # build/python: messages and stubs of the services for Python, with their types (.pyi), for client/python and programs of others.
 find_program(GRPC_PYTHON_PLUGIN grpc_python_plugin REQUIRED)

@@ -10,6 +10,7 @@ import sys
 LIB = ["base", "kernels"] + [f"lib/{room}" for room in ("store", "nn", "formats", "eeg", "windows", "detect", "score", "plot", "work", "evaluate", "train", "burst", "geodesic", "kinds")]
 FLOORS = {
     "base": [],
+    "proto": ["base"],
     "lib/store": ["base"],
     "lib/trust": ["base"],
     "lib/post": ["base"],
@@ -95,7 +96,7 @@ WALLS = {
     "cuda": ["kernels/cuda/"],
     "cudnn": ["kernels/cuda/"],
     "cublas": ["kernels/cuda/"],
-    "protobuf-c/": ["daemon/rpc/", "daemon/services/", "client/"],
+    "protobuf-c/": ["proto/", "daemon/rpc/", "daemon/services/", "client/"],
 }
 # Versions of libraries are shown by one file of the daemon.
 VERSION_FILE = "daemon/versions.c"

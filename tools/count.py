@@ -13,7 +13,7 @@ from check_source import functions, strip
 
 ROOM_FILES, ROOM_LINES, COLUMNS, LARGEST = 60, 7500, 120, 12
 C_ENDINGS = (".c", ".h", ".cu", ".cuh", ".cc", ".def")
-PRODUCT = ("base", "lib", "kernels", "daemon", "client", "tools")
+PRODUCT = ("base", "lib", "proto", "kernels", "daemon", "client", "tools")
 RATCHET = "tools/ratchet.json"
 STRUCT = re.compile(r"^(?:typedef )?struct (\w+)\s*\{", re.M)
 

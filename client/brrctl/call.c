@@ -11,7 +11,6 @@
 #include "brr/v1/sessions.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/listing.h"
-#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
 enum { MINUTE_MS = 60000, AWAIT_MS = 30000, AWAIT_LOCK_MS = 1000, AWAIT_TURN_MS = 50 };
@@ -231,7 +230,7 @@ void brrctl_show_items(const struct arguments *o, const struct brrctl_view *v, v
     for (size_t i = 0; i < n; i++) {
         if (o->json) {
             struct json_writer *w = output_begin();
-            message_json(w, items[i], v->json);
+            output_fields(w, items[i], v->json);
             if (v->put)
                 v->put(w, items[i]);
             output_end(w);

@@ -4,7 +4,7 @@
 #include <sys/ioctl.h>
 
 #include "base/needed.h"
-#include "client/brrctl/message_json.h"
+#include "proto/json.h"
 
 enum { LINE_MAX_BYTES = 64 << 20, BAR_WIDTH = 30, DEFAULT_COLUMNS = 80, DEFAULT_ROWS = 24 };
 
@@ -30,9 +30,16 @@ void output_end(struct json_writer *w) {
     str_done(&out->text);
 }
 
+void output_fields(struct json_writer *w, const ProtobufCMessage *message, const char *fields) {
+    if (message_json(w, message, fields))
+        return;
+    fprintf(stderr, "brrctl: %s has no fields '%s' that can be printed as JSON\n", message->descriptor->name, fields);
+    abort();
+}
+
 void output_message(const ProtobufCMessage *message, const char *fields) {
     struct json_writer *w = output_begin();
-    message_json(w, message, fields);
+    output_fields(w, message, fields);
     output_end(w);
 }
 

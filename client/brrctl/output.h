@@ -9,7 +9,9 @@ typedef struct ProtobufCMessage ProtobufCMessage;
 /* One object per line: output_begin opens it, output_end prints it and frees the writer. brrctl ends when memory is out. */
 struct json_writer *output_begin(void);
 void output_end(struct json_writer *w);
-/* A line with these fields of a message, named as client/brrctl/message_json.h says. */
+/* These fields of a message in the open object, as proto/json.h names them; NULL: all. A wrong name ends the program. */
+void output_fields(struct json_writer *w, const ProtobufCMessage *message, const char *fields);
+/* A line with them. */
 void output_message(const ProtobufCMessage *message, const char *fields);
 /* A line with one text. */
 void output_text(const char *name, const char *value);

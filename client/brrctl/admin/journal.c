@@ -4,7 +4,6 @@
 #include "base/base.h"
 #include "brr/v1/journal.pb-c.h"
 #include "client/brrctl/brrctl.h"
-#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
 enum { LAST = 100, PAGE = 500, TIME_SIZE = 32, DAY_MS = 24 * 3600 * 1000 };
@@ -68,9 +67,9 @@ static void print_json(const Brr__V1__JournalEntry *e) {
         json_put_str(w, "recorded", utc(e->sample_ms, sample));
     else
         json_put_null(w, "recorded");
-    message_json(w, &e->base,
-                 "id kind received_ms start_s end_s value client=client_name session=session_id principal address model "
-                 "model_sha256 detail live alarm=alarm_id person step until_ms");
+    output_fields(w, &e->base,
+                  "id kind received_ms start_s end_s value client=client_name session=session_id principal address "
+                  "model model_sha256 detail live alarm=alarm_id person step until_ms");
     output_end(w);
 }
 

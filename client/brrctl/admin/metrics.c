@@ -7,7 +7,6 @@
 #include "brr/v1/admin.pb-c.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
-#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
 /* The options of metrics and top. */
@@ -203,7 +202,7 @@ static void put_json(const struct top *t, const struct snapshot *now, const Brr_
                      const Brr__V1__ListJobsResponse *jobs) {
     struct json_writer *w = output_begin();
     json_put_i64(w, "time_ms", now->time_ms);
-    message_json(w, &devices->base, "devices(name total_bytes free_bytes reserved_bytes occupant occupants)");
+    output_fields(w, &devices->base, "devices(name total_bytes free_bytes reserved_bytes occupant occupants)");
     json_begin_array(w, "jobs");
     for (size_t i = 0; i < jobs->n_jobs; i++) {
         json_begin_object(w, NULL);

@@ -7,7 +7,6 @@
 #include "brr/v1/sessions.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/listing.h"
-#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
 enum { RATE_HZ = 256, HISTORY_S = 512, CHART_ROWS = 8, LEVELS = 8, EVENTS_SHOWN = 5, REDRAW_MS = 200, DEFAULT_COLUMNS = 80 };
@@ -242,7 +241,7 @@ static void put_probabilities(struct json_writer *w, const ProtobufCBinaryData *
 
 static void put_result(struct json_writer *w, const Brr__V1__Result *r) {
     json_begin_object(w, "result");
-    message_json(w, &r->base, "result_seq first_sample samples gap");
+    output_fields(w, &r->base, "result_seq first_sample samples gap");
     put_probabilities(w, &r->probabilities);
     json_begin_array(w, "events");
     for (size_t i = 0; i < r->n_events; i++) {
@@ -260,7 +259,7 @@ static void print_json(const Brr__V1__SessionUpdate *u) {
     struct json_writer *w = output_begin();
     if (u->kind_case == BRR__V1__SESSION_UPDATE__KIND_INFO) {
         json_begin_object(w, "info");
-        message_json(w, &u->info->base, fields);
+        output_fields(w, &u->info->base, fields);
         put_quality(w, u->info);
         json_end(w, '}');
     } else if (u->kind_case == BRR__V1__SESSION_UPDATE__KIND_RESULT) {
@@ -274,7 +273,7 @@ static void print_json(const Brr__V1__SessionUpdate *u) {
         json_end(w, '}');
     } else if (u->kind_case == BRR__V1__SESSION_UPDATE__KIND_PROVISIONAL) {
         json_begin_object(w, "provisional");
-        message_json(w, &u->provisional->base, "first_sample samples");
+        output_fields(w, &u->provisional->base, "first_sample samples");
         put_probabilities(w, &u->provisional->probabilities);
         json_end(w, '}');
     }

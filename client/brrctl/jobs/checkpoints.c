@@ -5,7 +5,6 @@
 #include "brr/v1/checkpoints.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/listing.h"
-#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 #include "store/digest.h"
 #include "store/safetensors.h"
@@ -201,7 +200,7 @@ static int do_verify(const struct arguments *o) {
     if (o->json) {
         struct json_writer *w = output_begin();
         json_put_str(w, "ref", ref);
-        message_json(w, &v->base, "valid message");
+        output_fields(w, &v->base, "valid message");
         output_end(w);
     } else {
         printf("%s is %s: %s\n", ref, v->valid ? "valid" : "NOT valid", v->message);

@@ -7,7 +7,6 @@
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/interrupt.h"
 #include "client/brrctl/jobs/curves.h"
-#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 #include "work/kind.h"
 

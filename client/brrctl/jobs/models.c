@@ -5,7 +5,6 @@
 #include "brr/v1/checkpoints.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/listing.h"
-#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
 #define ROW "%s|%s|%s|%s|%s|%s|%s|%s|%s|%s|%s"

@@ -4,7 +4,6 @@
 #include "base/counted.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
-#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 #include "work/estimate.h"
 #include "work/kind.h"
@@ -32,9 +31,9 @@ static void print_json(const Brr__V1__ValidateResponse *v) {
     struct json_writer *w = output_begin();
     json_put_bool(w, "valid", true);
     json_put_bool(w, "fits", fits(v));
-    message_json(w, &v->base,
-                 "kind device memory_bytes memory_available_bytes largest_micro_batch parameters steps seconds_per_step "
-                 "seconds_total recordings windows_per_epoch facts{key value} notices price_per_hour currency budget");
+    output_fields(w, &v->base,
+                  "kind device memory_bytes memory_available_bytes largest_micro_batch parameters steps seconds_per_step "
+                  "seconds_total recordings windows_per_epoch facts{key value} notices price_per_hour currency budget");
     json_put_f64(w, "cost", cost(v) > 0 ? cost(v) : NAN);
     output_end(w);
 }
