@@ -82,6 +82,20 @@ def check_folder(d, model):
     assert code == 1 and "both" in err, "two recordings that write one file are refused"
 
 
+def check_two_headers(d):
+    """Two headers on one file of samples are one recording; under two patients they are an error that names both."""
+    folder = f"{d.dir}/headers"
+    os.makedirs(folder)
+    header = write_holes(f"{folder}/a")
+    shutil.copy(header, f"{folder}/b.vhdr")
+    code, text, err = d.ctl("detect", folder, "--model", "line_length", "--out", f"{d.dir}/headers_found", "--json")
+    assert code == 0 and len(text.splitlines()) == 1 and "a.vhdr and b.vhdr are one file: it is one recording" in err, (text, err)
+    for patient in ("sub-01", "sub-02"):
+        shutil.copy(header, f"{folder}/{patient}_eeg.vhdr")
+    code, text, err = d.ctl("detect", folder, "--model", "line_length", "--out", f"{d.dir}/headers_found", "--json")
+    assert code == 1 and not text and "sub-01_eeg.vhdr and sub-02_eeg.vhdr are one file under two patients (sub-01, sub-02)" in err, (text, err)
+
+
 def check_benchmark(d):
     """Detectors on the same recordings: the scores are those of detect and score, in one table, as CSV, LaTeX and a picture."""
     out = f"{d.dir}/compared"
@@ -418,6 +432,7 @@ def main():
         check_files_of_others(d, recording, model)
         check_bad_weights(d, model)
         check_benchmark(d)
+        check_two_headers(d)
         check_words(d, recording, model)
         check_partial(d, recording)
         check_gap(d, recording, model)

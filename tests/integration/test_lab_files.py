@@ -179,6 +179,31 @@ class LabFiles(unittest.TestCase):
         self.assertIn("one file under two patients", found.stderr)
         self.assertNotEqual(found.returncode, 0)
 
+    def score(self, *more):
+        found = subprocess.run([BRRCTL, "score", str(self.dir / "ref"), str(self.dir / "hyp"), "--json", *more], capture_output=True, text=True)
+        return json.loads(found.stdout) if found.stdout else None, found.stderr
+
+    def test_one_file_of_samples_is_scored_once(self):
+        for folder in ("ref", "hyp"):
+            (self.dir / folder).mkdir()
+        brainvision(self.dir / "ref" / "a", samples(), "3906.25", marker="a.vmrk")
+        for name in ("a", "b"):
+            (self.dir / "ref" / f"{name}.vhdr").write_bytes((self.dir / "ref" / "a.vhdr").read_bytes())
+            (self.dir / "hyp" / f"{name}_events.tsv").write_text("onset\tduration\teventType\n50\t5\tsz\n")
+        for labels in ("annotations", "files"):
+            found, said = self.score()
+            self.assertEqual((found["hours"] * 3600, found["pooled"]["any_overlap"]["ref"], found["pooled"]["any_overlap"]["fp"]), (60, 1, 1), said)
+            self.assertIn("a.vhdr and b.vhdr are one file", said)
+            for name in ("a", "b"):
+                (self.dir / "ref" / f"{name}_events.tsv").write_text("onset\tduration\teventType\n20\t20\tsz\n")
+        (self.dir / "ref" / "a.set").write_bytes(pathlib.Path(self.write_set("a.set", "struct")).read_bytes())  # one recording in two formats has one label file
+        self.assertEqual(self.score()[0]["hours"] * 3600, 60)
+        for patient in ("sub-01", "sub-02"):
+            (self.dir / "ref" / f"{patient}_eeg.vhdr").write_bytes((self.dir / "ref" / "a.vhdr").read_bytes())
+        found, said = self.score()
+        self.assertIsNone(found)
+        self.assertIn("sub-01_eeg.vhdr and sub-02_eeg.vhdr are one file under two patients", said)
+
     def test_segmented_files_are_refused(self):
         self.assertIn("SegmentationType=MARKERBASED is not read", dataset(brainvision(self.dir / "cut", samples(), "3906.25", extra="SegmentationType=MARKERBASED\r\n"))[1])
 

@@ -151,7 +151,7 @@ static int collect(struct batch *b, struct err *err) {
         if (!fsio_exists(path))
             return err_set(err, ERR_NOT_FOUND,
                            "there is no %s; expected a recording, a folder of them, store://NAME/prefix or job:ID", path);
-        const struct tree_config tree = {.root = path, .all_names = true, .note = left_out, .ctx = b};
+        const struct tree_config tree = {.root = path, .all_names = true, .one_header = true, .note = left_out, .ctx = b};
         int rc = fsio_is_dir(path) ? tree_walk(&tree, visit, err) : add(b, path, fsio_basename(path), err);
         if (rc)
             return rc;

@@ -2,10 +2,12 @@
 
 #include "base/counted.h"
 #include "base/needed.h"
+#include "base/order.h"
 #include "client/brrctl/report/score_files.h"
 #include "client/brrctl/report/stems.h"
 #include "eeg/labels.h"
 #include "eeg/tree.h"
+#include "formats/eegfile.h"
 #include "store/outputs.h"
 
 /* "sub-XX" of a path, else what a training takes for the patient of the recording. */
@@ -15,6 +17,44 @@ static char *subject_of(const char *path) {
     if (at)
         return strndup(at, strcspn(at, "_/"));
     return strdup(labels_patient(name, LABELS_PATIENT_AUTO, patient, sizeof patient, NULL, NULL) ? name : patient);
+}
+
+static int note_recording(void *ctx, const struct tree_recording *recording, struct err *err) {
+    struct score_pairs *p = ctx;
+    char path[4096], stem[4096] = "";
+    int rc = fsio_join(path, sizeof path, p->ref, recording->path, err);
+    if (rc)
+        return rc;
+    (void)score_stem(path, stem, sizeof stem);
+    p->recordings = needed(realloc(p->recordings, (size_t)(p->n_recordings + 2) * sizeof *p->recordings));
+    p->recordings[p->n_recordings++] = needed(strdup(path));
+    p->recordings[p->n_recordings++] = needed(strdup(stem));
+    return 0;
+}
+
+static void left_out(void *ctx, const char *text) {
+    const struct score_pairs *p = ctx;
+    if (!p->quiet)
+        fprintf(stderr, "brrctl: note: %s\n", text);
+}
+
+/* The recordings of which each counts once, as `dataset` and `detect` count them. */
+static int find_recordings(struct score_pairs *p, struct err *err) {
+    const struct tree_config tree = {.root = p->ref, .all_names = true, .one_header = true, .note = left_out, .ctx = p};
+    int rc = tree_walk(&tree, note_recording, err);
+    if (p->n_recordings)
+        qsort(p->recordings, (size_t)p->n_recordings, sizeof *p->recordings, order_strings);
+    return rc;
+}
+
+/* False for the labels of a recording that does not count, which was noted. */
+static bool counts(const struct score_pairs *p, const char *path) {
+    char stem[4096], recording[4096];
+    const bool own = eegfile_named(path);
+    const char *key = own ? path : stem;
+    if (!score_stem(path, stem, sizeof stem) || (!own && !eegfile_beside(stem, recording, sizeof recording)))
+        return true;
+    return p->n_recordings && bsearch(&key, p->recordings, (size_t)p->n_recordings, sizeof *p->recordings, order_strings);
 }
 
 /* The hypothesis of a reference: the same relative path, else the same name anywhere where both folders have it once. *ret NULL
@@ -97,7 +137,8 @@ static int visit(void *ctx, const struct fsio_found *found, struct err *err) {
     if (rc || found->folder)
         return rc;
     if (!found->special && !found->absent)
-        return tree_is_apple_double(path) || !score_is_reference(path) ? 0 : add_pair(p, path, found->path, err);
+        return tree_is_apple_double(path) || !score_is_reference(path) || !counts(p, path) ? 0
+                                                                                          : add_pair(p, path, found->path, err);
     if (!p->quiet && str_ends_nocase(path, "_events.tsv")) /* by its name: a FIFO is not opened */
         fprintf(stderr, "brrctl: left out: %s is no file that can be read\n", path);
     return 0;
@@ -116,6 +157,9 @@ static int check_pair(const struct score_pairs *p, struct err *err) {
 void score_pairs_done(struct score_pairs *p) {
     stems_free(p->references);
     stems_free(p->hypotheses);
+    for (int i = 0; i < p->n_recordings; i++)
+        free(p->recordings[i]);
+    free(p->recordings);
     for (int i = 0; i < p->n; i++) {
         free((void *)(uintptr_t)p->items[i].name);
         free((void *)(uintptr_t)p->items[i].subject);
@@ -130,7 +174,7 @@ int score_pairs_find(struct score_pairs *p, struct err *err) {
     int rc;
     p->directory = fsio_is_dir(p->ref);
     if ((rc = check_pair(p, err)) ||
-        (p->directory && ((rc = stems_read(p->ref, score_is_reference, &p->references, err)) ||
+        (p->directory && ((rc = find_recordings(p, err)) || (rc = stems_read(p->ref, score_is_reference, &p->references, err)) ||
                           (rc = stems_read(p->hyp, score_is_labels, &p->hypotheses, err)))) ||
         (rc = p->directory ? fsio_walk_names(p->ref, visit, p, err) : add_pair(p, p->ref, fsio_basename(p->ref), err)))
         return rc;

@@ -12,6 +12,8 @@ struct score_pairs {
     char rule[LABEL_RULE_SIZE]; /* of the labels */
     bool quiet;                 /* set by the caller: no notes about labels, which were said before */
     struct stems *references, *hypotheses;
+    char **recordings; /* below ref, paths and stems of those that count (eeg/tree.h), in order */
+    int n_recordings;
     bool directory;
     struct score_recording *items;
     int n, missing, unusable; /* recordings; of them without a hypothesis; with one that cannot be used */
