@@ -137,9 +137,11 @@ static int check_outputs(const struct detect *d, struct err *err) {
 }
 
 static void count(struct detect *d, const struct outcome *o) {
+    struct recording_info info;
+    recording_info(manifest_entry(d->manifest, o - d->outcomes)->recording, &info);
     d->done++;
     d->events += o->events;
-    d->hours += o->duration_s / 3600;
+    d->hours += recording_recorded_s(&info) / 3600;
     d->seizure_sum_s += o->seizure_s;
     d->suppressed_sum_s += o->suppressed_s;
 }

@@ -20,7 +20,7 @@ static void tell_data(const struct estimate_config *config, const struct manifes
         if (!manifest_entry(m, i)->recording)
             continue;
         recording_info(manifest_entry(m, i)->recording, &info);
-        hours += info.duration_s / 3600;
+        hours += recording_recorded_s(&info) / 3600;
     }
     for (int i = 0; i < config->job->data->n_sources; i++)
         estimate_fact(config, config->job->data->sources[i].name, "%s", config->job->data->sources[i].root);

@@ -18,8 +18,8 @@ static struct score_event *in_seconds(const struct evaluation_recording *r) {
 }
 
 static struct score_recording as_scored(const struct evaluation_recording *r, const struct score_event *hyp) {
-    return (struct score_recording){SAME_MEMBERS(r->trace, name, subject, duration_s, ref, n_ref, unsure, n_unsure), .hyp = hyp,
-                                    .n_hyp = (int)r->n_events};
+    return (struct score_recording){SAME_MEMBERS(r->trace, name, subject, duration_s, ref, n_ref, unsure, n_unsure, gaps, n_gaps),
+                                    .hyp = hyp, .n_hyp = (int)r->n_events};
 }
 
 static int score_recordings(struct evaluate *e, struct score_recording *recs, int n, struct err *err) {
@@ -203,6 +203,7 @@ static void put_recording(const struct evaluate *e, struct json_writer *w, struc
     json_put_str(w, "recording", r->entry->relative_path);
     json_put_str(w, "subject", r->entry->patient);
     json_put_f64(w, "duration_s", r->trace.duration_s);
+    json_put_f64(w, "recorded_s", 3600 * score_trace_hours(&r->trace));
     json_put_i64(w, "reference_seizures", r->trace.n_ref);
     json_put_i64(w, "detected_events", r->n_events);
     for (int k = 0; k < SCORE_KINDS; k++) {
@@ -218,7 +219,8 @@ static void put_recording(const struct evaluate *e, struct json_writer *w, struc
         json_put_str(w, "mislabelled", mislabelled);
     json_end(w, '}');
     str_printf(table, "%s\t%s\t%.2f\t%d\t%lld\t%g\t%g\t%g\t%g\n", r->entry->relative_path, r->entry->patient,
-               r->trace.duration_s / 3600, r->trace.n_ref, (long long)r->n_events, event->tp, event->fp, overlap->tp, overlap->fp);
+               score_trace_hours(&r->trace), r->trace.n_ref, (long long)r->n_events, event->tp, event->fp, overlap->tp,
+               overlap->fp);
 }
 
 void evaluate_report_baselines(const struct evaluate *e, struct json_writer *w) {

@@ -93,8 +93,9 @@ static int score_all_alarms(struct evaluation *e, struct err *err) {
     if (!recs)
         return err_set(err, ERR_EXHAUSTED, "out of memory scoring alarms");
     for (int i = 0; i < e->n_traces; i++)
-        recs[i] = (struct score_alarms){SAME_MEMBERS(e->views[i], name, duration_s, ref, n_ref, unsure, n_unsure),
-                                        .at_s = e->traces[i].alarms_s, .n_alarms = e->traces[i].n_alarms};
+        recs[i] = (struct score_alarms){SAME_MEMBERS(e->views[i], name, ref, n_ref, unsure, n_unsure),
+                                        .recorded_s = 3600 * score_trace_hours(&e->views[i]), .at_s = e->traces[i].alarms_s,
+                                        .n_alarms = e->traces[i].n_alarms};
     score_alarm_report_done(&e->alarms);
     return score_alarms(recs, e->n_traces, &e->alarms, err);
 }

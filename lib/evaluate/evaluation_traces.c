@@ -87,7 +87,8 @@ int evaluation_view(const struct manifest_entry *entry, struct score_trace *ret,
     struct recording_info info;
     recording_info(entry->recording, &info);
     struct score_span *segments = segments_of(&info);
-    struct score_event *ref = calloc((size_t)info.n_seizures + (size_t)info.n_unknown + 1, sizeof *ref);
+    const size_t events = (size_t)info.n_seizures + (size_t)info.n_unknown + (size_t)info.n_held + (size_t)info.n_segments;
+    struct score_event *ref = calloc(events + 1, sizeof *ref);
     if (!ref || !segments) {
         free(ref);
         free(segments);
@@ -95,6 +96,11 @@ int evaluation_view(const struct manifest_entry *entry, struct score_trace *ret,
     }
     put_events(info.seizures, info.n_seizures, ref);
     put_events(info.unknown, info.n_unknown, ref + info.n_seizures);
+    struct score_event *gaps = ref + info.n_seizures + info.n_unknown;
+    put_events(info.held, info.n_held, gaps);
+    int n_gaps = info.n_held;
+    for (int s = 1; s < info.n_segments; s++)
+        put_events(&(struct window_span){info.segments[s - 1].end, info.segments[s].first}, 1, &gaps[n_gaps++]);
     *ret = (struct score_trace){.name = entry->relative_path,
                                 .subject = entry->patient,
                                 .n = score_trace_length(segments, info.n_segments),
@@ -103,6 +109,8 @@ int evaluation_view(const struct manifest_entry *entry, struct score_trace *ret,
                                 .n_ref = info.n_seizures,
                                 .unsure = ref + info.n_seizures,
                                 .n_unsure = info.n_unknown,
+                                .gaps = gaps,
+                                .n_gaps = n_gaps,
                                 .segments = segments,
                                 .n_segments = info.n_segments};
     return 0;

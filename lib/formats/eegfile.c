@@ -297,15 +297,28 @@ const char *format_steps_back(double back_s) {
                : "the clock steps back; export the recording again, or cut it there";
 }
 
+double eeg_gap_before(const struct eeg_info *info, int i, double *ret_end_s) {
+    const struct eeg_segment *before = &info->segments[i - 1];
+    *ret_end_s = before->start_s + (double)before->n_records * info->record_s;
+    return fmax(0, before[1].start_s - *ret_end_s);
+}
+
+double eeg_recorded_s(const struct eeg_info *info) {
+    double seconds = info->duration_s, end_s;
+    for (int i = 1; i < info->n_segments; i++)
+        seconds -= eeg_gap_before(info, i, &end_s);
+    return seconds;
+}
+
 bool eeg_has_long_gap(const struct eeg_info *info, char *buf, size_t size) {
     for (int i = 1; i < info->n_segments; i++) {
-        const struct eeg_segment *s = &info->segments[i];
-        const double end_s = s[-1].start_s + (double)s[-1].n_records * info->record_s, gap_s = s->start_s - end_s;
+        double end_s;
+        const double gap_s = eeg_gap_before(info, i, &end_s);
         struct eeg_start date = info->start;
         char text[24];
         if (!(gap_s > EEGFILE_MOST_GAP_S))
             continue;
-        eeg_start_add(&date, s->start_s + info->start.subsecond);
+        eeg_start_add(&date, info->segments[i].start_s + info->start.subsecond);
         str_format(buf, size, "a gap of %.1f days at %.0f s by its clock: a date, %s behind it, is probably wrong", gap_s / 86400,
                    end_s, eeg_start_text(&date, text, sizeof text));
         return true;

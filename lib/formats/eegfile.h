@@ -178,6 +178,11 @@ const char *eeg_start_text(const struct eeg_start *start, char *buf, size_t size
 /* Moves a known start by so many seconds, at most 1e9; its subsecond becomes the fraction of them. */
 void eeg_start_add(struct eeg_start *start, double seconds);
 
+/* Seconds before segment i, 1 ≤ i < n_segments, of which nothing was recorded, from *ret_end_s on; 0: the segments touch. */
+double eeg_gap_before(const struct eeg_info *info, int i, double *ret_end_s);
+/* Seconds that were recorded: duration_s without the gaps. */
+double eeg_recorded_s(const struct eeg_info *info);
+
 /* True if there is a gap above EEGFILE_MOST_GAP_S: then buf says where, how long, and that a date is probably wrong. */
 enum { EEGFILE_MOST_GAP_S = 24 * 3600 };
 bool eeg_has_long_gap(const struct eeg_info *info, char *buf, size_t size);

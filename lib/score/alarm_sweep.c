@@ -104,7 +104,7 @@ int alarm_sweep_begin(const struct score_trace *traces, int n, const struct alar
     s.patients = number_patients(traces, n, p->patient);
     for (int i = 0; i < n; i++) {
         s.references += traces[i].n_ref;
-        s.hours += traces[i].duration_s / 3600;
+        s.hours += score_trace_hours(&traces[i]);
     }
     *ret = s;
     return 0;
@@ -235,7 +235,8 @@ static int try_rule(struct alarm_sweep *s, int index, const struct score_trace *
     int rc = run_rule(p, &point->rule, t, err);
     if (rc)
         return rc;
-    const struct score_alarms alarms = {t->name, t->duration_s, t->ref, p->at_s, t->n_ref, p->n_alarms, t->unsure, t->n_unsure};
+    const struct score_alarms alarms = {t->name,    3600 * score_trace_hours(t), t->ref, p->at_s, t->n_ref, p->n_alarms, t->unsure,
+                                        t->n_unsure};
     if ((rc = score_alarms(&alarms, 1, &r, err)))
         return rc;
     p->tallies[p->trace * s->n + index] = (struct tally){(int32_t)r.alarmed, (int32_t)r.false_alarms};
@@ -262,7 +263,7 @@ static void sum_patients(const struct alarm_sweep *s, int index, struct patient 
         to->alarmed += tally->alarmed;
         to->false_alarms += tally->false_alarms;
         to->references += p->traces[i].n_ref;
-        to->hours += p->traces[i].duration_s / 3600;
+        to->hours += score_trace_hours(&p->traces[i]);
     }
 }
 

@@ -251,12 +251,13 @@ static int leave_out_unsure(const struct score_recording *rec, struct score_reco
     return 0;
 }
 
-/* Whole seconds that are unsure and in no reference. */
+/* Whole seconds that are unsure and in no reference, or in a gap. */
 static int64_t mask_unsure(const struct score_recording *rec, struct workspace *w) {
     int64_t n = 0;
     second_mask(rec->unsure, rec->n_unsure, w->seconds, w->unsure);
+    second_mask(rec->gaps, rec->n_gaps, w->seconds, w->covered);
     for (int64_t t = 0; t < w->seconds; t++) {
-        w->unsure[t] = w->unsure[t] && !w->ref[t];
+        w->unsure[t] = w->covered[t] || (w->unsure[t] && !w->ref[t]);
         n += w->unsure[t];
     }
     return n;
@@ -280,6 +281,12 @@ static int score_counted(const struct score_recording *rec, struct score_counts 
     memcpy(ret, counts, sizeof counts);
     workspace_done(&w);
     return 0;
+}
+
+double score_recorded_s(double duration_s, const struct score_event *gaps, int n_gaps) {
+    for (int i = 0; i < n_gaps; i++)
+        duration_s -= gaps[i].end_s - gaps[i].onset_s;
+    return duration_s;
 }
 
 int score_recording(const struct score_recording *rec, struct score_counts ret[SCORE_KINDS], struct err *err) {

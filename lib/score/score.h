@@ -17,7 +17,11 @@ struct score_recording {
     int n_ref, n_hyp;
     const struct score_event *unsure; /* where nobody knows whether there is a seizure: see score_recording */
     int n_unsure;
+    const struct score_event *gaps; /* where nothing was recorded: their seconds count in no duration and no sample score */
+    int n_gaps;
 };
+/* The seconds of a recording that were recorded. */
+double score_recorded_s(double duration_s, const struct score_event *gaps, int n_gaps);
 #define SCORE_DEFINITION "event, sample: SzCORE (F1 as of 2026-01-16); any_overlap, taes: NEDC v6"
 
 /* Counts (taes: fractional). */

@@ -43,7 +43,7 @@ int score_alarms(const struct score_alarms *recs, int n, struct score_alarm_repo
         return err_set(err, ERR_EXHAUSTED, "out of memory for alarm delays");
     for (int i = 0; i < n; i++) {
         const struct score_alarms *rec = &recs[i];
-        seconds += rec->duration_s;
+        seconds += rec->recorded_s;
         r.alarms += rec->n_alarms;
         for (int k = 0; k < rec->n_alarms; k++)
             r.false_alarms += is_false(rec, rec->at_s[k]);

@@ -5,7 +5,7 @@
 /* Alarms of one recording. at_s: recording time of the alarm, the end of the window that raised it. */
 struct score_alarms {
     const char *name;
-    double duration_s;
+    double recorded_s; /* gaps left out */
     const struct score_event *ref;
     const double *at_s; /* ascending */
     int n_ref, n_alarms;

@@ -23,6 +23,8 @@ int64_t score_trace_length(const struct score_span *segments, int n_segments) {
     return n;
 }
 
+double score_trace_hours(const struct score_trace *t) { return score_recorded_s(t->duration_s, t->gaps, t->n_gaps) / 3600; }
+
 void score_trace_to_time(const struct score_trace *t, struct event *events, int64_t n) {
     int64_t begin = 0; /* of segment s in p */
     for (int64_t i = 0, s = 0; t->segments && i < n; i++) {
@@ -138,7 +140,8 @@ int score_apply(const struct score_trace *t, const struct event *events, int64_t
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory for events", t->name);
     for (int64_t i = 0; i < n; i++)
         hyp[i] = (struct score_event){(double)events[i].first / RATE_HZ, (double)events[i].end / RATE_HZ};
-    struct score_recording rec = {t->name, t->subject, t->duration_s, t->ref, hyp, t->n_ref, (int)n, t->unsure, t->n_unsure};
+    const struct score_recording rec = {SAME_MEMBERS(*t, name, subject, duration_s, ref, n_ref, unsure, n_unsure, gaps, n_gaps),
+                                        .hyp = hyp, .n_hyp = (int)n};
     int rc = score_recording(&rec, counts, err);
     if (rc)
         return rc;

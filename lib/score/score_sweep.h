@@ -28,7 +28,10 @@ struct score_trace {
     int n_segments;
     const struct score_event *unsure; /* masked time, as in struct score_recording */
     int n_unsure;
+    const struct score_event *gaps; /* of the time between segments, and held samples: they count in no hours */
+    int n_gaps;
 };
+double score_trace_hours(const struct score_trace *trace); /* that were recorded */
 /* The n of a trace with these segments. */
 int64_t score_trace_length(const struct score_span *segments, int n_segments);
 /* Moves events found in p to file time; they are ascending and within a segment each. */

@@ -7,7 +7,7 @@ enum { MOST_SOURCE = 1000 };
 /* Patients, hours and seizures of a role; of several recordings of a patient each counts. */
 static void put_role(const struct train *t, enum patient_role role, struct json_writer *w) {
     struct str names;
-    double samples = 0;
+    double seconds = 0;
     int64_t seizures = 0;
     str_init(&names, 1);
     json_put_i64(w, "patients", patients_list(t->manifest, t->split, role, 0, &names));
@@ -18,10 +18,10 @@ static void put_role(const struct train *t, enum patient_role role, struct json_
         if (t->split[i] != role || !recording)
             continue;
         recording_info(recording, &info);
-        samples += (double)info.samples;
+        seconds += recording_recorded_s(&info);
         seizures += info.n_seizures;
     }
-    json_put_f64(w, "hours", samples / FRONTEND_RATE_HZ / 3600);
+    json_put_f64(w, "hours", seconds / 3600);
     json_put_i64(w, "seizures", seizures);
 }
 

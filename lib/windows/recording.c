@@ -510,6 +510,15 @@ void recording_close(struct recording *rec) {
 
 void recording_info(const struct recording *rec, struct recording_info *ret) { *ret = rec->info; }
 
+double recording_recorded_s(const struct recording_info *info) {
+    int64_t samples = 0;
+    for (int i = 0; i < info->n_segments; i++)
+        samples += info->segments[i].end - info->segments[i].first;
+    for (int i = 0; i < info->n_held; i++)
+        samples -= info->held[i].end - info->held[i].first;
+    return (double)samples / FRONTEND_RATE_HZ;
+}
+
 void recording_facts(const struct recording *rec, struct recording_facts *ret) {
     const struct recording_info *info = &rec->info;
     *ret = (struct recording_facts){.key = rec->key,

@@ -41,6 +41,8 @@ struct recording_info {
     double duration_s;        /* the EDF's own duration */
 };
 
+/* Seconds that were recorded: without gaps and held samples. */
+double recording_recorded_s(const struct recording_info *info);
 int recording_open(const char *cache_file, struct recording **ret, struct err *err);
 void recording_close(struct recording *rec);
 void recording_info(const struct recording *rec, struct recording_info *ret);

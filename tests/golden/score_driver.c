@@ -51,7 +51,7 @@ int main(void) {
         double duration;
         if (n < MAX_RECORDINGS && sscanf(line, "recording\t%63s\t%63s\t%lf", slots[n].name, slots[n].subject, &duration) == 3) {
             struct slot *s = &slots[n];
-            recs[n++] = (struct score_recording){s->name, s->subject, duration, s->ref, s->hyp, 0, 0, NULL, 0};
+            recs[n++] = (struct score_recording){s->name, s->subject, duration, s->ref, s->hyp, 0, 0, NULL, 0, NULL, 0};
         } else if (n && sscanf(line + 3, "\t%lf\t%lf", &e.onset_s, &e.end_s) == 2) {
             if (add_event(&recs[n - 1], &slots[n - 1], line[0] == 'h', e))
                 return 2;

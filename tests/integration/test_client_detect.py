@@ -280,9 +280,11 @@ def check_gap(d, recording, model):
 def check_gap_of_days(d, recording, model):
     """Behind a wrong date detect goes on, as behind a gap of a day; a trace of all samples is refused before the daemon is asked."""
     path, day, found = f"{d.dir}/days_eeg.edf", 86400, {}
+    hours = [line for line in d.ctl("detect", recording, "--model", model, "--output", f"{d.dir}/days0")[1].splitlines() if " hours, " in line]
     for days in (1, 40):
         discontinuous(recording, path, days * day)
-        code, _, err = d.ctl("detect", path, "--model", model, "--on", "0.001", "--output", f"{d.dir}/days{days}")
+        code, text, err = d.ctl("detect", path, "--model", model, "--on", "0.001", "--output", f"{d.dir}/days{days}")
+        assert [line.split(",")[1] for line in text.splitlines() if " hours, " in line] == [line.split(",")[1] for line in hours] != [], (text, hours)
         with open(f"{d.dir}/days{days}/days_events.tsv", encoding="utf-8") as f:
             found[days] = [float(row["onset"]) - (days * day if float(row["onset"]) > day else 0) for row in csv.DictReader(f, delimiter="\t")]
         assert code == 0 and ("a gap of 40.0 days at 50 s" in err and "is probably wrong" in err) == (days == 40), (code, err)

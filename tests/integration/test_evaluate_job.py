@@ -83,6 +83,8 @@ def time_without_signal_is_free(tmp, model, source):
     assert left_out["recording"] == "sub-02_eeg.edf" and "it lasts 365 days by its clock" in left_out["error"], left_out
     (recording,) = report["recordings"]
     assert abs(recording["duration_s"] - 20 * DAY_S - 180) < 1, recording
+    assert abs(recording["recorded_s"] - 180) < 1 and abs(report["scores"]["hours"] * 3600 - 180) < 2, (recording, report["scores"]["hours"])
+    assert abs(report["alarms"]["hours"] * 3600 - 180) < 1, report["alarms"]
     assert memory < 600 << 20, (memory, log)
 
 

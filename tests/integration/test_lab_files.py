@@ -204,6 +204,26 @@ class LabFiles(unittest.TestCase):
         self.assertIsNone(found)
         self.assertIn("sub-01_eeg.vhdr and sub-02_eeg.vhdr are one file under two patients", said)
 
+    def test_a_gap_counts_in_no_hours(self):
+        """A minute of signal, and three days between its halves: the false alarm came in a minute."""
+        for folder in ("ref", "hyp"):
+            (self.dir / folder).mkdir()
+        markers = "Mk1=New Segment,,1,1,0,20240131100000000000\nMk2=New Segment,,7681,1,0,20240203100030000000\n"
+        brainvision(self.dir / "ref" / "days", samples(), "3906.25", marker="days.vmrk", markers=markers)
+        length = 3 * 86400 + 60
+        for stated in ("", str(length)):
+            for folder, onset in (("ref", 20), ("hyp", 50 + 3 * 86400)):
+                row = f"{onset}\t5\tsz" + (f"\t{stated}" if stated else "")
+                (self.dir / folder / "days_events.tsv").write_text("onset\tduration\teventType" + ("\trecordingDuration" if stated else "") + f"\n{row}\n")
+            found, said = self.score()
+            self.assertEqual((found["hours"] * 3600, found["pooled"]["event"]["fp"]), (60, 1), said)
+            self.assertAlmostEqual(found["pooled"]["any_overlap"]["false_alarms_per_24h"], 1440)
+        self.assertEqual(dataset(self.dir / "ref")[0]["splits"]["all"]["hours"] * 3600, 60)
+        (self.dir / "ref" / "days.vhdr").write_text("Brain Vision Data Exchange Header File Version 1.0\n")
+        found, said = self.score()
+        self.assertIn("gaps count as hours, the recording cannot be read", said)
+        self.assertEqual(found["hours"] * 3600, length)
+
     def test_segmented_files_are_refused(self):
         self.assertIn("SegmentationType=MARKERBASED is not read", dataset(brainvision(self.dir / "cut", samples(), "3906.25", extra="SegmentationType=MARKERBASED\r\n"))[1])
 

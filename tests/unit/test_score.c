@@ -24,7 +24,7 @@ static int count_of(const struct score_event *e) {
 
 /* Lists end at the first {0, 0}. */
 static void score_pair(const struct pair *p, struct score_counts ret[SCORE_KINDS]) {
-    struct score_recording rec = {"case", "s", p->duration_s, p->ref, p->hyp, count_of(p->ref), count_of(p->hyp), NULL, 0};
+    struct score_recording rec = {"case", "s", p->duration_s, p->ref, p->hyp, count_of(p->ref), count_of(p->hyp), NULL, 0, NULL, 0};
     assert_int_equal(score_recording(&rec, ret, NULL), 0);
 }
 
@@ -127,11 +127,11 @@ static void events_that_make_no_sense_are_refused(void **state) {
     struct score_counts c[SCORE_KINDS];
     struct err err = {0};
     for (int i = 0; i < 3; i++) {
-        struct score_recording rec = {"file.edf", "s", 100, bad + i, NULL, 1, 0, NULL, 0};
+        struct score_recording rec = {"file.edf", "s", 100, bad + i, NULL, 1, 0, NULL, 0, NULL, 0};
         assert_int_equal(score_recording(&rec, c, &err), ERR_INVALID);
         assert_non_null(strstr(err.message, "file.edf: reference event 1"));
     }
-    struct score_recording rec = {"file.edf", "s", 0, NULL, NULL, 0, 0, NULL, 0};
+    struct score_recording rec = {"file.edf", "s", 0, NULL, NULL, 0, 0, NULL, 0, NULL, 0};
     assert_int_equal(score_recording(&rec, c, &err), ERR_INVALID);
 }
 
@@ -139,7 +139,7 @@ static void unsure_time_is_masked(void **state) {
     (void)state;
     const struct score_event ref[] = {{100, 130}}, unsure[] = {{120, 220}, {600, 660}};
     const struct score_event hyp[] = {{105, 125}, {610, 620}, {650, 700}, {1000, 1010}};
-    struct score_recording rec = {"a", "a", 3600, ref, hyp, 1, 4, unsure, 2};
+    struct score_recording rec = {"a", "a", 3600, ref, hyp, 1, 4, unsure, 2, NULL, 0};
     struct score_counts c[SCORE_KINDS];
     assert_int_equal(score_recording(&rec, c, NULL), 0);
     assert_true(c[SCORE_EVENT].tp == 1 && c[SCORE_EVENT].fp == 1 && c[SCORE_EVENT].ref == 1);
@@ -154,14 +154,31 @@ static void unsure_time_is_masked(void **state) {
     score_alarm_report_done(&r);
 }
 
+static void gaps_count_in_no_hours(void **state) {
+    (void)state;
+    const struct score_event ref[] = {{100, 130}, {890, 910}}, unsure[] = {{1000, 2000}};
+    const struct score_event hyp[] = {{105, 125}, {940, 950}, {86000, 86010}}, gaps[] = {{900, 86400}};
+    struct score_recording rec = {"a", "a", 90000, ref, hyp, 2, 3, unsure, 1, gaps, 1};
+    struct score_counts c[SCORE_KINDS];
+    assert_int_equal(score_recording(&rec, c, NULL), 0);
+    for (int k = 0; k < SCORE_KINDS; k++)
+        assert_true(c[k].duration_s == 900 + 3600);
+    assert_true(c[SCORE_EVENT].tp == 2 && c[SCORE_EVENT].fp == 1 && c[SCORE_EVENT].ref == 2); /* counts are those of the span */
+    assert_true(c[SCORE_SAMPLE].tp == 20 && c[SCORE_SAMPLE].fp == 0 && c[SCORE_SAMPLE].fn == 20);
+    rec.n_gaps = 0;
+    assert_int_equal(score_recording(&rec, c, NULL), 0);
+    assert_true(c[SCORE_EVENT].duration_s == 89000 && c[SCORE_EVENT].fp == 1);
+    assert_true(score_recorded_s(90000, gaps, 1) == 4500);
+}
+
 static void subjects_are_averaged_and_recordings_pooled(void **state) {
     (void)state;
     const struct score_event seizure[] = {{100, 130}}, two[] = {{100, 130}, {600, 630}}, wrong[] = {{600, 630}};
     const struct score_recording recs[] = {
-        {"a1", "a", 3600, seizure, seizure, 1, 1, NULL, 0}, /* a: 2 of 3 found, no false alarm */
-        {"b1", "b", 7200, seizure, wrong, 1, 1, NULL, 0},   /* b: nothing found, one false alarm */
-        {"a2", "a", 3600, two, seizure, 2, 1, NULL, 0},
-        {"c1", "c", 3600, NULL, NULL, 0, 0, NULL, 0}, /* c: undefined but for its false alarms */
+        {"a1", "a", 3600, seizure, seizure, 1, 1, NULL, 0, NULL, 0}, /* a: 2 of 3 found, no false alarm */
+        {"b1", "b", 7200, seizure, wrong, 1, 1, NULL, 0, NULL, 0},   /* b: nothing found, one false alarm */
+        {"a2", "a", 3600, two, seizure, 2, 1, NULL, 0, NULL, 0},
+        {"c1", "c", 3600, NULL, NULL, 0, 0, NULL, 0, NULL, 0}, /* c: undefined but for its false alarms */
     };
     struct score_report r;
     assert_int_equal(score_all(recs, 4, &r, NULL), 0);
@@ -302,7 +319,7 @@ static void sweep_all(const struct score_trace *traces, int n, const struct scor
 static void sweep_applies_every_threshold(void **state) {
     (void)state;
     float *p = make_trace();
-    struct score_trace trace = {"r", "s", p, HOUR, 3600, two_seizures, 2, NULL, 0, NULL, 0};
+    struct score_trace trace = {"r", "s", p, HOUR, 3600, two_seizures, 2, NULL, 0, NULL, 0, NULL, 0};
     struct events_config base;
     struct score_search search;
     struct score_sweep s;
@@ -362,8 +379,8 @@ static void gaps_take_no_samples(void **state) {
     for (int64_t i = segments[2].end; i < HOUR; i++)
         whole[i] = NAN;
     assert_int_equal(score_trace_length(segments, 3), n);
-    struct score_trace spread = {"r", "s", whole, HOUR, 3600, two_seizures, 2, NULL, 0, NULL, 0};
-    struct score_trace dense = {"r", "s", NULL, n, 3600, two_seizures, 2, segments, 3, NULL, 0};
+    struct score_trace spread = {"r", "s", whole, HOUR, 3600, two_seizures, 2, NULL, 0, NULL, 0, NULL, 0};
+    struct score_trace dense = {"r", "s", NULL, n, 3600, two_seizures, 2, segments, 3, NULL, 0, NULL, 0};
     struct events_config base;
     struct score_search search;
     struct score_sweep want, got;
@@ -391,7 +408,7 @@ static void the_best_point_is_found_even_from_compressed_probabilities(void **st
     plateau(p, 1200, 1210, 0.30f);
     for (int64_t i = 0; i < HOUR; i++)
         p[i] = 0.2f + (p[i] - 0.3f) * 0.05f; /* everything between 0.200 and 0.207 */
-    struct score_trace trace = {"r", "s", p, HOUR, 3600, two_seizures, 2, NULL, 0, NULL, 0};
+    struct score_trace trace = {"r", "s", p, HOUR, 3600, two_seizures, 2, NULL, 0, NULL, 0, NULL, 0};
     struct events_config base;
     struct score_search search;
     struct score_sweep s;
@@ -414,9 +431,9 @@ static void the_best_point_is_found_even_from_compressed_probabilities(void **st
 static void points_sum_over_the_recordings(void **state) {
     (void)state;
     float *p = make_trace();
-    struct score_trace traces[] = {{"a", "s", p, HOUR, 3600, two_seizures, 2, NULL, 0, NULL, 0},
-                                   {"b", "s", p, 1, 1.0 / 256, NULL, 0, NULL, 0, NULL, 0},
-                                   {"c", "t", p, HOUR / 4, 900, two_seizures, 1, NULL, 0, NULL, 0}};
+    struct score_trace traces[] = {{"a", "s", p, HOUR, 3600, two_seizures, 2, NULL, 0, NULL, 0, NULL, 0},
+                                   {"b", "s", p, 1, 1.0 / 256, NULL, 0, NULL, 0, NULL, 0, NULL, 0},
+                                   {"c", "t", p, HOUR / 4, 900, two_seizures, 1, NULL, 0, NULL, 0, NULL, 0}};
     struct events_config base;
     struct score_search search;
     struct score_sweep s;
@@ -471,7 +488,7 @@ static void gaps_are_no_candidates_and_no_events(void **state) {
     (void)state;
     float *p = make_trace();
     plateau(p, 600, 660, NAN);
-    struct score_trace trace = {"r", "s", p, HOUR, 3600, two_seizures, 2, NULL, 0, NULL, 0};
+    struct score_trace trace = {"r", "s", p, HOUR, 3600, two_seizures, 2, NULL, 0, NULL, 0, NULL, 0};
     struct events_config base;
     double on[16];
     int n = 0;
@@ -513,14 +530,14 @@ static void events_have_an_onset_error(void **state) {
     const struct score_event ref[] = {{100, 160}, {1000, 1060}, {2000, 2030}}, late = {110, 120};
     /* 4 s late and 6 s early (the earliest of three events counts); an event that only touches the third seizure finds nothing */
     const struct score_event hyp[] = {{104, 130}, {1020, 1030}, {994, 1010}, {1040, 1050}, {1990, 2000}};
-    const struct score_recording recs[] = {{"a1", "a", 3600, ref, hyp, 3, 5, NULL, 0},
-                                           {"b1", "b", 3600, ref, &late, 1, 1, NULL, 0}};
+    const struct score_recording recs[] = {{"a1", "a", 3600, ref, hyp, 3, 5, NULL, 0, NULL, 0},
+                                           {"b1", "b", 3600, ref, &late, 1, 1, NULL, 0, NULL, 0}};
     struct score_report r;
     assert_int_equal(score_all(recs, 2, &r, NULL), 0);
     assert_int_equal(r.onsets.n, 3);
     assert_true(r.onsets.p50_s == 6 && fabs(r.onsets.p90_s - (6 + 0.8 * 4)) < 1e-9);
     score_report_done(&r);
-    assert_int_equal(score_all(&(struct score_recording){"d", "d", 60, NULL, NULL, 0, 0, NULL, 0}, 1, &r, NULL), 0);
+    assert_int_equal(score_all(&(struct score_recording){"d", "d", 60, NULL, NULL, 0, 0, NULL, 0, NULL, 0}, 1, &r, NULL), 0);
     assert_true(r.onsets.n == 0 && isnan(r.onsets.p50_s));
     score_report_done(&r);
 }
@@ -541,8 +558,8 @@ static double value_at(const struct json *j, const char *a, const char *b, const
 static void a_report_says_definition_hours_and_every_score(void **state) {
     (void)state;
     const struct score_event seizure[] = {{100, 130}}, wrong[] = {{600, 630}};
-    const struct score_recording recs[] = {{"a1", "a", 3600, seizure, seizure, 1, 1, NULL, 0},
-                                           {"b1", "b", 7200, seizure, wrong, 1, 1, NULL, 0}};
+    const struct score_recording recs[] = {{"a1", "a", 3600, seizure, seizure, 1, 1, NULL, 0, NULL, 0},
+                                           {"b1", "b", 7200, seizure, wrong, 1, 1, NULL, 0, NULL, 0}};
     struct score_report r;
     struct str text;
     struct json_writer w;
@@ -571,8 +588,8 @@ static void a_report_says_definition_hours_and_every_score(void **state) {
 static void a_sweep_is_written_with_all_its_points(void **state) {
     (void)state;
     float *p = make_trace();
-    struct score_trace traces[] = {{"empty", "s", NULL, 0, 10, NULL, 0, NULL, 0, NULL, 0},
-                                   {"r", "s", p, HOUR, 3600, two_seizures, 2, NULL, 0, NULL, 0}};
+    struct score_trace traces[] = {{"empty", "s", NULL, 0, 10, NULL, 0, NULL, 0, NULL, 0, NULL, 0},
+                                   {"r", "s", p, HOUR, 3600, two_seizures, 2, NULL, 0, NULL, 0, NULL, 0}};
     struct events_config base;
     struct score_search search;
     struct score_sweep s;
@@ -673,6 +690,7 @@ int main(void) {
         cmocka_unit_test(taes_counts_shares),
         cmocka_unit_test(events_that_make_no_sense_are_refused),
         cmocka_unit_test(unsure_time_is_masked),
+        cmocka_unit_test(gaps_count_in_no_hours),
         cmocka_unit_test(subjects_are_averaged_and_recordings_pooled),
         cmocka_unit_test(auroc_equals_counting_pairs),
         cmocka_unit_test(auroc_is_that_of_ranks_wherever_the_probabilities_lie),

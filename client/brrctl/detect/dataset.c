@@ -277,7 +277,7 @@ static void survey_count(struct survey *s, struct sum *sum, const struct eeg_inf
         add_line(&s->notes, "%s: %s", relative, info->repairs[i]);
     s->discontinuous += info->n_segments > 1;
     sum->recordings++;
-    sum->seconds += info->duration_s;
+    sum->seconds += eeg_recorded_s(info);
     note_rate(s, use->rate_hz);
 }
 

@@ -60,6 +60,7 @@ struct batch {
     struct bids_name *names; /* of the items, with --bids */
     int n, capacity;
     int finished, failed;
+    double hours; /* that were recorded, of those that did not fail */
     bool terminal;
     struct source_reading reading;
 };
@@ -238,6 +239,7 @@ static void detect_one(struct batch *b, struct detect_item *item) {
     if (detect_options_of(b->o)->trends && !item->err.code)
         item->answers = trends_summarise(&d);
     item->duration_s = d.duration_s;
+    item->recorded_s = eeg_recorded_s(playback_source(d.playback)->info);
     item->seizure_s = d.end.summary.seizure_s;
     item->suppressed_s = d.end.summary.suppressed_s;
     item->highest = d.highest;
@@ -303,6 +305,7 @@ static bool item_finished(void *ctx, int64_t i, int rc) {
     item->done = true;
     b->finished++;
     b->failed += item->err.code != 0;
+    b->hours += item->err.code ? 0 : item->recorded_s / 3600;
     set_earlier_aside(item);
     report(b, item);
     return hopeless(item) || interrupt_seen();
@@ -315,7 +318,7 @@ static int finish(const struct batch *b) {
         if (b->items[i].no_model)
             return brrctl_fail_call(&b->items[i].err);
     if (!b->o->json && !detect_options_of(b->o)->quiet)
-        detect_table_print(b->items, b->n);
+        detect_table_print(b->items, b->n, b->hours);
     detect_table_notes(b->items, b->n);
     for (int i = 0; i < b->n; i++)
         if (hopeless(&b->items[i]))

@@ -20,6 +20,7 @@ struct fetching {
     int n, capacity;
     struct str tsv; /* of the recording in hand, as far as it came */
     int failed;
+    double hours; /* of the job */
     struct err err;
 };
 
@@ -212,7 +213,7 @@ static int fetch(struct fetching *f, const char *id) {
     if (!code && f->err.code)
         code = brrctl_fail(&f->err);
     if (!code && !f->o->json)
-        detect_table_print(f->items, f->n);
+        detect_table_print(f->items, f->n, f->hours);
     if (!code && !f->o->json)
         detect_table_notes(f->items, f->n);
     if (!code && f->failed) {
@@ -226,11 +227,12 @@ static int fetch(struct fetching *f, const char *id) {
     return code;
 }
 
-/* The folder that the paths of the recordings are relative to, from the job's result, without a '/' at its end. */
-static void read_source(const char *result, char *buf, size_t size) {
+/* The hours of the job's result, and the folder that the paths of the recordings are relative to, without a '/' at its end. */
+static void read_source(const char *result, char *buf, size_t size, double *ret_hours) {
     struct json *json = NULL;
     if (!json_parse(result, strlen(result), "result", &json, NULL))
         str_copy(buf, size, json_str(json_get(json, "source"), ""));
+    *ret_hours = json_f64(json_get(json, "hours"), NAN);
     json_free(json);
     for (size_t len = strlen(buf); len > 1 && buf[len - 1] == '/'; len--)
         buf[len - 1] = '\0';
@@ -272,7 +274,8 @@ int detect_on_server(const struct arguments *o) {
             fprintf(stderr, "brrctl: `brrctl resume %s` continues with the remaining recordings\n", id);
         return EXIT_FAILED;
     }
-    read_source(end.result, source, sizeof source);
-    code = fetch(&(struct fetching){.o = o, .source = source}, id);
+    struct fetching f = {.o = o, .source = source};
+    read_source(end.result, source, sizeof source, &f.hours);
+    code = fetch(&f, id);
     return code ? code : note_model(o, end.result);
 }

@@ -57,9 +57,9 @@ static bool any_learns(const struct detect_item *items, int n) {
 }
 
 /* The column of seconds in which the background was learned stands where there were any. */
-void detect_table_print(const struct detect_item *items, int n) {
+void detect_table_print(const struct detect_item *items, int n, double hours) {
     const int learns = any_learns(items, n) ? 12 : 0;
-    double hours = 0, seizure_s = 0, highest = NAN, threshold = NAN;
+    double seizure_s = 0, highest = NAN, threshold = NAN;
     char p[16], learning[16];
     int events = 0, done = 0, failed = 0, width = name_width(items, n);
     printf("%-*s %10s%*s %7s %10s %8s\n", width, "recording", "seconds", learns, learns ? "learning s" : "", "events", "seizure s",
@@ -79,7 +79,6 @@ void detect_table_print(const struct detect_item *items, int n) {
         highest = fmax(highest, x->highest);
         threshold = x->threshold_on;
         done++;
-        hours += x->duration_s / 3600;
         seizure_s += x->seizure_s;
         events += x->n_events;
     }

@@ -13,6 +13,7 @@ struct detect_item {
     bool done;             /* processed, with or without success */
     int n_events;
     double duration_s, seizure_s;
+    double recorded_s;                        /* of a local run: without gaps */
     int learning_s;                           /* in which the model did not know the person's own background; −1 = unknown */
     double suppressed_s, largest_suppression; /* burst suppression; highest ratio of a whole minute */
     double highest, threshold_on;             /* highest probability, NaN = unknown; the one that begins an event */
@@ -23,7 +24,7 @@ struct detect_item {
 };
 /* Prints one JSON line. */
 void detect_item_json(const struct detect_item *item);
-/* Prints a line per processed recording, and their sums. */
-void detect_table_print(const struct detect_item *items, int n);
+/* Prints a line per processed recording, and their sums. hours: that were recorded. */
+void detect_table_print(const struct detect_item *items, int n, double hours);
 /* Prints the notes to stderr, each once: the first few of them. */
 void detect_table_notes(const struct detect_item *items, int n);

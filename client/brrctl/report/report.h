@@ -19,6 +19,8 @@ struct report_recording {
     bool labelled, has_alarms;
     struct score_event *unsure; /* masked in scores */
     int n_unsure;
+    struct score_event *gaps; /* of the recording, where it is there */
+    int n_gaps;
 };
 struct report_data {
     struct report_recording *recordings;

@@ -105,6 +105,10 @@ static int read_reference(const struct collecting *c, struct report_recording *r
     r->unsure = labels.unsure;
     r->n_unsure = labels.n_unsure;
     labels.unsure = NULL;
+    if (!r->gaps)
+        COPY_MEMBERS(*r, labels, gaps, n_gaps);
+    if (r->gaps == labels.gaps)
+        labels.gaps = NULL;
     score_labels_done(&labels);
     return 0;
 }
@@ -116,6 +120,7 @@ static int read_clock(struct report_recording *r, struct err *err) {
         return rc;
     const struct eeg_start *start = &eegfile_info(edf)->start;
     r->duration_s = eegfile_info(edf)->duration_s;
+    r->n_gaps = score_gaps(eegfile_info(edf), &r->gaps);
     r->has_clock = start->known;
     r->clock_s = start->hour * 3600 + start->minute * 60 + start->second + start->subsecond;
     eegfile_start_text(edf, r->start_text, sizeof r->start_text);
@@ -195,7 +200,7 @@ int report_data_read(const struct report_places *places, struct report_data *ret
 void report_data_done(struct report_data *d) {
     for (int i = 0; i < d->n; i++) {
         struct report_recording *r = &d->recordings[i];
-        FREE_MEMBERS(*r, name, subject, eeg, detected, reference, unsure, confidence, alarms_s);
+        FREE_MEMBERS(*r, name, subject, eeg, detected, reference, unsure, gaps, confidence, alarms_s);
     }
     free(d->recordings);
     *d = (struct report_data){0};
@@ -226,8 +231,8 @@ static int score_above(const struct report_data *d, double confidence, struct pl
         for (int k = 0; k < r->n_detected; k++)
             if (!(r->confidence[k] < confidence))
                 kept[n++] = (struct score_event){r->detected[k].onset_s, r->detected[k].end_s};
-        struct score_recording one = {r->name,        r->subject, r->duration_s, reference,  kept,
-                                      r->n_reference, n,          r->unsure,     r->n_unsure};
+        struct score_recording one = {SAME_MEMBERS(*r, name, subject, duration_s, unsure, n_unsure, gaps, n_gaps), .ref = reference,
+                                      .n_ref = r->n_reference, .hyp = kept, .n_hyp = n};
         if ((rc = score_recording(&one, counts, err)))
             return rc;
         for (int k = 0; k < SCORE_KINDS; k++)
@@ -276,8 +281,9 @@ static int score_all_alarms(const struct report_data *d, struct operating *o, st
         if (!r->labelled || !r->has_alarms || isnan(r->duration_s))
             continue;
         const struct score_event *reference = scored(r->reference, r->n_reference);
-        recs[n++] = (struct score_alarms){r->name,        r->duration_s, reference, r->alarms_s,
-                                          r->n_reference, r->n_alarms,   r->unsure, r->n_unsure};
+        recs[n++] = (struct score_alarms){SAME_MEMBERS(*r, name, n_alarms, unsure, n_unsure),
+                                          .recorded_s = score_recorded_s(r->duration_s, r->gaps, r->n_gaps), .ref = reference,
+                                          .n_ref = r->n_reference, .at_s = r->alarms_s};
     }
     int rc = n ? score_alarms(recs, n, &o->alarm_report, err) : 0;
     for (int i = 0; i < n; i++)

@@ -252,8 +252,8 @@ static int score_data(const struct report_data *d, struct score_report *ret, str
         for (int k = 0; k < r->n_detected; k++)
             detected[k] = (struct score_event){r->detected[k].onset_s, r->detected[k].end_s};
         at += (size_t)(r->n_reference + r->n_detected);
-        recs[n++] = (struct score_recording){r->name,        r->subject,    r->duration_s, reference,  detected,
-                                             r->n_reference, r->n_detected, r->unsure,     r->n_unsure};
+        recs[n++] = (struct score_recording){SAME_MEMBERS(*r, name, subject, duration_s, unsure, n_unsure, gaps, n_gaps),
+                                             .ref = reference, .n_ref = r->n_reference, .hyp = detected, .n_hyp = r->n_detected};
     }
     return score_all(recs, n, ret, err);
 }
@@ -280,7 +280,9 @@ static void put_scores(const struct score_report *s, struct str *out) {
 static double hours_of(const struct report_data *d) {
     double s = 0;
     for (int i = 0; i < d->n; i++)
-        s += isnan(d->recordings[i].duration_s) ? 0 : d->recordings[i].duration_s;
+        s += isnan(d->recordings[i].duration_s)
+                 ? 0
+                 : score_recorded_s(d->recordings[i].duration_s, d->recordings[i].gaps, d->recordings[i].n_gaps);
     return s / 3600;
 }
 

@@ -89,7 +89,17 @@ static int relate(const char *path, struct events_file *file, struct err *err) {
 void score_labels_done(struct score_labels *labels) {
     free(labels->events);
     free(labels->unsure);
+    free(labels->gaps);
     *labels = (struct score_labels){0};
+}
+
+int score_gaps(const struct eeg_info *info, struct score_event **ret) {
+    struct score_event *gaps = *ret = needed(calloc((size_t)info->n_segments + 1, sizeof *gaps));
+    int n = 0;
+    for (int i = 1; i < info->n_segments; i++)
+        if (eeg_gap_before(info, i, &gaps[n].onset_s) > 0)
+            gaps[n++].end_s = info->segments[i].start_s;
+    return n;
 }
 
 static void make_room(struct score_labels *labels, size_t n) {
@@ -158,19 +168,27 @@ static int read_recording(const char *path, const char *rule, struct score_label
     if ((rc = eegfile_open(path, &edf, err)) || (rc = read_labels(path, rule, edf, ret, err)))
         return rc;
     ret->duration_s = eegfile_info(edf)->duration_s;
+    ret->n_gaps = score_gaps(eegfile_info(edf), &ret->gaps);
     return 0;
 }
 
-/* The recording beside a label file that does not state the length. */
+/* From the recording beside a label file: its gaps, and the length that the file does not state. */
 static int add_length(const char *path, struct score_labels *labels, struct err *err) {
     char recording[PATH_SIZE];
     OWNED_POINTER(eegfile_close) struct eegfile *edf = NULL;
-    if (!isnan(labels->duration_s) || !recording_beside(path, recording))
+    struct err why = {0};
+    if (eegfile_named(path) || !recording_beside(path, recording))
         return 0;
-    int rc = eegfile_open_header(recording, &edf, err);
-    if (rc)
-        return rc;
-    labels->duration_s = eegfile_info(edf)->duration_s;
+    int rc = eegfile_open_header(recording, &edf, &why);
+    if (rc && isnan(labels->duration_s))
+        return err_set(err, rc, "%s", why.message);
+    if (rc) {
+        fprintf(stderr, "brrctl: note: gaps count as hours, the recording cannot be read: %s\n", why.message);
+        return 0;
+    }
+    if (isnan(labels->duration_s))
+        labels->duration_s = eegfile_info(edf)->duration_s;
+    labels->n_gaps = score_gaps(eegfile_info(edf), &labels->gaps);
     return 0;
 }
 

@@ -10,6 +10,8 @@ struct score_labels {
     int n;
     struct score_event *unsure; /* malloc'd: time that is masked (score.h) */
     int n_unsure;
+    struct score_event *gaps; /* malloc'd, where the recording is there: time that was not recorded */
+    int n_gaps;
     double duration_s; /* of the recording: its header's, else what the label file states; NaN = unknown */
 };
 /* rule: of a recording's labels, as labels_load; its patterns count for event files too. NOT_FOUND for a recording without labels;
@@ -17,6 +19,10 @@ struct score_labels {
 int score_labels_read(const char *path, const char *rule, struct score_labels *ret, struct err *err);
 
 void score_labels_done(struct score_labels *labels);
+
+struct eeg_info;
+/* The gaps of a recording, malloc'd; their number. */
+int score_gaps(const struct eeg_info *info, struct score_event **ret);
 
 /* Prints a note if some of these reference events end more than a second after the recording: they are labels of another one. name:
  * of the recording; recording_s: its length. NaN lengths are unknown. */

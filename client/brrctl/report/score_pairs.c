@@ -88,6 +88,7 @@ static bool read_hypothesis(const char *path, const char *rule, struct score_rec
     if (rc)
         fprintf(stderr, "brrctl: counted as a recording without events: %s\n", err.message);
     free(hyp.unsure);
+    free(hyp.gaps);
     r->hyp = hyp.events;
     r->n_hyp = hyp.n;
     return !rc;
@@ -114,7 +115,9 @@ static int add_pair(struct score_pairs *p, const char *ref_path, const char *rel
                                   .ref = ref.events,
                                   .n_ref = ref.n,
                                   .unsure = ref.unsure,
-                                  .n_unsure = ref.n_unsure};
+                                  .n_unsure = ref.n_unsure,
+                                  .gaps = ref.gaps,
+                                  .n_gaps = ref.n_gaps};
     if ((rc = find_hypothesis(p, relative, &hyp_path, err)))
         return rc;
     if (hyp_path)
@@ -138,7 +141,7 @@ static int visit(void *ctx, const struct fsio_found *found, struct err *err) {
         return rc;
     if (!found->special && !found->absent)
         return tree_is_apple_double(path) || !score_is_reference(path) || !counts(p, path) ? 0
-                                                                                          : add_pair(p, path, found->path, err);
+                                                                                           : add_pair(p, path, found->path, err);
     if (!p->quiet && str_ends_nocase(path, "_events.tsv")) /* by its name: a FIFO is not opened */
         fprintf(stderr, "brrctl: left out: %s is no file that can be read\n", path);
     return 0;
@@ -166,6 +169,7 @@ void score_pairs_done(struct score_pairs *p) {
         free((void *)(uintptr_t)p->items[i].ref);
         free((void *)(uintptr_t)p->items[i].hyp);
         free((void *)(uintptr_t)p->items[i].unsure);
+        free((void *)(uintptr_t)p->items[i].gaps);
     }
     free(p->items);
 }
