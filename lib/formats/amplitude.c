@@ -4,6 +4,8 @@
 #include "base/order.h"
 #include "formats/unit.h"
 
+static const double FINEST_UV = 0.01, MOST_STEPS = 1e10; /* with larger steps a signal is flat below; more steps are floats */
+
 enum { SIZED_SIGNALS = 64, SIZED_S = 10, SIZED_SAMPLES = 1 << 16, SIZED_PIECES = 360 };
 
 /* Of the samples that are numbers. */
@@ -46,34 +48,48 @@ static int measure_size(const struct eegfile *file, const int *signals, int n, d
     return 0;
 }
 
-static bool is_sized(const struct eeg_signal *s, int64_t samples_per_record) {
-    return s->unit_unstated && s->usable && s->samples_per_record == samples_per_record;
+/* A signal without a unit, or with that of microvolts if its steps leave room for amplitudes of volts. */
+static bool is_sized(const struct eegfile *file, int signal, int64_t samples_per_record, bool stated) {
+    const struct eeg_signal *s = &eegfile_info(file)->signals[signal];
+    const bool whole = s->digital_max - s->digital_min < MOST_STEPS && strcmp(eegfile_format(file), "GDF") != 0;
+    const bool steps = whole && fabs(s->gain) > FINEST_UV;
+    bool assumed;
+    return (stated ? !s->unit_unstated && !steps && unit_factor(s->unit, &assumed) == 1 && !assumed : s->unit_unstated) &&
+           s->usable && s->samples_per_record == samples_per_record;
 }
 
-int amplitude_check(const struct eegfile *file, const int *signals, int n, char *ret_faults, size_t size, struct err *err) {
+/* Of the signals whose unit is stated, or is not: 0 without any. */
+static int amplitude_among(const struct eegfile *file, const int *signals, int n, bool stated, double *ret_uv, struct err *err) {
     const struct eeg_info *info = eegfile_info(file);
-    int unstated[SIZED_SIGNALS], count = 0, most = 0;
+    int sized[SIZED_SIGNALS], count = 0, most = 0;
     int64_t rate = 0; /* as samples in a record: the one that most of them have */
-    double uv = 0;
     for (int i = 0; i < n; i++) {
         const int64_t own = info->signals[signals[i]].samples_per_record;
         int same = 0;
         for (int k = 0; k < n && own != rate; k++)
-            same += is_sized(&info->signals[signals[k]], own);
+            same += is_sized(file, signals[k], own, stated);
         rate = same > most ? own : rate;
         most = same > most ? same : most;
     }
     for (int i = 0; i < n && count < SIZED_SIGNALS; i++)
-        if (is_sized(&info->signals[signals[i]], rate))
-            unstated[count++] = signals[i];
-    int rc = count ? measure_size(file, unstated, count, &uv, err) : 0;
+        if (is_sized(file, signals[i], rate, stated))
+            sized[count++] = signals[i];
+    *ret_uv = 0;
+    return count ? measure_size(file, sized, count, ret_uv, err) : 0;
+}
+
+int amplitude_check(const struct eegfile *file, const int *signals, int n, char *ret_faults, size_t size, struct err *err) {
+    const size_t len = strlen(ret_faults);
+    const char *before = len ? "; " : "";
+    double uv, stated_uv = 0;
+    int rc = amplitude_among(file, signals, n, false, &uv, err);
+    if (!rc && !(rc = amplitude_among(file, signals, n, true, &stated_uv, err)) && unit_looks_like_volts(stated_uv))
+        str_format(ret_faults + len, size - len, "%san amplitude of %.3g looks like V, though the file says uV", before, stated_uv);
     if (rc || !(uv > 0) || (uv >= 0.5 && uv <= 5000))
         return rc;
     if (unit_looks_like_volts(uv))
         return err_set(err, ERR_INVALID,
                        "no unit is stated, and an amplitude of %.3g looks like V, not uV: say --unit V (data.unit: V)", uv);
-    const size_t len = strlen(ret_faults);
-    str_format(ret_faults + len, size - len, "%sno unit is stated, and an amplitude of %.3g is odd for EEG in uV", len ? "; " : "",
-               uv);
+    str_format(ret_faults + len, size - len, "%sno unit is stated, and an amplitude of %.3g is odd for EEG in uV", before, uv);
     return 0;
 }

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import warnings
 
 SOURCE = os.environ.get("BRR_SOURCE_DIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 BIN = os.environ.get("BRR_BIN", os.path.join(SOURCE, "build", "bin"))
@@ -106,15 +107,25 @@ class LabFiles(unittest.TestCase):
         self.assertIn("looks like V", dataset(path)[1])
         self.assertNotIn("looks like V", dataset(path, "--unit", "V")[1])
         self.assertNotIn("looks like V", dataset(brainvision(self.dir / "stated", x, "3906.25", unit="V", marker="stated.vmrk"))[1])
+        wrong = brainvision(self.dir / "wrong", x, "3906.25", marker="wrong.vmrk")
+        facts, said = dataset(wrong)
+        self.assertEqual(facts["usable"], 1, said)
+        self.assertIn("looks like V, though the file says uV", " ".join(facts["notes"]))
+        self.assertNotIn("looks like V", dataset(brainvision(self.dir / "right", samples(), "3906.25", marker="right.vmrk"))[1])
         detector = brr.Detector("line_length")
+        for stated in (lambda: detector.detect(brr.read(wrong)), lambda: detector.detect(x, 256, LABELS, unit="uV")):
+            with self.assertWarnsRegex(UserWarning, "looks like V, though"):
+                stated()
         with self.assertRaisesRegex(ValueError, "looks like V"):
             detector.detect(x, 256, LABELS)
         with self.assertRaisesRegex(ValueError, "looks like V"):
             detector.detect(brr.read(path))
         right = detector.detect(samples(), 256, LABELS).probabilities
         self.assertGreater(right.max(), 0.01)
-        for found in (detector.detect(x, 256, LABELS, unit="V"), detector.detect(brr.read(path, unit="V"))):
-            np.testing.assert_allclose(found.probabilities, right, atol=1e-3)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for found in (detector.detect(x, 256, LABELS, unit="V"), detector.detect(brr.read(path, unit="V"))):
+                np.testing.assert_allclose(found.probabilities, right, atol=1e-3)
 
     def test_gaps_and_the_fraction_of_the_start(self):
         markers = "Mk1=New Segment,,1,1,0,20240131100000250000\nMk2=New Segment,,7681,1,0,20240131100042250000\n"

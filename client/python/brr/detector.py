@@ -7,6 +7,7 @@
 import collections
 import ctypes
 import math
+import warnings
 
 from ._library import Error, Streams, load
 
@@ -110,20 +111,23 @@ def plain(uv):
 
 def in_microvolts(uv, rate, unit, stated=False):
     """The samples in microvolts. Without a unit they are taken for microvolts, unless they look like volts: the median over the channels of the standard
-    deviation of the first ten seconds in which it is not 0."""
+    deviation of the first ten seconds in which it is not 0. Where microvolts are stated that is a warning."""
     import numpy
     uv = plain(uv)
     if unit is not None:
         if unit not in UNITS:
             raise ValueError(f"the unit is {unit!r}; expected one of {', '.join(UNITS)}")
-        return uv if UNITS[unit] == 1 else numpy.asarray(uv * numpy.float64(UNITS[unit]), numpy.float32)
-    piece = int(rate * 10) + 1
-    for at in range(0, 0 if stated or uv.ndim != 2 else uv.shape[1], piece):
+        if UNITS[unit] != 1:
+            return numpy.asarray(uv * numpy.float64(UNITS[unit]), numpy.float32)
+    piece, stated = int(rate * 10) + 1, stated or unit is not None
+    for at in range(0, 0 if uv.ndim != 2 else uv.shape[1], piece):
         with numpy.errstate(all="ignore"):
             part = numpy.ma.masked_invalid(uv[:, at:at + piece])
             sizes = numpy.sort(numpy.ma.filled(part.std(axis=1, dtype=numpy.float64), 0))
         size = sizes[len(sizes) // 2] if len(sizes) else 0
-        if 1e-7 < size < 0.005:
+        if 1e-7 < size < 0.005 and stated:
+            warnings.warn(f"the samples have an amplitude of {size:.3g}, which looks like V, though they are stated to be in microvolts", stacklevel=4)
+        elif 1e-7 < size < 0.005:
             raise ValueError(f"the samples have an amplitude of {size:.3g}, which looks like V, not microvolts; say unit='V'")
         if size > 0:
             break
