@@ -417,7 +417,8 @@ static int mix(struct frontend *f, const float *const *uv, int64_t from, int64_t
     const struct montage *m = f->montage;
     for (int s = 0; s < m->n_sources; s++) {
         if (!is_finite(uv[s] + from, n))
-            return err_set(err, ERR_INVALID, "channel %d of the samples pushed holds NaN or infinity; expected finite µV", s);
+            return err_set(err, ERR_INVALID, "channel %s of the samples pushed holds NaN or infinity; expected finite µV",
+                           m->labels[s]);
     }
     for (int o = 0; o < m->n_outputs; o++) {
         const double *weights = m->matrix + (int64_t)o * m->n_sources;

@@ -469,15 +469,18 @@ static int report_missing(const struct resolver *r, const struct montage *m, str
 /* Keep the labels that carry weight. */
 static int compact(const struct resolver *r, struct montage *m, struct err *err) {
     m->sources = calloc((size_t)r->n_labels + 1, sizeof *m->sources);
+    m->labels = calloc((size_t)r->n_labels + 1, sizeof *m->labels);
     m->matrix = calloc((size_t)m->n_outputs * (size_t)r->n_labels + 1, sizeof *m->matrix);
-    if (!m->sources || !m->matrix)
+    if (!m->sources || !m->labels || !m->matrix)
         return err_set(err, ERR_EXHAUSTED, "out of memory for montage %s", r->spec);
     for (int i = 0; i < r->n_labels; i++) {
         bool used = false;
         for (int o = 0; o < m->n_outputs; o++)
             used |= fabs(r->out[o * r->n_labels + i]) > 1e-12;
-        if (used)
-            m->sources[m->n_sources++] = i;
+        if (!used)
+            continue;
+        str_copy(m->labels[m->n_sources], sizeof *m->labels, r->labels[i]);
+        m->sources[m->n_sources++] = i;
     }
     for (int o = 0; o < m->n_outputs; o++)
         for (int s = 0; s < m->n_sources; s++) {
@@ -587,6 +590,6 @@ uint64_t montage_rows_of(const struct montage *m, int source) {
 void montage_free(struct montage *m) {
     if (!m)
         return;
-    FREE_MEMBERS(*m, names, sources, matrix);
+    FREE_MEMBERS(*m, names, sources, labels, matrix);
     free(m);
 }

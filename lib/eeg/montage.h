@@ -22,12 +22,13 @@ struct montage_loop {
 
 struct montage {
     int n_outputs, n_sources;
-    char (*names)[MONTAGE_LABEL_SIZE]; /* output names, (n_outputs) */
-    int *sources;                      /* index into the labels, ascending, (n_sources) */
-    double *matrix;                    /* (n_outputs, n_sources), row-major */
-    bool inverse;                      /* minimum-norm inverse of bipolar channels */
-    int interpolated;                  /* electrodes made by spherical spline */
-    struct montage_loop loops[2];      /* loops whose eight channels are all among the sources */
+    char (*names)[MONTAGE_LABEL_SIZE];  /* output names, (n_outputs) */
+    int *sources;                       /* index into the labels, ascending, (n_sources) */
+    char (*labels)[MONTAGE_LABEL_SIZE]; /* of the sources, as they were given, at most that long, (n_sources) */
+    double *matrix;                     /* (n_outputs, n_sources), row-major */
+    bool inverse;                       /* minimum-norm inverse of bipolar channels */
+    int interpolated;                   /* electrodes made by spherical spline */
+    struct montage_loop loops[2];       /* loops whose eight channels are all among the sources */
     int n_loops;
     char note[256]; /* "" or a note for the user */
 };

@@ -154,8 +154,10 @@ class LabFiles(unittest.TestCase):
         off = np.ma.masked_array(x, np.zeros(x.shape, bool))
         np.testing.assert_array_equal(detector.detect(off, 256, LABELS).probabilities, detector.detect(x, 256, LABELS).probabilities)
         off[3] = np.ma.masked
-        with self.assertRaisesRegex(brr.Error, "channel 3 of the samples pushed holds NaN"):
+        with self.assertRaisesRegex(brr.Error, "channel P3 of the samples pushed holds NaN"):
             detector.detect(off, 256, LABELS)
+        with self.assertRaisesRegex(brr.Error, "channel EEG P3-REF of the samples pushed"):  # whatever else the array has
+            detector.detect(np.vstack([x[:2], off]), 256, ["ECG", "EMG"] + [f"EEG {name}-REF" for name in LABELS])
 
     def test_parts_that_are_not_here(self):
         for pointer in ("/annex/objects/MD5E-s1--2.eeg\n", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"):
