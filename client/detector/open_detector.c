@@ -85,10 +85,12 @@ static int open_model(void *context, struct err *err) {
     if ((rc = device_open(o->options.device ? o->options.device : "cpu", o->options.threads, &o->to->device, err)) ||
         (rc = stream_open(o->to->device, STREAM_NORMAL, &o->to->stream, err)))
         return rc;
-    if (access(o->model, F_OK) == 0 || strchr(o->model, '/'))
+    if (!builtin_has(o->model) && (access(o->model, F_OK) == 0 || strchr(o->model, '/')))
         return upload_model(o, o->model, err);
     if (find_installed(o->model, path, sizeof path))
         return upload_model(o, path, err);
+    if (builtin_is_trained(o->model))
+        return err_set(err, ERR_NOT_FOUND, "%s is not installed in share/brrd/models beside this library; name its file", o->model);
     if (!builtin_has(o->model))
         return err_set(err, ERR_NOT_FOUND, "%.200s is neither a model file nor ward, demo, line_length or band_power", o->model);
     return open_made(o, err);

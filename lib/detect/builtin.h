@@ -7,7 +7,8 @@
 #include "base/base.h"
 #include "detect/modelfile.h"
 
-/* True if a built-in model has this name. */
+/* True if a built-in model has this name. It is then meant wherever a model is named, whatever files are there: a file of that name
+ * is named with a '/'. A daemon asks its served names first. */
 bool builtin_has(const char *name);
 /* The one that was probably meant by a name, at most two typing errors away, or NULL. */
 const char *builtin_nearest(const char *name);

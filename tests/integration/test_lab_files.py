@@ -237,6 +237,26 @@ class LabFiles(unittest.TestCase):
         self.assertIn("gaps count as hours, the recording cannot be read", said)
         self.assertEqual(found["hours"] * 3600, length)
 
+    def test_built_in_names_are_no_files(self):
+        before = os.getcwd()
+        os.chdir(self.dir)
+        self.addCleanup(os.chdir, before)
+        wanted = brr.Detector("line_length").sha256
+        os.mkdir("line_length")
+        self.assertEqual(brr.Detector("line_length").sha256, wanted)
+        os.rmdir("line_length")
+        pathlib.Path("line_length").write_text("no model")
+        self.assertEqual(brr.Detector("line_length").sha256, wanted)
+        for file in ("./line_length", pathlib.Path("line_length")):
+            with self.assertRaisesRegex(brr.Error, "line_length"):
+                brr.Detector(file)
+        for make in (os.mkdir, lambda name: pathlib.Path(name).write_text("no model")):
+            make("demo")
+            found = subprocess.run([BRRCTL, "export", "demo", "--onnx", "demo.onnx"], capture_output=True, text=True)
+            self.assertEqual(found.returncode, 0, found.stderr)
+            os.rmdir("demo") if os.path.isdir("demo") else os.unlink("demo")
+            os.unlink("demo.onnx")
+
     def test_segmented_files_are_refused(self):
         self.assertIn("SegmentationType=MARKERBASED is not read", dataset(brainvision(self.dir / "cut", samples(), "3906.25", extra="SegmentationType=MARKERBASED\r\n"))[1])
 

@@ -48,10 +48,8 @@ static int find_package(char *ret, size_t size, struct err *err) {
 static int model_of_export(const struct arguments *o, const char *onnx, char *ret, size_t size, bool *ret_fetched) {
     struct brrctl_fetched fetched;
     *ret_fetched = false;
-    if ((fsio_exists(o->args[0]) && !fsio_is_dir(o->args[0])) || builtin_installed(o->args[0], ret, size, NULL) ||
-        !fsio_exists(ret))
-        str_copy(ret, size, o->args[0]);
-    if (fsio_exists(ret) && !fsio_is_dir(ret))
+    const bool there = builtin_has(o->args[0]) ? !builtin_installed(o->args[0], ret, size, NULL) : str_copy(ret, size, o->args[0]);
+    if (there && fsio_exists(ret) && !fsio_is_dir(ret))
         return 0;
     str_format(ret, size, "%.4000s.model-%ld", onnx, (long)getpid());
     const int code = brrctl_fetch_model(o, o->args[0], ret, &fetched);

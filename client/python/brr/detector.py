@@ -7,6 +7,7 @@
 import collections
 import ctypes
 import math
+import os
 import warnings
 
 from ._library import Error, Streams, load
@@ -147,13 +148,13 @@ def push_all(open_stream, uv, rate, channels, unit=None):
 
 
 class Detector:
-    """A model: a file, or "ward", "demo", "line_length" or "band_power". device: "cpu" or "cuda:N"; threads of a CPU: 0 = all."""
+    """A model: a file, or "ward", "demo", "line_length" or "band_power" (a file of such a name: "./ward"). device: "cpu" or "cuda:N"; threads of a CPU: 0 = all."""
 
     def __init__(self, model, device="cpu", threads=0, bf16=False):
         self._handle = ctypes.c_void_p()
         options = _Options(ctypes.sizeof(_Options), device.encode(), threads, int(bf16))
         self._streams = Streams(_library().brr_detector_stream_close)
-        _call("open", str(model).encode(), ctypes.byref(options), ctypes.byref(self._handle))
+        _call("open", os.fsencode(model if isinstance(model, str) else os.path.join(".", model)), ctypes.byref(options), ctypes.byref(self._handle))
         text = lambda name: getattr(_library(), f"brr_detector_{name}")(self._handle).decode()
         self.type, self.montage, self.sha256 = text("type"), text("montage"), text("sha256")
         self.window_s, self.hop_s = (getattr(_library(), f"brr_detector_{n}")(self._handle) / RATE_HZ for n in ("window", "hop"))
