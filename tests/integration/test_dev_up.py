@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""./dev up and down of two clones: each has a daemon and a directory of its own, and down says what it deletes."""
+"""./dev up and down of two clones: each has a daemon and a directory of its own, and down says what it deletes. --help of a verb starts nothing."""
 import os
 import shlex
 import shutil
@@ -23,12 +23,31 @@ def dev(path, verb):
     return dict(shlex.split(line)[0].split("=", 1) for line in r.stdout.splitlines()), r.stderr
 
 
+def check_help(tmp):
+    """--help of each verb says what it does; nothing is built, installed or released. What a verb does not know is an error."""
+    clone(f"{tmp}/helped")
+    run = lambda *words: subprocess.run([f"{tmp}/helped/dev", *words], env={**os.environ, "BRR_BUILD_DIR": f"{tmp}/none"}, capture_output=True, text=True,
+                                        stdin=subprocess.DEVNULL)
+    before = sorted(os.listdir(f"{tmp}/helped"))
+    verbs = [line.split()[0] for line in run("help").stdout.splitlines() if line.startswith("  ") and line[2] != " "]
+    assert {"release", "package", "lint", "deps", "day", "gpu-bundle"} <= set(verbs), verbs
+    for words in [(verb, "--help") for verb in verbs] + [("release", "-h"), ("test", "-L", "quick", "--help")]:
+        r = run(*words)
+        assert r.returncode == 0 and r.stdout.startswith("usage: ") and f"\n  {words[0]} " in r.stdout and not r.stderr, (words, r)
+    assert "--without image" in run("release", "--help").stdout
+    for words, said in ((("release", "--now"), "release takes --without image, not '--now'"), (("lint", "all"), "lint takes no arguments, not 'all'")):
+        r = run(*words)
+        assert r.returncode == 1 and said in r.stderr, r
+    assert sorted(os.listdir(f"{tmp}/helped")) == before and not os.path.exists(f"{tmp}/none")
+
+
 def answers(endpoint):
     return subprocess.run([f"{BIN}/brrctl", "jobs"], env={**os.environ, "BRR_ENDPOINT": endpoint}, capture_output=True).returncode == 0
 
 
 def main():
     with temporary() as tmp:
+        check_help(tmp)
         one, other = f"{tmp}/one", f"{tmp}/other"
         for path in (one, other):
             clone(path)
