@@ -436,12 +436,7 @@ static void detect_result(void *task, struct json_writer *w, const char *key) {
     json_put_f64(w, "threshold_off", d->thresholds.off);
     json_put_f64(w, "seizure_s", d->seizure_sum_s);
     json_put_f64(w, "suppressed_s", d->suppressed_sum_s);
-    const int64_t seen = d->seen.training + d->seen.validation;
-    if (d->seen.known && (seen || !d->seen.unsure))
-        json_put_i64(w, "patients_seen", seen);
-    else
-        json_put_null(w, "patients_seen");
-    json_put_i64(w, "patients", seen + d->seen.unseen);
+    seen_patients_count_json(&d->seen, false, w, "patients_seen");
     json_end(w, '}');
 }
 

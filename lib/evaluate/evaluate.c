@@ -30,6 +30,10 @@ static int choose_patients(struct evaluate *e, struct err *err) {
     if (!seen->known)
         task_log(&e->env, TASK_WARN,
                  "the model's file does not name all patients that it was trained on: the scores may rest on some of them");
+    if (seen->known && seen->unsure)
+        task_log(&e->env, TASK_WARN,
+                 "some recordings name no patient and go by their paths, under which the model has not seen them: whether it has "
+                 "under others is not known (data.patient names patients)");
     if (seen->training + seen->validation)
         task_log(&e->env, e->config->unseen ? TASK_INFO : TASK_WARN,
                  "of %lld patients the model was trained on %lld and selected on %lld%s", (long long)all, (long long)seen->training,
@@ -410,11 +414,7 @@ static void evaluate_result(void *task, struct json_writer *w, const char *key) 
     json_put_f64(w, "lookback_s", e->found.events.lookback_s);
     if (e->config->threshold == EVALUATE_THRESHOLD_AUTO)
         put_before(w, &e->found.before);
-    if (e->seen.known)
-        json_put_i64(w, "seen_patients", e->config->unseen ? 0 : e->seen.training + e->seen.validation);
-    else
-        json_put_null(w, "seen_patients");
-    json_put_i64(w, "patients", e->seen.unseen + (e->config->unseen ? 0 : e->seen.training + e->seen.validation));
+    seen_patients_count_json(&e->seen, e->config->unseen, w, "seen_patients");
     json_put_f64(w, "onset_error_p50_s", e->scores.onsets.p50_s);
     json_put_f64(w, "onset_error_p90_s", e->scores.onsets.p90_s);
     json_put_f64(w, "alarm_sensitivity", e->found.alarms.sensitivity);

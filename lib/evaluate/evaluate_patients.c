@@ -41,6 +41,15 @@ void seen_patients_done(struct seen_patients *s) {
     *s = (struct seen_patients){0};
 }
 
+void seen_patients_count_json(const struct seen_patients *s, bool left_out, struct json_writer *w, const char *seen_key) {
+    const int64_t seen = left_out ? 0 : s->training + s->validation;
+    if (s->known && (seen || !s->unsure))
+        json_put_i64(w, seen_key, seen);
+    else
+        json_put_null(w, seen_key);
+    json_put_i64(w, "patients", seen + s->unseen);
+}
+
 void seen_patients_json(const struct seen_patients *s, const struct manifest *m, struct json_writer *w, const char *key) {
     json_begin_object(w, key);
     json_put_bool(w, "known", s->known);

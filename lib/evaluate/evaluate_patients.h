@@ -21,5 +21,7 @@ struct seen_question {
 };
 int seen_patients_init(struct seen_patients *s, const struct seen_question *q, struct err *err);
 void seen_patients_done(struct seen_patients *s);
+/* Members seen_key, null where that is not known, and "patients"; left_out: those seen are not among them. */
+void seen_patients_count_json(const struct seen_patients *s, bool left_out, struct json_writer *w, const char *seen_key);
 /* {"known": true, "training": ["sub-01", …], "validation": […], "unseen": […]}: names of the patients evaluated. */
 void seen_patients_json(const struct seen_patients *s, const struct manifest *m, struct json_writer *w, const char *key);

@@ -129,6 +129,14 @@ def check_unnamed(d, tmp):
         code, detected, err = d.submit(file=f"{tmp}/unnamed.yaml")
         result = detected["result"]
         assert code == 0 and (result["patients_seen"], result["patients"]) == (seen, 3), (detected, err)
+        code, out, err = d.ctl("detect", f"{tmp}/{at}", "--model", ref, "--out", f"{tmp}/lines-{at}", "--json")
+        lines = [json.loads(line) for line in out.splitlines()]
+        assert code == 0 and [(x["patients_seen"], x["patients"]) for x in lines] == [(seen, 3)] * 3, (lines, err)
+        code, end, err = d.submit(f"data.source=file://{tmp}/{at}", f"evaluate.checkpoint={ref}", "evaluate.plots=0", file=EVALUATE)
+        assert code == 0 and (end["result"]["seen_patients"], end["result"]["patients"]) == (seen, 3), (end, err)
+        assert ("some recordings name no patient" in d.ctl("logs", end["job"])[1]) == (seen is None)
+        code, out, err = d.ctl("tune", ref, f"{tmp}/{at}", "--out", f"{tmp}/tuned-{at}.safetensors", "--json")
+        assert code == 0 and json.loads(out.splitlines()[-1])["patients_seen"] == seen, (out, err)
 
 
 def main():

@@ -62,6 +62,7 @@ struct batch {
     int finished, failed;
     double hours; /* that were recorded, of those that did not fail */
     bool terminal;
+    struct outputs_model seen;
     struct source_reading reading;
 };
 
@@ -253,7 +254,7 @@ static void detect_one(struct batch *b, struct detect_item *item) {
 static void report(struct batch *b, const struct detect_item *item) {
     char bar[OUTPUT_BAR_SIZE], line[512];
     if (b->o->json && !detect_options_of(b->o)->quiet) {
-        detect_item_json(item);
+        detect_item_json(item, &b->seen);
     } else if (b->terminal) {
         str_format(line, sizeof line, "%s %d/%d  %s", output_bar((double)b->finished / b->n, bar), b->finished, b->n,
                    fsio_basename(item->path));
@@ -339,15 +340,15 @@ static int finish(const struct batch *b) {
 }
 
 /* Beside the events, for those who score them later. */
-static int note_model(const struct batch *b) {
-    struct outputs_model model;
+static int note_model(struct batch *b) {
     struct err err;
     char words[64];
-    seen_find(b->client, b->model, detect_options_of(b->o)->dataset, b->items, b->n, &model);
-    if (model.seen > 0)
+    for (int i = 0; i < b->n && !*b->seen.sha256; i++)
+        str_copy(b->seen.sha256, sizeof b->seen.sha256, b->items[i].model_sha256);
+    if (b->seen.seen > 0)
         fprintf(stderr, "brrctl: note: %s was trained or selected on people of these recordings (%s)\n", detect_model(b->o),
-                seen_words(&model, words));
-    return outputs_set_model(detect_options_of(b->o)->output, &model, &err) ? brrctl_fail(&err) : 0;
+                seen_words(&b->seen, words));
+    return outputs_set_model(detect_options_of(b->o)->output, &b->seen, &err) ? brrctl_fail(&err) : 0;
 }
 
 static int default_parallel(void) {
@@ -368,6 +369,7 @@ static int run(struct batch *b) {
     if (!(b->client = brrctl_connect(b->o, &code)))
         return code;
     interrupt_catch();
+    seen_find(b->client, b->model, detect_options_of(b->o)->dataset, b->items, b->n, &b->seen);
     if (crew_start(&work, &crew, &err)) {
         code = brrctl_fail(&err);
     } else {

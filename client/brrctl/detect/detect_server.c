@@ -21,6 +21,7 @@ struct fetching {
     struct str tsv; /* of the recording in hand, as far as it came */
     int failed;
     double hours; /* of the job */
+    struct outputs_model seen;
     struct err err;
 };
 
@@ -200,7 +201,7 @@ static bool on_events(void *ctx, const void *message) {
     f->failed += item->err.code != 0;
     str_clear(&f->tsv);
     if (f->o->json)
-        detect_item_json(item);
+        detect_item_json(item, &f->seen);
     return true;
 }
 
@@ -227,28 +228,19 @@ static int fetch(struct fetching *f, const char *id) {
     return code;
 }
 
-/* The hours of the job's result, and the folder that the paths of the recordings are relative to, without a '/' at its end. */
-static void read_source(const char *result, char *buf, size_t size, double *ret_hours) {
-    struct json *json = NULL;
+/* What the job's result says: hours, the model and how many of these people it has seen, and the folder that the paths of the
+ * recordings are relative to, without a '/' at its end. */
+static void read_result(struct fetching *f, const char *result, char *buf, size_t size) {
+    OWNED_POINTER(json_free) struct json *json = NULL;
     if (!json_parse(result, strlen(result), "result", &json, NULL))
         str_copy(buf, size, json_str(json_get(json, "source"), ""));
-    *ret_hours = json_f64(json_get(json, "hours"), NAN);
-    json_free(json);
+    f->hours = json_f64(json_get(json, "hours"), NAN);
+    f->seen = (struct outputs_model){.seen = (int)json_i64(json_get(json, "patients_seen"), -1),
+                                     .patients = (int)json_i64(json_get(json, "patients"), 0)};
+    str_copy(f->seen.name, sizeof f->seen.name, str_starts(f->o->args[0], "job:") ? f->o->args[0] : detect_model(f->o));
+    str_copy(f->seen.sha256, sizeof f->seen.sha256, json_str(json_get(json, "model_sha256"), ""));
     for (size_t len = strlen(buf); len > 1 && buf[len - 1] == '/'; len--)
         buf[len - 1] = '\0';
-}
-
-/* The job's model, and how many of these people it has seen, beside the events. */
-static int note_model(const struct arguments *o, const char *result) {
-    OWNED_POINTER(json_free) struct json *json = NULL;
-    struct err err;
-    if (json_parse(result, strlen(result), "result", &json, NULL))
-        return 0;
-    struct outputs_model m = {.seen = (int)json_i64(json_get(json, "patients_seen"), -1),
-                              .patients = (int)json_i64(json_get(json, "patients"), 0)};
-    str_copy(m.name, sizeof m.name, str_starts(o->args[0], "job:") ? o->args[0] : detect_model(o));
-    str_copy(m.sha256, sizeof m.sha256, json_str(json_get(json, "model_sha256"), ""));
-    return outputs_set_model(detect_options_of(o)->output, &m, &err) ? brrctl_fail(&err) : 0;
 }
 
 int detect_on_server(const struct arguments *o) {
@@ -275,7 +267,7 @@ int detect_on_server(const struct arguments *o) {
         return EXIT_FAILED;
     }
     struct fetching f = {.o = o, .source = source};
-    read_source(end.result, source, sizeof source, &f.hours);
+    read_result(&f, end.result, source, sizeof source);
     code = fetch(&f, id);
-    return code ? code : note_model(o, end.result);
+    return code || !*f.seen.sha256 ? code : outputs_set_model(detect_options_of(o)->output, &f.seen, &err) ? brrctl_fail(&err) : 0;
 }

@@ -1,8 +1,9 @@
 #include "client/brrctl/detect/detect_table.h"
 
+#include "client/brrctl/detect/seen.h"
 #include "client/brrctl/output.h"
 
-void detect_item_json(const struct detect_item *item) {
+void detect_item_json(const struct detect_item *item, const struct outputs_model *seen) {
     struct json_writer *w = output_begin();
     json_put_str(w, "recording", item->path);
     json_put_str(w, "output", item->err.code ? NULL : item->output);
@@ -14,6 +15,7 @@ void detect_item_json(const struct detect_item *item) {
     json_put_f64(w, "highest_probability", item->err.code ? NAN : item->highest);
     json_put_f64(w, "threshold_on", item->err.code ? NAN : item->threshold_on);
     JSON_MEMBERS(w, *item, suppressed_s, bursts, largest_suppression);
+    seen_json(seen, w);
     json_put_str(w, "note", item->note ? item->note : "");
     json_put_str(w, "error", item->err.code ? item->err.message : NULL);
     json_put_str(w, "reason", *item->err.reason ? item->err.reason : NULL);

@@ -22,8 +22,9 @@ struct detect_item {
     bool no_model;        /* err says that the daemon has no such model */
     struct trends_answers answers;
 };
-/* Prints one JSON line. */
-void detect_item_json(const struct detect_item *item);
+struct outputs_model;
+/* Prints one JSON line. seen: of the whole run. */
+void detect_item_json(const struct detect_item *item, const struct outputs_model *seen);
 /* Prints a line per processed recording, and their sums. hours: that were recorded. */
 void detect_table_print(const struct detect_item *items, int n, double hours);
 /* Prints the notes to stderr, each once: the first few of them. */

@@ -113,8 +113,6 @@ void seen_find(brr_client *client, const char *model, const char *dataset, const
     }
     if (known && model_patients_known(known) && (seen || !unnamed || model_patients_nobody(known)))
         ret->seen = seen;
-    for (int i = 0; i < n && !*ret->sha256; i++)
-        str_copy(ret->sha256, sizeof ret->sha256, items[i].model_sha256);
 }
 
 const char *seen_words(const struct outputs_model *m, char buf[64]) {
