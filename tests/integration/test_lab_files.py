@@ -257,6 +257,35 @@ class LabFiles(unittest.TestCase):
             os.rmdir("demo") if os.path.isdir("demo") else os.unlink("demo")
             os.unlink("demo.onnx")
 
+    def test_pipes_are_no_label_files(self):
+        """A FIFO in place of labels is named, and nobody waits for its writer."""
+        for folder in ("ref", "hyp"):
+            (self.dir / folder).mkdir()
+        path = pathlib.Path(brainvision(self.dir / "ref" / "a", samples(), "3906.25"))
+        for name in ("a_events.tsv", "a.csv", "a.csv_bi", "a_annotations.txt", "a_annotations.json", "a_annotations.edf"):
+            os.mkfifo(path.parent / name)
+            facts, said = dataset(path)
+            self.assertEqual(facts["usable"], 0)
+            self.assertIn(name, said)
+            with self.assertRaisesRegex(brr.Error, name):
+                brr.read(path).seizures()
+            (self.dir / "ref" / "b_events.tsv").write_text("onset\tduration\teventType\trecordingDuration\n5\t5\tsz\t60\n")
+            os.mkfifo(self.dir / "hyp" / name)
+            (self.dir / "hyp" / "b_events.tsv").write_text("onset\tduration\teventType\n5\t5\tsz\n")
+            found, said = self.score()
+            for folder in ("ref", "hyp"):
+                self.assertIn(f"left out: {self.dir / folder / name} is no file that can be read", said)
+            said = subprocess.run([BRRCTL, "score", str(path.parent / name), str(self.dir / "hyp" / "b_events.tsv")], capture_output=True, text=True)
+            self.assertIn(name, said.stderr)
+            self.assertNotEqual(said.returncode, 0)
+            os.unlink(path.parent / name)
+            os.unlink(self.dir / "hyp" / name)
+        os.mkfifo(self.dir / "table.csv")
+        for words in (("labels", "import", "table.csv", str(path)), ("dataset", str(path.parent), "--patient", "table.csv")):
+            said = subprocess.run([BRRCTL, *words], capture_output=True, text=True, cwd=self.dir)
+            self.assertNotEqual(said.returncode, 0)
+            self.assertIn("table.csv is not a regular file", said.stderr)
+
     def test_segmented_files_are_refused(self):
         self.assertIn("SegmentationType=MARKERBASED is not read", dataset(brainvision(self.dir / "cut", samples(), "3906.25", extra="SegmentationType=MARKERBASED\r\n"))[1])
 

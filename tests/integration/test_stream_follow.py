@@ -300,6 +300,15 @@ def live():
             retries(d, recording, model)
 
 
+def header_twice(d, recording, model):
+    """Behind a second header its samples would be text, in a pipe as in a file."""
+    with open(recording, "rb") as f:
+        data = f.read()
+    for sizes in ((1 << 20,), (97, 3001)):
+        code, _, err = pipe(d, data[:int(data[184:192])] + data, model, sizes=sizes)
+        assert code == 1 and "standard input: the header stands twice" in err, err
+
+
 def main():
     live()
     with streaming_daemon() as (d, recording, model):
@@ -317,6 +326,7 @@ def main():
         assert code == 0, err
         same("a pipe with gaps", files(d, gaps), wanted)
         refusals(d, recording, model)
+        header_twice(d, recording, model)
         shortened(d, recording, model)
     return 0
 

@@ -16,7 +16,9 @@ struct feed {
     int64_t quiet_since_ms; /* 0: bytes came just now */
     int64_t at, stop_at;    /* offset in the file; where to end after a signal, -1 = no signal yet */
     struct eegfile *edf;
-    uint8_t *bytes; /* records, the last perhaps in part */
+    uint8_t front[FIXED_BYTES]; /* of the header */
+    size_t front_bytes;         /* of it, to be looked for where the samples begin; 0: they were seen, or are in another file */
+    uint8_t *bytes;             /* records, the last perhaps in part */
     size_t capacity, have, handed_on;
     const char *ended;
 };
@@ -165,6 +167,8 @@ static int read_header(struct feed *f, struct err *err) {
         return parse_header(f, fixed, len, err);
     OWNED_MEMORY uint8_t *header = needed(malloc((size_t)size));
     memcpy(header, fixed, sizeof fixed);
+    memcpy(f->front, fixed, sizeof fixed);
+    f->front_bytes = sizeof fixed;
     if ((rc = take_all(f, header + len, (size_t)size - len, &more, err)))
         return rc;
     int64_t padding = edf_header_padding(fixed);
@@ -219,6 +223,16 @@ const struct eegfile *feed_edf(const struct feed *f) { return f->edf; }
 const char *feed_ended(const struct feed *f) { return f->ended; }
 int64_t feed_left_bytes(const struct feed *f) { return (int64_t)(f->have - f->handed_on); }
 
+/* Samples that begin as the header does are a second one, which would be read as an event. Until so much is there, nothing is
+ * handed on. */
+static int check_front(struct feed *f, struct err *err) {
+    if (!f->front_bytes || (f->have < f->front_bytes && !*f->ended))
+        return 0;
+    const bool twice = f->have >= f->front_bytes && !memcmp(f->bytes, f->front, f->front_bytes);
+    f->front_bytes = 0;
+    return twice ? err_set(err, ERR_INVALID, "%s: the header stands twice; expected samples behind it", f->name) : 0;
+}
+
 int feed_next(struct feed *f, int64_t *ret_records, struct err *err) {
     size_t n = 0, record = (size_t)eegfile_record_bytes(f->edf);
     memmove(f->bytes, f->bytes + f->handed_on, f->have - f->handed_on);
@@ -228,8 +242,10 @@ int feed_next(struct feed *f, int64_t *ret_records, struct err *err) {
     if (rc)
         return rc;
     f->have += n;
-    f->handed_on = f->have / record * record;
-    *ret_records = (int64_t)(f->have / record);
+    if ((rc = check_front(f, err)))
+        return rc;
+    f->handed_on = f->front_bytes ? 0 : f->have / record * record;
+    *ret_records = (int64_t)(f->handed_on / record);
     if (!*ret_records && *f->ended)
         *ret_records = -1;
     return *ret_records > 0 ? eegfile_feed(f->edf, f->bytes, *ret_records, err) : 0;

@@ -88,7 +88,7 @@ static bool same_labels(const struct import *m, size_t i) {
 }
 
 static int read_recordings(struct import *m, struct err *err) {
-    int rc = stems_read(m->root, eegfile_named, &m->stems, err);
+    int rc = stems_read(m->root, eegfile_named, NULL, &m->stems, err);
     if (rc)
         return rc;
     m->n = stems_count(m->stems);

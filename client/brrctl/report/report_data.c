@@ -174,10 +174,10 @@ static int visit(void *ctx, const struct fsio_found *found, struct err *err) {
 static int index_places(struct collecting *c, struct err *err) {
     const struct report_places *p = c->places;
     int rc;
-    if ((rc = stems_read(p->events, holds_events, &c->events, err)) ||
-        (p->eeg && (rc = stems_read(p->eeg, eegfile_named, &c->eeg, err))))
+    if ((rc = stems_read(p->events, holds_events, stems_say_stranger, &c->events, err)) ||
+        (p->eeg && (rc = stems_read(p->eeg, eegfile_named, NULL, &c->eeg, err))))
         return rc;
-    return p->reference ? stems_read(p->reference, score_is_reference, &c->reference, err) : 0;
+    return p->reference ? stems_read(p->reference, score_is_reference, stems_say_stranger, &c->reference, err) : 0;
 }
 
 int report_data_read(const struct report_places *places, struct report_data *ret, struct err *err) {

@@ -46,6 +46,8 @@ bool score_is_labels(const char *path) {
            !strcmp(first, path);
 }
 
+bool score_is_labels_name(const char *path) { return labels_cut(path) != 0; }
+
 /* The recording of a file with labels. */
 static bool recording_beside(const char *path, char ret[PATH_SIZE]) {
     char stem[PATH_SIZE];
@@ -55,11 +57,9 @@ static bool recording_beside(const char *path, char ret[PATH_SIZE]) {
 /* A table of another origin has the ending of TUSZ labels too; theirs begin with their version. */
 static bool is_tusz(const char *path) {
     char start[32] = "";
-    OWNED_FILE FILE *f = fopen(path, "re");
-    if (!f)
-        return false;
-    bool read = fgets(start, sizeof start, f) != NULL;
-    return read && strstr(start, "version = ");
+    size_t bytes;
+    OWNED_FD int fd = -1;
+    return !fsio_open_file(path, &fd, &bytes, NULL) && read(fd, start, sizeof start - 1) > 0 && strstr(start, "version = ");
 }
 
 bool score_is_reference(const char *path) {

@@ -31,6 +31,8 @@ void score_note_beyond(const char *name, const struct score_labels *reference, d
 /* True if a file below a folder of references stands for a recording: an events TSV; a recording without one; the first file with
  * labels in another format where there is neither. */
 bool score_is_reference(const char *path);
+/* True for a path that ends as those of files with labels do. */
+bool score_is_labels_name(const char *path);
 /* True for a file with labels that is the first of its stem, as score_beside. */
 bool score_is_labels(const char *path);
 /* Writes the path without the ending that says what the file holds: "a/X_eeg.edf", "a/X_events.tsv", "a/X.csv_bi" → "a/X". False

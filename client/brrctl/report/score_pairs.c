@@ -142,8 +142,8 @@ static int visit(void *ctx, const struct fsio_found *found, struct err *err) {
     if (!found->special && !found->absent)
         return tree_is_apple_double(path) || !score_is_reference(path) || !counts(p, path) ? 0
                                                                                            : add_pair(p, path, found->path, err);
-    if (!p->quiet && str_ends_nocase(path, "_events.tsv")) /* by its name: a FIFO is not opened */
-        fprintf(stderr, "brrctl: left out: %s is no file that can be read\n", path);
+    if (!p->quiet && score_is_labels_name(path)) /* by its name: a FIFO is not opened */
+        stems_say_stranger(path);
     return 0;
 }
 
@@ -178,8 +178,9 @@ int score_pairs_find(struct score_pairs *p, struct err *err) {
     int rc;
     p->directory = fsio_is_dir(p->ref);
     if ((rc = check_pair(p, err)) ||
-        (p->directory && ((rc = find_recordings(p, err)) || (rc = stems_read(p->ref, score_is_reference, &p->references, err)) ||
-                          (rc = stems_read(p->hyp, score_is_labels, &p->hypotheses, err)))) ||
+        (p->directory &&
+         ((rc = find_recordings(p, err)) || (rc = stems_read(p->ref, score_is_reference, NULL, &p->references, err)) ||
+          (rc = stems_read(p->hyp, score_is_labels, p->quiet ? NULL : stems_say_stranger, &p->hypotheses, err)))) ||
         (rc = p->directory ? fsio_walk_names(p->ref, visit, p, err) : add_pair(p, p->ref, fsio_basename(p->ref), err)))
         return rc;
     if (!p->n)

@@ -13,6 +13,7 @@ struct item {
 struct stems {
     const char *root;
     bool (*wanted)(const char *path);
+    void (*stranger)(const char *path);
     struct item *items;
     size_t n;
 };
@@ -35,19 +36,26 @@ static void add(struct stems *s, const char *path, const char *relative) {
 static int look(void *ctx, const struct fsio_found *found, struct err *err) {
     struct stems *s = ctx;
     char path[PATH_SIZE];
-    if (found->absent || found->folder || found->special)
+    if (found->absent || found->folder)
         return 0;
     int rc = fsio_join(path, sizeof path, s->root, found->path, err);
     if (rc)
         return rc;
-    add(s, path, found->path);
+    if (!found->special)
+        add(s, path, found->path);
+    else if (s->stranger && s->wanted(path))
+        s->stranger(path);
     return 0;
 }
 
-int stems_read(const char *root, bool (*wanted)(const char *path), struct stems **ret, struct err *err) {
+void stems_say_stranger(const char *path) { fprintf(stderr, "brrctl: left out: %s is no file that can be read\n", path); }
+
+int stems_read(const char *root, bool (*wanted)(const char *path), void (*stranger)(const char *path), struct stems **ret,
+               struct err *err) {
     OWNED_POINTER(stems_free) struct stems *s = needed(calloc(1, sizeof *s));
     s->root = root;
     s->wanted = wanted;
+    s->stranger = stranger;
     int rc = fsio_is_dir(root) ? fsio_walk_names(root, look, s, err) : 0;
     if (rc)
         return rc;

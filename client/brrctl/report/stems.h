@@ -7,8 +7,11 @@
 
 struct stems;
 /* The stems of the files below root, or of the file root, for which wanted(path) is true; wanted gets whole paths. */
-int stems_read(const char *root, bool (*wanted)(const char *path), struct stems **ret, struct err *err);
-void stems_free(struct stems *s); /* takes NULL */
+/* stranger: gets the path of each FIFO, socket or device among them, which is left out unread; NULL: nobody is told. */
+int stems_read(const char *root, bool (*wanted)(const char *path), void (*stranger)(const char *path), struct stems **ret,
+               struct err *err);
+void stems_say_stranger(const char *path); /* on stderr */
+void stems_free(struct stems *s);          /* takes NULL */
 OWNABLE(struct stems, stems_free)
 /* How many there are, and their whole paths, 0 ≤ i < n. */
 size_t stems_count(const struct stems *s);
