@@ -5,6 +5,8 @@
 
 #include "base/order.h"
 #include "formats/eegfile.h"
+#include "formats/letters.h"
+#include "formats/text.h"
 #include "store/outputs.h"
 
 const char *labels_source_name(enum labels_source source) {
@@ -35,6 +37,9 @@ bool labels_known(const char *format) {
     return false;
 }
 
+/* Of the name of a subject: letters beyond ASCII too. */
+static bool is_of_name(char c) { return isalnum((unsigned char)c) || (unsigned char)c >= 0x80; }
+
 static const char *const SPLITS[] = {"train", "dev", "eval"};
 
 /* The split a path part of len bytes names, or NULL. */
@@ -55,8 +60,10 @@ const char *labels_split(const char *relative_path) {
     return found;
 }
 
+/* A name is the same in either way of writing its letters. */
 static int give(char *buf, size_t size, const char *text, size_t len, struct err *err) {
-    if (!str_format(buf, size, "%.*s", (int)len, text))
+    char name[PATH_MAX];
+    if (!str_format(name, sizeof name, "%.*s", (int)len, text) || !letters_joined(name, buf, size))
         return err_set(err, ERR_RANGE, "patient id '%.64s…' of %zu bytes is too long; at most %zu", text, len, size - 1);
     return 0;
 }
@@ -75,11 +82,11 @@ static const char *known_patient(const char *relative_path, size_t *ret_len) {
     /* BIDS: the last part that begins with sub-, up to the next entity. */
     for (const char *part = relative_path; *part; part += strcspn(part, "/")) {
         part += strspn(part, "/");
-        if (!strncmp(part, "sub-", 4) && isalnum((unsigned char)part[4]))
+        if (!strncmp(part, "sub-", 4) && is_of_name(part[4]))
             found = part;
     }
     if (found) {
-        for (*ret_len = 4; isalnum((unsigned char)found[*ret_len]);)
+        for (*ret_len = 4; is_of_name(found[*ret_len]);)
             ++*ret_len;
         return found;
     }
@@ -148,6 +155,7 @@ bool labels_candidate(enum labels_source source, const char *recording_path, cha
     }
     if (source == LABELS_TUSZ_CSV) {
         *ret_fits = str_format(buf, size, "%.*s.csv", (int)eegfile_stem(recording_path, false), recording_path);
+        (void)(*ret_fits && letters_find(buf, size));
         return true;
     }
     int format = source == LABELS_BIDS_TSV      ? EVENTS_INDEX_tsv
@@ -156,6 +164,7 @@ bool labels_candidate(enum labels_source source, const char *recording_path, cha
     if (format < 0)
         return false;
     *ret_fits = !events_path(events_format_at(format), recording_path, buf, size, NULL);
+    (void)(*ret_fits && letters_find(buf, size));
     return true;
 }
 
@@ -253,16 +262,16 @@ void patient_rule_free(struct patient_rule *r) {
 }
 
 /* The next cell of a line, without its quotes; *at moves behind it. */
-static char *next_cell(char **at) {
+static char *next_cell(char **at, const char *separator) {
     char *cell = *at, *end, *to;
     if (*cell != '"') {
-        end = cell + strcspn(cell, ",");
+        end = cell + strcspn(cell, separator);
     } else {
         for (end = ++cell, to = cell; *end && (*end != '"' || end[1] == '"'); *to++ = *end++)
             end += *end == '"';
         char *rest = *end ? end + 1 : end;
         *to = '\0';
-        end = rest + strcspn(rest, ",");
+        end = rest + strcspn(rest, separator);
     }
     *at = *end ? end + 1 : end;
     *end = '\0';
@@ -279,8 +288,10 @@ static int check_patients(const struct patient_rule *r, const char *path, struct
     return 0;
 }
 
-/* The columns may stand in any order beside others. */
+/* The columns may stand in any order beside others, between commas, semicolons or tabs, as the first line has them. */
 static int read_patients(struct patient_rule *r, const char *path, struct err *err) {
+    const char *first = r->text + strcspn(r->text, ",;\t\n");
+    const char separator[2] = {*first == '\n' || !*first ? ',' : *first};
     int file = -1, patient = -1, number = 0;
     size_t lines = 1;
     for (const char *at = r->text; *at; at++)
@@ -296,16 +307,19 @@ static int read_patients(struct patient_rule *r, const char *path, struct err *e
             continue;
         char *at = line;
         for (int column = 0; *at; column++) {
-            const char *cell = next_cell(&at);
-            if (!number && !strcmp(cell, "file"))
+            char *cell = next_cell(&at, separator);
+            if (!number && !strcasecmp(cell, "file"))
                 file = column;
-            if (!number && !strcmp(cell, "patient"))
+            if (!number && !strcasecmp(cell, "patient"))
                 patient = column;
+            if (column == file)
+                (void)letters_joined(cell, cell, strlen(cell) + 1);
             row.file = column == file ? cell : row.file;
             row.patient = column == patient ? cell : row.patient;
         }
         if (file < 0 || patient < 0)
-            return err_set(err, ERR_INVALID, "%s: expected the columns file and patient, separated by commas", path);
+            return err_set(err, ERR_INVALID, "%s: expected the columns file and patient, separated by commas, semicolons or tabs",
+                           path);
         if (number && (!row.file || !*row.file || !row.patient || !*row.patient))
             return err_set(err, ERR_INVALID, "%s: row %d has no %s", path, number + 1, row.file && *row.file ? "patient" : "file");
         if (number)
@@ -322,7 +336,7 @@ int patient_rule_open(const char *text, struct patient_rule **ret, struct err *e
     if (!r)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a rule of patients");
     if (is_patient_table(text))
-        rc = (rc = fsio_read_file(text, CSV_BYTES, &r->text, &len, err)) ? rc : read_patients(r, text, err);
+        rc = (rc = text_read(text, CSV_BYTES, &r->text, &len, err)) ? rc : read_patients(r, text, err);
     else
         r->is_pattern = !(rc = compile_patients(text, &r->pattern, err));
     if (rc)
@@ -333,7 +347,9 @@ int patient_rule_open(const char *text, struct patient_rule **ret, struct err *e
 }
 
 static const char *find_row(const struct patient_rule *r, const char *file) {
-    const struct row key = {file, NULL}, *found = r->n ? bsearch(&key, r->rows, r->n, sizeof key, by_file) : NULL;
+    char name[PATH_MAX];
+    const struct row key = {letters_joined(file, name, sizeof name) ? name : file, NULL},
+                     *found = r->n ? bsearch(&key, r->rows, r->n, sizeof key, by_file) : NULL;
     return found ? found->patient : NULL;
 }
 
@@ -348,9 +364,7 @@ int patient_rule_find(const struct patient_rule *r, const char *path, char *buf,
         len = strlen(patient);
     }
     *ret_found = patient && len;
-    if (*ret_found && !str_format(buf, size, "%.*s", (int)len, patient))
-        return err_set(err, ERR_RANGE, "patient id '%.64s…' is too long; at most %zu bytes", patient, size - 1);
-    return 0;
+    return *ret_found ? give(buf, size, patient, len, err) : 0;
 }
 
 int patient_rule_or_name(const struct patient_rule *r, enum labels_patient_rule otherwise, const char *path,

@@ -81,12 +81,15 @@ static int amplitude_among(const struct eegfile *file, const int *signals, int n
 int amplitude_check(const struct eegfile *file, const int *signals, int n, char *ret_faults, size_t size, struct err *err) {
     const size_t len = strlen(ret_faults);
     const char *before = len ? "; " : "";
-    double uv, stated_uv = 0;
-    int rc = amplitude_among(file, signals, n, false, &uv, err);
-    if (!rc && !(rc = amplitude_among(file, signals, n, true, &stated_uv, err)) && unit_looks_like_volts(stated_uv))
-        str_format(ret_faults + len, size - len, "%san amplitude of %.3g looks like V, though the file says uV", before, stated_uv);
-    if (rc || !(uv > 0) || (uv >= 0.5 && uv <= 5000))
+    double uv, stated_uv;
+    int rc;
+    if ((rc = amplitude_among(file, signals, n, false, &uv, err)) ||
+        (rc = amplitude_among(file, signals, n, true, &stated_uv, err)))
         return rc;
+    if (unit_looks_like_volts(stated_uv))
+        str_format(ret_faults + len, size - len, "%san amplitude of %.3g looks like V, though the file says uV", before, stated_uv);
+    if (!(uv > 0) || (uv >= 0.5 && uv <= 5000))
+        return 0;
     if (unit_looks_like_volts(uv))
         return err_set(err, ERR_INVALID,
                        "no unit is stated, and an amplitude of %.3g looks like V, not uV: say --unit V (data.unit: V)", uv);

@@ -1,6 +1,7 @@
 #include "formats/eegfile.h"
 
 #include "formats/format.h"
+#include "formats/letters.h"
 #include "formats/unit.h"
 
 #define RECORDING_FORMAT(id) &format_##id,
@@ -98,7 +99,7 @@ static bool exists_as(const char *stem, const char *suffix, const char *ending, 
         return false;
     for (char *c = ret + strlen(stem); upper && *c; c++)
         *c = (char)toupper((unsigned char)*c);
-    return fsio_exists(ret) && eegfile_named(ret);
+    return letters_find(ret, size) && eegfile_named(ret);
 }
 
 bool eegfile_beside(const char *stem, char *ret, size_t size) {
@@ -387,7 +388,7 @@ bool eegfile_samples_path(const char *path, char *ret, size_t size) {
     for (bool here = false; found < parts.n_samples && !here; found += !here) {
         if (!str_format(ret, size, "%.*s%s", folder, path, parts.names[found]))
             return false;
-        here = fsio_exists(ret);
+        here = letters_find(ret, size);
     }
     return parts.n_samples && (found < parts.n_samples || str_format(ret, size, "%.*s%s", folder, path, parts.names[0]));
 }
@@ -419,6 +420,7 @@ int format_open_companion(const struct format_source *source, const char *name, 
         return err_set(err, ERR_RANGE, "%s: the path of its file %s is too long", own, name);
     if (source->bytes.memory)
         return part_in_memory(source, name, ret, ret_whole, err);
+    (void)letters_find(path, FORMAT_PATH_SIZE);
     int rc = filebytes_open(ret, path, &why);
     struct stat link;
     if ((rc == ERR_NOT_FOUND && !lstat(path, &link)) || (!rc && filebytes_is_pointer(path))) {

@@ -2,12 +2,15 @@
 """A lab's own files through brrctl and brr, without a daemon: sets that SciPy writes as eeglabio and mnelab do, rates of 300 Hz, names in a Windows code
 page, volts, two headers on one file of samples, times with a zone, tables of one recording. Skips without NumPy and SciPy."""
 import datetime
+import functools
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
+import unicodedata
 import unittest
 import warnings
 
@@ -286,6 +289,34 @@ class LabFiles(unittest.TestCase):
             said = subprocess.run([BRRCTL, *words], capture_output=True, text=True, cwd=self.dir)
             self.assertNotEqual(said.returncode, 0)
             self.assertIn("table.csv is not a regular file", said.stderr)
+
+    def test_names_in_either_way_of_writing_marks(self):
+        """macOS writes é as e and a mark; labels that somebody typed have it as one character."""
+        joined, apart = (functools.partial(unicodedata.normalize, form) for form in ("NFC", "NFD"))
+        for patient in ("sub-\u00e9", "sub-M\u00fcller", "sub-Vi\u1ec7t", "sub-\ud55c\uad6d", "sub-\u304c", "sub-\u0419\u043e\u0434"):
+            for of_file, of_label in ((apart, joined), (joined, apart)):
+                folder = self.dir / f"{len(os.listdir(self.dir))}"
+                for name in ("ref", "hyp"):
+                    (folder / name).mkdir(parents=True)
+                path = pathlib.Path(brainvision(folder / "ref" / of_file(f"{patient}_eeg"), samples(), "3906.25", data=of_file(f"{patient}.eeg")))
+                path.write_bytes(path.read_bytes().replace(of_file(patient).encode(), of_label(patient).encode()))  # the header was typed too
+                (folder / "who.csv").write_text(f"\ufeffFile;Patient\n{of_label(path.name)};P7\n", encoding="utf-8")
+                facts, said = dataset(path.parent, "--unlabeled", "background", "--patient", str(folder / "who.csv"))
+                self.assertEqual((facts["usable"], "name no patient" in said), (1, False), said)
+                (folder / "table.csv").write_text(f"file,onset,end\n{of_label(patient)},5,15\n", encoding="utf-8")
+                found = subprocess.run([BRRCTL, "labels", "import", str(folder / "table.csv"), str(folder / "ref")], capture_output=True, text=True)
+                self.assertEqual(found.returncode, 0, found.stderr)
+                events = path.with_name(f"{of_file(patient)}_events.tsv")
+                os.rename(events, events.with_name(f"{of_label(patient)}_events.tsv"))
+                self.assertEqual([tuple(row)[:2] for row in brr.read(path).seizures()], [(5, 10)])
+                (folder / "hyp" / f"{of_label(patient)}_events.tsv").write_text("onset\tduration\teventType\n7\t5\tsz\n")
+                found = subprocess.run([BRRCTL, "score", str(folder / "ref"), str(folder / "hyp"), "--json"], capture_output=True, text=True)
+                scores = json.loads(found.stdout)
+                self.assertEqual((scores["hours"] * 3600, scores["pooled"]["event"]["tp"], scores["pooled"]["event"]["ref"]), (60, 1, 1), found.stderr)
+                self.assertEqual(list(scores["per_subject"]), [joined(patient)])
+                shutil.copy(path, path.with_name(f"{of_label(patient)}_run-02_eeg.vhdr"))  # of two patients that would be an error
+                facts, said = dataset(path.parent, "--unlabeled", "background")
+                self.assertEqual([x["patients"] for x in facts["splits"].values()], [1], said)
 
     def test_segmented_files_are_refused(self):
         self.assertIn("SegmentationType=MARKERBASED is not read", dataset(brainvision(self.dir / "cut", samples(), "3906.25", extra="SegmentationType=MARKERBASED\r\n"))[1])

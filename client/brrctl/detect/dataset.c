@@ -13,6 +13,7 @@
 #include "eeg/tree.h"
 #include "formats/amplitude.h"
 #include "formats/eegfile.h"
+#include "formats/letters.h"
 #include "windows/bids.h"
 #include "windows/manifest.h"
 #include "windows/patients.h"
@@ -226,7 +227,10 @@ static int check_events(struct survey *s, const char *path, const char *relative
     OWNED(events_done) struct events_file file = {0};
     int rc;
     if ((rc = events_path(events_format_find("tsv"), path, tsv_path, sizeof tsv_path, err)) ||
-        (rc = events_path(events_format_find("tsv"), relative, name, sizeof name, err)) || (rc = events_read(tsv_path, &file, err)))
+        (rc = events_path(events_format_find("tsv"), relative, name, sizeof name, err)))
+        return rc;
+    (void)letters_find(tsv_path, sizeof tsv_path);
+    if ((rc = events_read(tsv_path, &file, err)))
         return rc;
     for (size_t i = 0; i < file.n_rows; i++) {
         const struct event_row *row = &file.rows[i];

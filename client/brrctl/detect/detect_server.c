@@ -230,7 +230,7 @@ static int fetch(struct fetching *f, const char *id) {
 
 /* What the job's result says: hours, the model and how many of these people it has seen, and the folder that the paths of the
  * recordings are relative to, without a '/' at its end. */
-static void read_result(struct fetching *f, const char *result, char *buf, size_t size) {
+static void take_result(struct fetching *f, const char *result, char *buf, size_t size) {
     OWNED_POINTER(json_free) struct json *json = NULL;
     if (!json_parse(result, strlen(result), "result", &json, NULL))
         str_copy(buf, size, json_str(json_get(json, "source"), ""));
@@ -267,7 +267,7 @@ int detect_on_server(const struct arguments *o) {
         return EXIT_FAILED;
     }
     struct fetching f = {.o = o, .source = source};
-    read_result(&f, end.result, source, sizeof source);
+    take_result(&f, end.result, source, sizeof source);
     code = fetch(&f, id);
     return code || !*f.seen.sha256 ? code : outputs_set_model(detect_options_of(o)->output, &f.seen, &err) ? brrctl_fail(&err) : 0;
 }

@@ -4,6 +4,7 @@
 #include "base/needed.h"
 #include "eeg/labels.h"
 #include "formats/eegfile.h"
+#include "formats/letters.h"
 
 enum { PATH_SIZE = 4096 };
 
@@ -35,7 +36,7 @@ bool score_stem(const char *path, char *ret, size_t size) {
 
 bool score_beside(const char *stem, char *ret, size_t size) {
     for (int i = 0; label_ending(i); i++)
-        if (str_format(ret, size, "%s%s", stem, label_ending(i)) && fsio_exists(ret))
+        if (str_format(ret, size, "%s%s", stem, label_ending(i)) && letters_find(ret, size))
             return true;
     return false;
 }
@@ -68,7 +69,7 @@ bool score_is_reference(const char *path) {
         return true;
     bool recording = eegfile_named(path), table = cut_of(path, ".csv") || cut_of(path, ".csv_bi");
     if ((!recording && !labels_cut(path)) || (table && !is_tusz(path)) || !score_stem(path, stem, sizeof stem) ||
-        (str_format(other, sizeof other, "%s_events.tsv", stem) && fsio_exists(other)))
+        (str_format(other, sizeof other, "%s_events.tsv", stem) && letters_find(other, sizeof other)))
         return false;
     return recording || (!recording_beside(path, other) && score_beside(stem, other, sizeof other) && !strcmp(other, path));
 }

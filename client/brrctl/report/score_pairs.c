@@ -8,14 +8,15 @@
 #include "eeg/labels.h"
 #include "eeg/tree.h"
 #include "formats/eegfile.h"
+#include "formats/letters.h"
 #include "store/outputs.h"
 
 /* "sub-XX" of a path, else what a training takes for the patient of the recording. */
 static char *subject_of(const char *path) {
     char patient[4096], stem[4096];
     const char *at = strstr(path, "sub-"), *name = score_stem(path, stem, sizeof stem) ? stem : path;
-    if (at)
-        return strndup(at, strcspn(at, "_/"));
+    if (at && str_format(stem, sizeof stem, "%.*s", (int)strcspn(at, "_/"), at) && letters_joined(stem, patient, sizeof patient))
+        return strdup(patient);
     return strdup(labels_patient(name, LABELS_PATIENT_AUTO, patient, sizeof patient, NULL, NULL) ? name : patient);
 }
 
@@ -32,7 +33,7 @@ static int note_recording(void *ctx, const struct tree_recording *recording, str
     return 0;
 }
 
-static void left_out(void *ctx, const char *text) {
+static void say_left_out(void *ctx, const char *text) {
     const struct score_pairs *p = ctx;
     if (!p->quiet)
         fprintf(stderr, "brrctl: note: %s\n", text);
@@ -40,7 +41,7 @@ static void left_out(void *ctx, const char *text) {
 
 /* The recordings of which each counts once, as `dataset` and `detect` count them. */
 static int find_recordings(struct score_pairs *p, struct err *err) {
-    const struct tree_config tree = {.root = p->ref, .all_names = true, .one_header = true, .note = left_out, .ctx = p};
+    const struct tree_config tree = {.root = p->ref, .all_names = true, .one_header = true, .note = say_left_out, .ctx = p};
     int rc = tree_walk(&tree, note_recording, err);
     if (p->n_recordings)
         qsort(p->recordings, (size_t)p->n_recordings, sizeof *p->recordings, order_strings);
@@ -48,12 +49,14 @@ static int find_recordings(struct score_pairs *p, struct err *err) {
 }
 
 /* False for the labels of a recording that does not count, which was noted. */
-static bool counts(const struct score_pairs *p, const char *path) {
+static bool is_counted(const struct score_pairs *p, const char *path) {
     char stem[4096], recording[4096];
     const bool own = eegfile_named(path);
     const char *key = own ? path : stem;
     if (!score_stem(path, stem, sizeof stem) || (!own && !eegfile_beside(stem, recording, sizeof recording)))
         return true;
+    if (!own)
+        (void)score_stem(recording, stem, sizeof stem);
     return p->n_recordings && bsearch(&key, p->recordings, (size_t)p->n_recordings, sizeof *p->recordings, order_strings);
 }
 
@@ -140,8 +143,9 @@ static int visit(void *ctx, const struct fsio_found *found, struct err *err) {
     if (rc || found->folder)
         return rc;
     if (!found->special && !found->absent)
-        return tree_is_apple_double(path) || !score_is_reference(path) || !counts(p, path) ? 0
-                                                                                           : add_pair(p, path, found->path, err);
+        return tree_is_apple_double(path) || !score_is_reference(path) || !is_counted(p, path)
+                   ? 0
+                   : add_pair(p, path, found->path, err);
     if (!p->quiet && score_is_labels_name(path)) /* by its name: a FIFO is not opened */
         stems_say_stranger(path);
     return 0;

@@ -3,12 +3,16 @@
 #include "base/needed.h"
 #include "client/brrctl/report/score_files.h"
 #include "eeg/tree.h"
+#include "formats/letters.h"
 
 enum { PATH_SIZE = 4096 };
 
 struct item {
-    char *path, *stem; /* whole path; below the root */
+    char *path, *stem; /* whole path; below the root, as a key */
 };
+
+/* In one way of writing, by which stems are compared. */
+static const char *stem_key(const char *stem, char buf[PATH_SIZE]) { return letters_apart(stem, buf, PATH_SIZE) ? buf : stem; }
 
 struct stems {
     const char *root;
@@ -25,12 +29,12 @@ static int by_last_part(const void *a, const void *b) {
 }
 
 static void add(struct stems *s, const char *path, const char *relative) {
-    char stem[PATH_SIZE];
+    char stem[PATH_SIZE], key[PATH_SIZE];
     if (tree_is_apple_double(path) || !s->wanted(path) || !score_stem(relative, stem, sizeof stem))
         return;
     if ((s->n & (s->n + 1)) == 0) /* room for 1, 3, 7, … doubles */
         s->items = needed(realloc(s->items, sizeof *s->items * (2 * s->n + 2)));
-    s->items[s->n++] = (struct item){needed(strdup(path)), needed(strdup(stem))};
+    s->items[s->n++] = (struct item){needed(strdup(path)), needed(strdup(stem_key(stem, key)))};
 }
 
 static int look(void *ctx, const struct fsio_found *found, struct err *err) {
@@ -94,7 +98,9 @@ static size_t first_of(const struct stems *s, const char *last_part) {
     return low < s->n && !strcmp(fsio_basename(s->items[low].stem), last_part) ? low : s->n;
 }
 
-const char *stems_path(const struct stems *s, const char *stem) {
+const char *stems_path(const struct stems *s, const char *wanted) {
+    char key[PATH_SIZE];
+    const char *stem = stem_key(wanted, key);
     for (size_t i = first_of(s, fsio_basename(stem)); i < s->n && !strcmp(fsio_basename(s->items[i].stem), fsio_basename(stem));
          i++)
         if (!strcmp(s->items[i].stem, stem))
@@ -111,7 +117,8 @@ static const struct item *other_of(const struct stems *s, size_t first) {
 }
 
 int stems_check_alone(const struct stems *s, const char *stem, const char *where, struct err *err) {
-    size_t first = first_of(s, fsio_basename(stem));
+    char key[PATH_SIZE];
+    size_t first = first_of(s, fsio_basename(stem_key(stem, key)));
     const struct item *other = first < s->n ? other_of(s, first) : NULL;
     if (!other)
         return 0;
@@ -121,7 +128,8 @@ int stems_check_alone(const struct stems *s, const char *stem, const char *where
 }
 
 int stems_find(const struct stems *s, const char *last_part, const char **ret, struct err *err) {
-    size_t first = first_of(s, last_part);
+    char key[PATH_SIZE];
+    size_t first = first_of(s, stem_key(last_part, key));
     *ret = first < s->n ? s->items[first].path : NULL;
     const struct item *other = first < s->n ? other_of(s, first) : NULL;
     if (!other)

@@ -1,6 +1,6 @@
 /* stems: the files of a folder that belong to recordings, as paths without the ending that says what a file holds. Files of two
- * folders belong together when their stems are equal; when only the last parts are equal, if no other file has that part. One
- * thread. */
+ * folders belong together when their stems are equal, in either way of writing é (formats/letters.h); when only the last parts are
+ * equal, if no other file has that part. One thread. */
 #pragma once
 
 #include "base/base.h"
