@@ -1,6 +1,5 @@
 #include <locale.h>
 
-#include "formats/letters.h"
 #include "unit/cmocka_all.h"
 
 static void appending_grows_and_stays_terminated(void **state) {
@@ -234,27 +233,6 @@ static void no_text_is_written_as_nothing(void **state) {
     str_done(&s);
 }
 
-/* tests/integration/test_lab_files.py has names of files in both ways. */
-static void letters_and_their_marks_are_one_character_or_several(void **state) {
-    (void)state;
-    static const char *const pairs[][2] = {{"plain", "plain"},
-                                           {"\xC3\xA9t\xC3\xA9", "e\xCC\x81te\xCC\x81"},             /* é t é */
-                                           {"\xE1\xBB\x87", "e\xCC\xA3\xCC\x82"},                    /* ệ: two marks */
-                                           {"\xED\x95\x9C", "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB"}, /* 한: three letters */
-                                           {"\xED\x95\x98", "\xE1\x84\x92\xE1\x85\xA1"},
-                                           {"\xE3\x81\x8C", "\xE3\x81\x8B\xE3\x82\x99"}, /* が */
-                                           {"x\xFFy\xC3", "x\xFFy\xC3"}};                /* no UTF-8 */
-    char buf[64];
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-        for (int from = 0; from < 2; from++) {
-            assert_true(letters_joined(pairs[i][from], buf, sizeof buf));
-            assert_string_equal(buf, pairs[i][0]);
-            assert_true(letters_apart(pairs[i][from], buf, sizeof buf));
-            assert_string_equal(buf, pairs[i][1]);
-        }
-    assert_false(letters_apart(pairs[1][0], buf, 5));
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(appending_grows_and_stays_terminated),
@@ -269,7 +247,6 @@ int main(void) {
         cmocka_unit_test(lists_are_cut_behind_an_item),
         cmocka_unit_test(utf8_steps_over_valid_characters_only),
         cmocka_unit_test(no_text_is_written_as_nothing),
-        cmocka_unit_test(letters_and_their_marks_are_one_character_or_several),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
