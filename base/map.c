@@ -130,6 +130,15 @@ void *map_remove(struct map *map, const char *key) {
     return e->value;
 }
 
+int map_tally_of(const struct map *map, const char *key) { return (int)(intptr_t)map_get(map, key); }
+
+bool map_tally(struct map *map, const char *key, int n) {
+    const intptr_t sum = map_tally_of(map, key) + (intptr_t)n;
+    if (!sum)
+        map_remove(map, key);
+    return !sum || !map_put(map, key, (void *)sum, NULL);
+}
+
 size_t map_count(const struct map *map) { return map->live; }
 
 int map_next(const struct map *map, size_t *cursor, const char **ret_key, void **ret_value) {

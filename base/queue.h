@@ -20,6 +20,24 @@
             (queue)->last = NULL;                                                                                                  \
     } while (0)
 
+/* A chain is a list whose items have a second member, `before`: they come and go at any place without a walk. */
+#define CHAIN_ADD(list, item, next, before)                                                                                        \
+    do {                                                                                                                           \
+        (item)->before = NULL;                                                                                                     \
+        if (((item)->next = (list)))                                                                                               \
+            (list)->before = (item);                                                                                               \
+        (list) = (item);                                                                                                           \
+    } while (0)
+#define CHAIN_REMOVE(list, item, next, before)                                                                                     \
+    do {                                                                                                                           \
+        if ((item)->next)                                                                                                          \
+            (item)->next->before = (item)->before;                                                                                 \
+        if ((item)->before)                                                                                                        \
+            (item)->before->next = (item)->next;                                                                                   \
+        else                                                                                                                       \
+            (list) = (item)->next;                                                                                                 \
+    } while (0)
+
 /* LIST_ADD_LAST appends an item; LIST_REMOVE takes it out, if it is there. Both walk the list: for a few items. */
 #define LIST_ADD_LAST(list, item, next)                                                                                            \
     do {                                                                                                                           \

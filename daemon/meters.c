@@ -38,6 +38,7 @@ int meters_open(struct meters *m, int64_t start_ms, struct err *err) {
     log_hook(count_line, m->metrics);
     str_format(labels, sizeof labels, "%s\x1f%s", versions_own(), revision_name);
     metric_set(series(m, "brrd_build_info", labels), 1);
+    m->turns = series(m, "brrd_loop_turn_seconds", "");
     return 0;
 }
 
@@ -105,6 +106,15 @@ static void measure_process(struct meters *m) {
     OWNED_FILE FILE *f = fopen("/proc/self/statm", "re");
     if (f && fscanf(f, "%*s %lld", &pages) == 1) // NOLINT(cert-err34-c): the kernel's own number
         metric_set(series(m, "process_resident_memory_bytes", ""), (double)pages * (double)sysconf(_SC_PAGESIZE));
+}
+
+void meters_turn(struct meters *m) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    const double now_s = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    if (m->turn_s > 0) /* the first one opened the daemon */
+        metric_observe(m->turns, now_s - m->turn_s);
+    m->turn_s = now_s;
 }
 
 void meters_tick(struct meters *m, const struct sched *sched, const struct rpc_server *rpc) {

@@ -14,6 +14,8 @@ struct meters {
     struct metric_family *families; /* the daemon's and those of the kinds of job */
     struct job_metrics jobs;
     int64_t start_ms;
+    double turn_s; /* processor time of the loop's thread at the end of the newest turn; 0: none has ended */
+    struct metric *turns;
     char served[MODELS_MAX][LIVE_NAME]; /* names of models, while they serve or a stream has them */
     int n_served;
 };
@@ -34,5 +36,7 @@ void meters_call_begun(struct meters *m, const char *path);
 void meters_call_ended(struct meters *m, const char *path, int code, const char *reason, double seconds);
 /* Series of a model go when it does not serve any more and no stream has it. Call when models may have changed. */
 void meters_models(struct meters *m, const struct models *models, const struct sessions *sessions);
+/* The loop is about to wait: a turn has ended. */
+void meters_turn(struct meters *m);
 /* Measures what is a state: jobs by state, unsent answers, the process. Once a second. */
 void meters_tick(struct meters *m, const struct sched *sched, const struct rpc_server *rpc);

@@ -3,6 +3,7 @@
 #include "daemon/server.h"
 
 static const double rpc_buckets[] = {.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30};
+static const double turn_buckets[] = {.001, .002, .005, .01, .02, .05, .1, .2, .5, 1};
 static const double compute_buckets[] = {.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2};
 static const double lag_buckets[] = {.01, .025, .05, .1, .25, .5, 1, 2, 5, 10, 30, 60};
 static const double batch_buckets[] = {1, 2, 4, 8, 16, 32, 64};
@@ -11,6 +12,8 @@ static const double run_buckets[] = {1, 10, 60, 300, 1800, 3600, 10800, 21600, 4
 const struct metric_family metrics_families[] = {
     GAUGE("brrd_build_info", "Version and revision of the daemon, always 1.", "version,revision"),
     GAUGE("brrd_process_uptime_seconds", "Time since start.", ""),
+    HISTOGRAM("brrd_loop_turn_seconds", "Processor time of a turn of the main loop, in which everything else of it waits.", "",
+              turn_buckets),
     COUNTER("process_cpu_seconds_total", "CPU time of the daemon, user and system.", ""),
     GAUGE("process_resident_memory_bytes", "Memory of the daemon that is resident.", ""),
     GAUGE("brrd_ready", "1 when a component is ready.", "component"),

@@ -16,6 +16,7 @@
 enum {
     TICK_MS = 1000,
     REPORTS_A_TURN = 256,
+    TURN_MS = 5 /* for them */,
     FILE_MS = 5 * 1000 /* a job that is in a file for longer is shown as waiting */
 };
 
@@ -87,9 +88,10 @@ static void hurry_alarms(struct services *s) {
                         &now);
 }
 
-/* Reports of streams, so many in a turn of the loop; false: more may wait. */
+/* Reports of streams, so many or for so long in a turn of the loop; false: more may wait. */
 static bool take_live_reports(struct services *s) {
-    for (int i = 0; i < REPORTS_A_TURN; i++) {
+    const int64_t until_ms = clock_ms() + TURN_MS;
+    for (int i = 0; i < REPORTS_A_TURN && clock_ms() < until_ms; i++) {
         struct live_report *r = stream_places_take(&s->streams);
         if (!r)
             return true;
@@ -181,13 +183,17 @@ static void on_tick(uv_timer_t *timer) {
     }
 }
 
+static void on_turn(uv_prepare_t *turn) { meters_turn(&((struct daemon *)turn->data)->meters); }
+
 static void start_handles(struct daemon *d) {
     static const int signums[3] = {SIGTERM, SIGINT, SIGHUP};
     uv_async_init(&d->loop, &d->reports, on_reports);
     uv_timer_init(&d->loop, &d->tick);
     drain_init(&d->drain, &d->loop);
-    d->reports.data = d->tick.data = d;
+    uv_prepare_init(&d->loop, &d->turn);
+    d->reports.data = d->tick.data = d->turn.data = d;
     uv_timer_start(&d->tick, on_tick, TICK_MS, TICK_MS);
+    uv_prepare_start(&d->turn, on_turn);
     for (int i = 0; i < 3; i++) {
         uv_signal_init(&d->loop, &d->signals[i]);
         d->signals[i].data = d;

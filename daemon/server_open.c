@@ -287,7 +287,9 @@ static int open_status(struct daemon *d, struct err *err) {
         .n_beds = d->config->n_beds,
         .metrics = s->metrics,
         .volumes = {{"results", d->config->results, d->results}, {"cache", d->config->cache, sched_cache(s->sched)}},
-        .n_volumes = 2};
+        .n_volumes = 2,
+        .wake = wake_loop,
+        .wake_ctx = &d->reports};
     if (!(d->board = status_board_new()))
         return err_set(err, ERR_EXHAUSTED, "out of memory for the status pages");
     s->state_of = state_of;

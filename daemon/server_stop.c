@@ -13,6 +13,7 @@ enum {
 void server_close_handles(struct daemon *d) {
     uv_close((uv_handle_t *)&d->reports, NULL);
     uv_close((uv_handle_t *)&d->tick, NULL);
+    uv_close((uv_handle_t *)&d->turn, NULL);
     drain_close(&d->drain);
     for (int i = 0; i < 3; i++)
         uv_close((uv_handle_t *)&d->signals[i], NULL);

@@ -18,6 +18,7 @@ static const char usage[] =
     "  --sessions N        sessions at the same time (10)\n"
     "  --seconds S         of EEG in each (60)\n"
     "  --chunk-ms MS       of each chunk (250)\n"
+    "  --every-s S         from a chunk to the next: sessions that are open and send little (real time: --chunk-ms)\n"
     "  --ramp-s S          sessions begin evenly over this time (0: at once, so that all their windows fall due together)\n"
     "  --jitter-ms MS      chunks are late by up to this, at random (0)\n"
     "  --cut-every-s S     cut one connection at random moments, S seconds apart on average (never)\n"
@@ -74,6 +75,7 @@ static bool parse(int argc, char **argv, struct plan *p) {
                                      {"--seed", WHOLE, &p->seed, 0, 1e9},
                                      {"--seconds", NUMBER, &p->seconds, 0.1, 1e6},
                                      {"--chunk-ms", NUMBER, &p->chunk_ms, 1000.0 / LOAD_RATE_HZ, 60000},
+                                     {"--every-s", NUMBER, &p->every_s, 0, 1e6},
                                      {"--ramp-s", NUMBER, &p->ramp_s, 0, 1e6},
                                      {"--jitter-ms", NUMBER, &p->jitter_ms, 0, 60000},
                                      {"--cut-every-s", NUMBER, &p->cut_every_s, 0.001, 1e6},

@@ -13,8 +13,10 @@ struct sessions *sessions_new(const struct sessions_config *config) {
     all->config = *config;
     const bool remembers = config->patient_memory_ms > 0;
     all->by_id = map_new(SIZE_MAX);
+    all->tallies = map_new(SIZE_MAX);
+    all->holding = map_new(SIZE_MAX);
     all->patients = remembers ? patient_memory_new(config->patient_memory_ms) : NULL;
-    if (all->by_id && (all->patients || !remembers))
+    if (all->by_id && all->tallies && all->holding && (all->patients || !remembers))
         return all;
     sessions_free(all);
     return NULL;
@@ -23,12 +25,13 @@ struct sessions *sessions_new(const struct sessions_config *config) {
 void sessions_free(struct sessions *all) {
     if (!all)
         return;
-    while (all->first) {
-        struct session *next = all->first->next_session;
-        session_free(all->first);
-        all->first = next;
+    for (struct session *s = all->first, *next; s; s = next) {
+        next = s->next_session;
+        session_free(s);
     }
     map_free(all->by_id, NULL);
+    map_free(all->tallies, NULL);
+    map_free(all->holding, NULL);
     patient_memory_free(all->patients);
     free(all);
 }
@@ -45,10 +48,7 @@ int sessions_of_model(const struct sessions *all, const char *model) {
 int sessions_of_one(int max_sessions) { return (max_sessions * OF_ONE_TENTHS + 9) / 10; }
 
 static int check_share(const struct sessions *all, const char *principal, struct err *err) {
-    const int most = sessions_of_one(all->config.max_sessions);
-    int own = 0;
-    for (const struct session *s = all->first; s; s = s->next_session)
-        own += s->stage != SESSION_CLOSED && !s->ended && !strcmp(s->token.principal, principal);
+    const int most = sessions_of_one(all->config.max_sessions), own = map_tally_of(all->tallies, principal);
     return own < most ? 0
                       : err_set(err, ERR_EXHAUSTED,
                                 "this caller has %d streams already, those that wait for their client included; one caller may "
@@ -90,6 +90,8 @@ static struct session *done_first(struct session *a, struct session *b) { return
 static void bound_done(struct sessions *all, const char *principal) {
     struct session *first = NULL, *own = NULL;
     int n = 0, n_own = 0;
+    if (map_count(all->by_id) <= (size_t)all->config.max_sessions)
+        return;
     for (struct session *s = all->first; s; s = s->next_session) {
         if (!session_is_closing(s) || !s->parked_ms)
             continue;
@@ -140,15 +142,15 @@ void session_leave(struct session *s) {
 /* ---- a client comes back ---- */
 
 struct session *sessions_find(struct sessions *all, const char *token, const char *principal) {
-    struct session *found = NULL;
-    char digest[DIGEST_HEX_SIZE];
+    char digest[DIGEST_HEX_SIZE], id[SESSION_ID_SIZE];
     if (!resume_token_digest(token, digest))
         return NULL;
-    for (struct session *s = all->first; s; s = s->next_session)
-        if (s->resumable && (s->sink || s->parked_ms) && (!session_is_closing(s) || s->summary || s->failure) &&
-            resume_token_fits(&s->token, digest, principal))
-            found = s;
-    return found;
+    resume_token_id(digest, id);
+    struct session *s = session_of_id(all, id);
+    return s && s->resumable && (s->sink || s->parked_ms) && (!session_is_closing(s) || s->summary || s->failure) &&
+                   resume_token_fits(&s->token, digest, principal)
+               ? s
+               : NULL;
 }
 
 int session_check(const struct session *s, const struct live_open *open, struct err *err) {
@@ -183,6 +185,11 @@ void session_resume(struct session *s, const struct session_return *back) {
     s->parked_ms = s->stalled_ms = 0;
     s->newest_ms = s->resumed_ms = clock_ms();
     session_restart_lag(s, s->newest_ms);
+    if (s->ended && s->stage != SESSION_CLOSED) { /* it takes a place again */
+        session_count_place(s, -1);
+        s->ended = false;
+        session_count_place(s, 1);
+    }
     s->greeted = s->shed = s->ended = false;
     s->reconnects++;
     pace_restart(&s->pace);
@@ -477,6 +484,7 @@ static void on_summary(struct session *s, const struct live_report *r) {
 
 static void on_closed(struct session *s) {
     session_reach(s, SESSION_CLOSED);
+    session_count_place(s, -1);
     s->all->count--;
     s->all->waiting_bytes -= s->waiting_bytes; /* of orders that were dropped */
     s->waiting_bytes = 0;

@@ -235,6 +235,16 @@ struct session_state {
 void session_describe(const struct session *s, struct session_state *ret);
 /* Calls visit for each open session; visit must not end any. */
 void sessions_visit(const struct sessions *all, void (*visit)(void *ctx, const struct session *s), void *ctx);
+/* The same in parts, so that the loop does other work between them: visits for about so many ms. True: there are more, and the next
+ * call goes on; sessions that begin meanwhile are left out. The walk is zeroed before the first part. */
+struct session_walk {
+    struct session_walk *next;
+    struct session *at; /* who is next */
+    bool begun;
+};
+bool sessions_walk(struct sessions *all, struct session_walk *w, int64_t ms, void (*visit)(void *ctx, const struct session *s),
+                   void *ctx);
+void sessions_walk_stop(struct sessions *all, struct session_walk *w); /* before its end; one that has not begun is fine */
 /* The open session of this id, or the only one whose id begins with it (at least SESSION_PREFIX characters). NOT_FOUND; INVALID:
  * several do. */
 enum { SESSION_PREFIX = 4 };

@@ -14,7 +14,9 @@ static bool sends(const struct session *s, int64_t now_ms) {
 static bool is_alone(const struct session *s) {
     const bool live = live_open_is_live(live_stream_open(s->stream));
     const int64_t now_ms = clock_ms();
-    for (const struct session *other = s->all->first; other; other = other->next_session)
+    char bed[SESSION_BED];
+    for (const struct session *other = map_tally_of(s->all->tallies, session_bed(s, bed)) > 1 ? s->all->first : NULL; other;
+         other = other->next_session)
         if (other != s && live_open_is_live(live_stream_open(other->stream)) == live && !strcmp(other->client, s->client) &&
             !strcmp(other->token.principal, s->token.principal) && sends(other, now_ms))
             return false;
@@ -109,9 +111,8 @@ void session_alarm_look(struct session *s) {
 
 static int where_is(void *ctx, const char *id) {
     const struct sessions *all = ctx;
-    for (const struct session *s = all->first; s; s = s->next_session)
-        if (!strcmp(s->id, id))
-            return SESSION_HERE;
+    if (session_of_id(all, id))
+        return SESSION_HERE;
     return all->config.store.elsewhere ? all->config.store.elsewhere(all->config.store.ctx, id) : SESSION_GONE;
 }
 

@@ -184,17 +184,16 @@ static void deliver(struct session *s, const struct live_report *r) {
 
 void session_deliver(struct session *s, const struct live_report *r) {
     bool waits = s->held.first || (r->message.kind == LIVE_ALARM && awaits_disk(s));
-    if (!waits || !ring_add(&s->held, r)) {
+    if (!waits || map_put(s->all->holding, s->id, s, NULL) || !ring_add(&s->held, r)) {
         session_release_held(s);
         deliver(s, r);
         return;
     }
-    s->all->holding += !s->held_ms;
     s->held_ms = s->held_ms ? s->held_ms : clock_ms();
 }
 
 static void hold_nothing(struct session *s) {
-    s->all->holding -= s->held_ms != 0;
+    map_remove(s->all->holding, s->id);
     s->held_ms = 0;
 }
 
@@ -225,8 +224,8 @@ void session_look_at_held(struct session *s) {
 }
 
 void sessions_journaled(struct sessions *all) {
-    for (struct session *s = all->holding ? all->first : NULL, *next; s; s = next) {
-        next = s->next_session;
+    const char *id;
+    void *s;
+    for (size_t at = 0; map_next(all->holding, &at, &id, &s);)
         session_look_at_held(s);
-    }
 }

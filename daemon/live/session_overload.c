@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "base/log.h"
+#include "base/order.h"
 #include "daemon/live/session_parts.h"
 
 enum { SHED_SHARE = 20, LAG_FALLS_MS = 50 /* in a second, or it does not fall */ };
@@ -50,24 +51,27 @@ static bool is_late(struct session *s, int64_t now) {
     return false;
 }
 
+static int by_newest(const void *a, const void *b) {
+    return order_i64((*(struct session *const *)b)->epoch, (*(struct session *const *)a)->epoch);
+}
+
 void sessions_shed(struct sessions *all, int64_t now) {
-    int late = 0;
+    int n = 0;
     int64_t longest = 0;
+    OWNED_MEMORY struct session **late = NULL;
     for (struct session *s = all->first; s; s = s->next_session) {
         session_excuse_device(s, now);
-        if (!is_late(s, now))
+        if (!is_late(s, now) || (!late && !(late = calloc(map_count(all->by_id), sizeof(*late)))))
             continue;
         int64_t lag = session_lag_ms(s, now);
-        late++;
+        late[n++] = s;
         longest = lag > longest ? lag : longest;
     }
     bool falls = longest <= all->longest_lag_ms - LAG_FALLS_MS;
     all->longest_lag_ms = longest;
-    for (int n = late && !falls ? 1 + late / SHED_SHARE : 0; n > 0; n--) {
-        struct session *newest = NULL;
-        for (struct session *s = all->first; s; s = s->next_session)
-            if (is_late(s, now) && (!newest || s->epoch > newest->epoch))
-                newest = s;
-        shed(newest, now);
-    }
+    if (!n || falls)
+        return;
+    qsort(late, (size_t)n, sizeof(*late), by_newest);
+    for (int i = 0; i < 1 + n / SHED_SHARE; i++)
+        shed(late[i], now);
 }

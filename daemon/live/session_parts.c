@@ -21,6 +21,7 @@ void session_free(struct session *s) {
     if (s->all) {
         session_drop_held(s);
         s->all->saved_bytes -= s->saved_bytes;
+        s->all->restoring -= s->stage == SESSION_RESTORING;
     }
     free(s->info);
     eegring_drop(s->eeg);
@@ -74,11 +75,11 @@ void session_release(struct session *s) {
     session_post_due(s);
 }
 
-int sessions_places(const struct sessions *all, bool ended) {
-    int n = 0;
-    for (const struct session *s = all->first; s; s = s->next_session)
-        n += s->stage != SESSION_CLOSED && s->ended == ended;
-    return n;
+int sessions_places(const struct sessions *all, bool ended) { return ended ? all->ended : all->count - all->ended; }
+
+bool session_count_place(struct session *s, int n) {
+    s->all->ended += s->ended ? n : 0;
+    return s->ended || map_tally(s->all->tallies, s->token.principal, n);
 }
 
 /* Whose time on the device the stream takes: each bed of the roster has a share, a caller has one for all its other streams, and
@@ -155,6 +156,24 @@ static void recall_patient(const struct session *s, struct live_order *open) {
     open->away_s = open->data ? (double)(age_ms + 1) / 1000 : 0;
 }
 
+/* False: out of memory. */
+static bool list_session(struct session *s) {
+    struct sessions *all = s->all;
+    char bed[SESSION_BED];
+    if (map_put(all->by_id, s->id, s, NULL))
+        return false;
+    const bool placed = session_count_place(s, 1);
+    if (!placed || !map_tally(all->tallies, session_bed(s, bed), 1)) {
+        if (placed)
+            session_count_place(s, -1);
+        map_remove(all->by_id, s->id);
+        return false;
+    }
+    CHAIN_ADD(all->first, s, next_session, before_session);
+    all->count++;
+    return true;
+}
+
 int session_begin(struct session *s, char *state, size_t len, struct err *err) {
     struct sessions *all = s->all;
     struct live_order *o = live_order_new(LIVE_OPEN, s->stream);
@@ -166,21 +185,28 @@ int session_begin(struct session *s, char *state, size_t len, struct err *err) {
     } else {
         free(state);
     }
-    if (!o || map_put(all->by_id, s->id, s, NULL) || !all->config.post(all->config.post_ctx, o)) {
-        map_remove(all->by_id, s->id);
+    if (!o || !list_session(s)) {
         live_order_free(o);
         session_free(s);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+    }
+    if (!all->config.post(all->config.post_ctx, o)) {
+        live_order_free(o);
+        session_count_place(s, -1);
+        all->count--;
+        session_forget(s);
         return err_set(err, ERR_EXHAUSTED, "too much waits for the device; try again later");
     }
-    s->next_session = all->first;
-    all->first = s;
-    all->count++;
     return 0;
 }
 
 void session_forget(struct session *s) {
-    LIST_REMOVE(s->all->first, s, next_session);
+    char bed[SESSION_BED];
+    for (struct session_walk *w = s->all->walks; w; w = w->next)
+        w->at = w->at == s ? s->next_session : w->at;
+    CHAIN_REMOVE(s->all->first, s, next_session, before_session);
     map_remove(s->all->by_id, s->id);
+    map_tally(s->all->tallies, session_bed(s, bed), -1);
     session_free(s);
 }
 

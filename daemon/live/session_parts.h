@@ -111,17 +111,20 @@ struct session {
     int64_t events_total, seizure_samples;
     bool opened; /* the host has opened its stream, in whatever stage the session is */
     int64_t newest_ms;
-    struct session *next_session;
+    struct session *next_session, *before_session; /* of all sessions */
 };
 
 struct sessions {
     struct sessions_config config;
-    struct session *first;
+    struct session *first; /* the newest one */
+    struct session_walk *walks;
     struct model_quota models;
     struct map *by_id;               /* all sessions of the list, by their ids */
+    struct map *tallies;             /* how many places each principal has, and how many sessions each bed */
+    struct map *holding;             /* by id: sessions with alarms that are not on the disk (held_ms) */
     struct patient_memory *patients; /* NULL: nothing is kept */
     int count;                       /* of sessions whose streams the host has */
-    int holding;                     /* of sessions with alarms that are not on the disk (held_ms) */
+    int ended, restoring;            /* of them: those that were restored after their end; those in this stage */
     int64_t saved_bytes;             /* of the newest snapshots of all */
     int64_t waiting_bytes;           /* samples of all that wait for it */
     bool awaited;                    /* sessions may still be restored */
@@ -137,10 +140,23 @@ void session_free(struct session *s);
  * goes on with what is known of its patient. */
 int session_begin(struct session *s, char *state, size_t len, struct err *err);
 bool session_post(struct session *s, enum live_order_kind kind);
+/* Counts the place of the session: 1 when it begins, -1 when the host has let go of it. False: out of memory. */
+bool session_count_place(struct session *s, int n);
+/* The key of its bed in the tallies. */
+enum { SESSION_BED = RESUME_PRINCIPAL_SIZE + SESSION_NAME_SIZE };
+static inline const char *session_bed(const struct session *s, char ret[SESSION_BED]) {
+    str_format(ret, SESSION_BED, "%s\x1f%s", s->token.principal, s->client);
+    return ret;
+}
 /* Keeps what a result says that was learned of the patient. */
 void session_remember_patient(struct session *s, struct live_report *r);
 /* Moves on to this stage, unless it is there or further. */
-static inline void session_reach(struct session *s, enum session_stage stage) { s->stage = s->stage > stage ? s->stage : stage; }
+static inline void session_reach(struct session *s, enum session_stage stage) {
+    if (stage <= s->stage)
+        return;
+    s->all->restoring += (int)(stage == SESSION_RESTORING) - (int)(s->stage == SESSION_RESTORING);
+    s->stage = stage;
+}
 /* The host lets go of its stream, or has. */
 static inline bool session_is_closing(const struct session *s) { return s->stage >= SESSION_CLOSING; }
 void session_post_due(struct session *s); /* what could not be posted before */

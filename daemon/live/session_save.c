@@ -554,12 +554,7 @@ void session_restore_failed(struct session *s, const struct err *err) {
     session_fail(s, &gone, "RESTORING");
 }
 
-bool sessions_restoring(const struct sessions *all) {
-    for (const struct session *s = all->first; s; s = s->next_session)
-        if (s->stage == SESSION_RESTORING)
-            return true;
-    return false;
-}
+bool sessions_restoring(const struct sessions *all) { return all->restoring; }
 
 /* ---- the end of the daemon ---- */
 

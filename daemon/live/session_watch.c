@@ -36,18 +36,42 @@ void session_describe(const struct session *s, struct session_state *ret) {
                                   .eeg = s->eeg};
 }
 
+static bool is_visited(const struct session *s) { return !session_is_closing(s) && !s->ended; }
+
 void sessions_visit(const struct sessions *all, void (*visit)(void *ctx, const struct session *s), void *ctx) {
     for (const struct session *s = all->first; s; s = s->next_session)
-        if (!session_is_closing(s) && !s->ended)
+        if (is_visited(s))
             visit(ctx, s);
 }
 
+bool sessions_walk(struct sessions *all, struct session_walk *w, int64_t ms, void (*visit)(void *ctx, const struct session *s),
+                   void *ctx) {
+    const int64_t until_ms = clock_ms() + ms;
+    if (!w->begun) {
+        *w = (struct session_walk){.next = all->walks, .at = all->first, .begun = true};
+        all->walks = w;
+    }
+    for (const struct session *s; (s = w->at) && clock_ms() < until_ms;) {
+        w->at = s->next_session;
+        if (is_visited(s))
+            visit(ctx, s);
+    }
+    if (w->at)
+        return true;
+    sessions_walk_stop(all, w);
+    return false;
+}
+
+void sessions_walk_stop(struct sessions *all, struct session_walk *w) {
+    LIST_REMOVE(all->walks, w, next);
+    w->begun = false;
+}
+
 int sessions_by_id(struct sessions *all, const char *id, struct session **ret, struct err *err) {
-    struct session *found = NULL;
-    int n = 0;
-    for (struct session *s = all->first; s; s = s->next_session) {
-        bool exact = !strcmp(s->id, id), begins = strlen(id) >= SESSION_PREFIX && str_starts(s->id, id);
-        if (session_is_closing(s) || s->ended || (!exact && !begins))
+    struct session *found = session_of_id(all, id);
+    int n = found && is_visited(found);
+    for (struct session *s = n || strlen(id) < SESSION_PREFIX ? NULL : all->first; s; s = s->next_session) {
+        if (!is_visited(s) || !str_starts(s->id, id))
             continue;
         found = s;
         n++;

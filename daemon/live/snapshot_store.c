@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "base/queue.h"
 #include "daemon/live/claim.h"
 #include "daemon/live/snapshot.h"
@@ -50,11 +51,12 @@ struct restoring {
     int64_t until_ms, next_ms, try_ms;
 };
 
-/* Tasks one after the other; the first is at work, or the first few that write. */
+/* Tasks one after the other; the first is at work, or the first few that write. Claims, of which each looks into the folders of all
+ * other daemons, and which clients can ask for without end, are behind all others. */
 struct lane {
     struct snapshot_store *store;
     uv_work_t work;
-    struct task *first, *last;
+    struct task *first, *last, *last_other; /* other: the last one that is no claim; NULL: there is none */
     int at_work;
 };
 
@@ -67,7 +69,8 @@ struct snapshot_store {
     void *ctx;
     struct lane lane, eeg; /* eeg: DEED_EEG alone, for which nothing else waits */
     struct restoring restoring;
-    struct snapshot_entry *others; /* n_others of other daemons, at the start */
+    struct map *due;               /* by id: tasks of the lane `eeg` that have not begun */
+    struct snapshot_entry *others; /* n_others of other daemons, at the start; by id */
     size_t n_others;
     int64_t others_ms; /* when they were asked for; 0: not yet; INT64_MAX: they are known */
     bool swept;        /* kept models were compared with the snapshots since one was removed */
@@ -76,15 +79,26 @@ struct snapshot_store {
 struct snapshot_store *snapshot_store_new(uv_loop_t *loop, const char *dir, bool shared,
                                           void (*written)(void *ctx, const char *id, const struct err *err), void *ctx) {
     struct snapshot_store *s = calloc(1, sizeof *s);
-    if (s)
-        *s = (struct snapshot_store){
-            .loop = loop, .dir = dir, .shared = shared, .written = written, .ctx = ctx, .lane.store = s, .eeg.store = s};
-    return s;
+    struct map *due = s ? map_new(SIZE_MAX) : NULL;
+    if (due)
+        *s = (struct snapshot_store){.loop = loop,
+                                     .dir = dir,
+                                     .shared = shared,
+                                     .written = written,
+                                     .ctx = ctx,
+                                     .lane.store = s,
+                                     .eeg.store = s,
+                                     .due = due};
+    if (due)
+        return s;
+    free(s);
+    return NULL;
 }
 
 static struct task *pop(struct lane *lane) {
     struct task *t = lane->first;
     QUEUE_DROP(lane, next);
+    lane->last_other = t == lane->last_other ? NULL : lane->last_other;
     return t;
 }
 
@@ -108,6 +122,7 @@ void snapshot_store_free(struct snapshot_store *s) {
         task_free(pop(&s->eeg));
     free(s->restoring.entries);
     free(s->others);
+    map_free(s->due, NULL);
     free(s);
 }
 
@@ -194,48 +209,38 @@ static void on_others(struct snapshot_store *s, struct task *t);
 static void go_on(struct lane *lane) {
     const struct task *t = lane->first;
     lane->at_work = 1;
+    if (t->deed == DEED_EEG)
+        map_remove(lane->store->due, t->id);
     while (t->deed == DEED_WRITE && lane->at_work < WRITES && (t = t->next) && t->deed == DEED_WRITE)
         lane->at_work++;
     lane->work.data = lane;
     uv_queue_work(lane->store->loop, &lane->work, run, done); /* fails for want of a function alone */
 }
 
-/* Where a task belongs in the queue: before the claims at its end, of which each looks into the folders of all other daemons, and
- * which clients can ask for without end; a claim behind all others. The first tasks are at work. */
-static struct task *task_before(const struct lane *lane, enum deed deed) {
-    struct task *behind = lane->first;
-    if (deed == DEED_CLAIM || !behind)
-        return lane->last;
-    for (struct task *t = behind->next; t; t = t->next)
-        behind = t->deed == DEED_CLAIM ? behind : t;
-    return behind;
-}
-
 static void enqueue(struct snapshot_store *s, struct task *t) {
     struct lane *lane = t->deed == DEED_EEG ? &s->eeg : &s->lane;
-    struct task *behind = task_before(lane, t->deed);
-    if (behind == lane->last) {
+    struct task *behind = lane->last_other ? lane->last_other : lane->first; /* which is at work */
+    const bool begins = !lane->first;
+    if (t->deed == DEED_CLAIM || !behind || behind == lane->last) {
         QUEUE_ADD(lane, t, next);
     } else {
         t->next = behind->next;
         behind->next = t;
     }
-    if (!behind)
+    lane->last_other = t->deed == DEED_CLAIM ? lane->last_other : t;
+    if (t->deed == DEED_EEG)
+        (void)map_put(s->due, t->id, t, NULL); /* without memory it may be written twice */
+    if (begins)
         go_on(lane);
 }
 
 /* True if its EEG is to be written and the writer has not begun: all that is there by then goes into the file. */
-static bool eeg_is_due(const struct snapshot_store *s, const struct eegring *ring) {
-    for (const struct task *t = s->eeg.first ? s->eeg.first->next : NULL; t; t = t->next)
-        if (t->ring == ring)
-            return true;
-    return false;
-}
+static bool eeg_is_due(const struct snapshot_store *s, const char *id) { return map_get(s->due, id); }
 
 /* The snapshot is durable: the EEG of a new alarm follows, or more of it. Takes t. */
 static void save_eeg(struct snapshot_store *s, struct task *t) {
     const int64_t pinned = t->ring && !t->err.code ? eegring_pinned(t->ring) : 0;
-    if (!pinned || pinned == eegring_saved(t->ring) || eeg_is_due(s, t->ring)) {
+    if (!pinned || pinned == eegring_saved(t->ring) || eeg_is_due(s, t->id)) {
         task_free(t);
         return;
     }
@@ -426,9 +431,15 @@ static void on_claimed(struct snapshot_store *s, struct task *t) {
     t->asks->done(t->asks);
 }
 
+static int by_id(const void *a, const void *b) {
+    return strcmp(((const struct snapshot_entry *)a)->id, ((const struct snapshot_entry *)b)->id);
+}
+
 static void on_others(struct snapshot_store *s, struct task *t) {
     s->others = t->list;
     s->n_others = t->n_list;
+    if (s->n_others)
+        qsort(s->others, s->n_others, sizeof *s->others, by_id);
     s->others_ms = INT64_MAX;
     t->list = NULL;
 }
@@ -439,10 +450,9 @@ static enum session_place elsewhere(void *ctx, const char *id) {
         s->others_ms = clock_ms();
     if (s->others_ms != INT64_MAX)
         return clock_ms() - s->others_ms < OTHERS_MS ? SESSION_PLACE_ASKED : SESSION_GONE;
-    for (size_t i = 0; i < s->n_others; i++)
-        if (!strcmp(s->others[i].id, id))
-            return SESSION_ELSEWHERE;
-    return SESSION_GONE;
+    struct snapshot_entry key = {.ended = false};
+    str_copy(key.id, sizeof key.id, id);
+    return s->n_others && bsearch(&key, s->others, s->n_others, sizeof key, by_id) ? SESSION_ELSEWHERE : SESSION_GONE;
 }
 
 static bool claim(void *ctx, const char *id, struct session_claim *asks) {

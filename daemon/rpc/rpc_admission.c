@@ -4,10 +4,11 @@
 #include <grpc/support/alloc.h>
 
 #include "base/base.h"
+#include "base/map.h"
 #include "daemon/rpc/quota.h"
 #include "daemon/rpc/rpc_state.h"
 
-enum { MAX_CHAIN_BYTES = 64 * 1024 /* of a client's certificates */ };
+enum { MAX_CHAIN_BYTES = 64 * 1024 /* of a client's certificates */, CALLER_AND_METHOD = 512 };
 
 /* The caller's address: "10.0.0.7:4711" or "[fe80::1]:4711", which gRPC writes with percent signs; "unix" for a unix socket. */
 static void peer_address(grpc_call *call, char *ret, size_t size) {
@@ -91,14 +92,37 @@ bool call_still_admitted(struct rpc_call *c) {
     return false;
 }
 
-bool call_is_crowded(const struct rpc_call *c, struct err *err) {
+/* The caller and the method of a call. */
+static const char *use_of(const struct rpc_call *c, char ret[CALLER_AND_METHOD]) {
+    str_format(ret, CALLER_AND_METHOD, "%s\x1f%s", c->caller.name, c->method->path);
+    return ret;
+}
+
+/* False: out of memory. */
+static bool count_call(struct rpc_call *c, int n) {
+    char both[CALLER_AND_METHOD];
+    if (!map_tally(c->server->callers, c->caller.name, n))
+        return false;
+    if (map_tally(c->server->callers, use_of(c, both), n))
+        return true;
+    map_tally(c->server->callers, c->caller.name, -n);
+    return false;
+}
+
+void call_uncount(struct rpc_call *c) {
+    if (c->counted)
+        count_call(c, -1);
+    c->counted = false;
+}
+
+bool call_is_crowded(struct rpc_call *c, struct err *err) {
     const struct rpc_server *s = c->server;
-    struct quota_use use = {.calls = s->n_calls};
-    for (const struct rpc_call *other = s->calls; other; other = other->next) {
-        const bool same = other->stage != CALL_ENDED && !strcmp(other->caller.name, c->caller.name);
-        use.of_caller += same;
-        use.of_method += same && other->method == c->method;
-    }
+    char both[CALLER_AND_METHOD];
+    if (!(c->counted = count_call(c, 1)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a call") != 0;
+    const struct quota_use use = {.calls = s->n_calls,
+                                  .of_caller = map_tally_of(s->callers, c->caller.name),
+                                  .of_method = map_tally_of(s->callers, use_of(c, both))};
     return quota_exceeded(&(struct quota_limits){s->config.max_calls, s->config.max_sessions}, &use, c->caller.role,
                           c->method->path, err);
 }

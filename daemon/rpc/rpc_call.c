@@ -15,6 +15,7 @@ void call_end(struct rpc_call *c) {
         return;
     const bool answered = c->stage == CALL_ANSWERED;
     c->stage = CALL_ENDED;
+    call_uncount(c);
     if (c->method->end)
         c->method->end(c);
     const int code = c->gone && !answered ? ERR_CANCELLED : c->code;
@@ -36,8 +37,7 @@ void call_end(struct rpc_call *c) {
 
 static void list_call(struct rpc_call *c) {
     struct rpc_server *s = c->server;
-    c->next = s->calls;
-    s->calls = c;
+    CHAIN_ADD(s->calls, c, next, before);
     s->n_calls++;
     c->listed = true;
     listeners_count_call(s->listeners, c->listener, 1);
@@ -47,7 +47,7 @@ static void unlist_call(struct rpc_call *c) {
     struct rpc_server *s = c->server;
     if (!c->listed)
         return; /* it was never matched */
-    LIST_REMOVE(s->calls, c, next);
+    CHAIN_REMOVE(s->calls, c, next, before);
     s->n_calls--;
     listeners_count_call(s->listeners, c->listener, -1);
 }

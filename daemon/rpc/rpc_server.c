@@ -1,10 +1,11 @@
 /* The server of rpc.h: requests new calls, hands completed operations to their calls, looks at idle calls once a second. */
 
 #include "base/base.h"
+#include "base/map.h"
 #include "daemon/rpc/accept.h"
 #include "daemon/rpc/rpc_state.h"
 
-enum { TAGS_A_TURN = 256 };
+enum { TAGS_A_TURN = 256, TURN_MS = 5 };
 
 static bool request_call(struct rpc_server *s, struct listener *listener) {
     struct rpc_call *c = calloc(1, sizeof *c);
@@ -102,12 +103,14 @@ static void on_pace_closed(uv_handle_t *pace) {
     uv_close((uv_handle_t *)&s->wake, on_closed);
 }
 
-/* At most TAGS_A_TURN: the timers and the other events of the loop have their turn between them, however much clients send. */
+/* At most TAGS_A_TURN, or what TURN_MS take: the timers and the other events of the loop have their turn between them, however much
+ * clients send. */
 static void on_wake(uv_async_t *wake) {
     struct rpc_server *s = wake->data;
     struct tag *tag = NULL;
     bool drained = false;
-    for (int i = 0; i < TAGS_A_TURN && (tag = tag_take(s, &drained)); i++)
+    const int64_t until_ms = clock_ms() + TURN_MS;
+    for (int i = 0; i < TAGS_A_TURN && clock_ms() < until_ms && (tag = tag_take(s, &drained)); i++)
         on_tag(tag);
     if (tag)
         uv_async_send(wake);
@@ -133,10 +136,15 @@ static void *shutdown_tag(void *ctx, struct listener *listener) {
 
 int rpc_server_start(uv_loop_t *loop, const struct rpc_config *config, struct rpc_server **ret, struct err *err) {
     struct rpc_server *s = calloc(1, sizeof *s);
-    if (!s)
+    struct map *callers = map_new(SIZE_MAX);
+    if (!s || !callers) {
+        free(s);
+        map_free(callers, NULL);
         return err_set(err, ERR_EXHAUSTED, "out of memory for the RPC server");
+    }
     grpc_init();
     s->config = *config;
+    s->callers = callers;
     s->config.listeners.max_message = RPC_DATA_BYTES + 64 * 1024;
     s->config.listeners.opened = on_listener_opened;
     s->config.listeners.shut_tag = shutdown_tag;
@@ -184,6 +192,7 @@ void rpc_server_free(struct rpc_server *s) {
         grpc_completion_queue_destroy(s->idle);
     }
     uv_sem_destroy(&s->polls);
+    map_free(s->callers, NULL);
     pthread_mutex_destroy(&s->lock);
     free(s);
     grpc_shutdown_blocking();

@@ -38,7 +38,7 @@ struct rpc_call {
     struct rpc_server *server;
     struct listener *listener;
     struct auth_caller caller;
-    struct rpc_call *next; /* among the server's open calls */
+    struct rpc_call *next, *before; /* among the server's open calls */
     const struct rpc_method *method;
     grpc_call *call;
     grpc_call_details details;
@@ -64,6 +64,7 @@ struct rpc_call {
     bool patient, apart;                    /* rpc_be_patient; the newest message came long after the one before */
     uint64_t heard_ms;                      /* when it came; 0: none has come */
     bool listed;                            /* among the calls of the server, and counted at its listener */
+    bool counted;                           /* among those of its caller */
     void (*flushed)(struct rpc_call *call); /* told when no answer is left; may be NULL */
     int code;
     struct err err;
@@ -89,6 +90,7 @@ struct rpc_server {
     struct tag *first, *last;
     bool drained, stopping;
     struct rpc_call *calls;   /* open ones */
+    struct map *callers;      /* how many have not ended, by caller, and by caller and method (base/map.h) */
     uint64_t checked_ms;      /* when all callers were last checked again */
     struct listener *unasked; /* a call could not be requested from them: the tick tries again */
     int n_calls;
@@ -146,5 +148,6 @@ void call_count_unsent(struct rpc_call *c, size_t more, size_t less);
 bool call_admit(struct rpc_call *c);
 /* Ends a call whose token was revoked, has expired, or has a smaller role than when it began. */
 bool call_still_admitted(struct rpc_call *c);
-/* True, with the limit, if this call is one too many. */
-bool call_is_crowded(const struct rpc_call *c, struct err *err);
+/* True, with the limit, if this call is one too many; from here to call_uncount it counts. */
+bool call_is_crowded(struct rpc_call *c, struct err *err);
+void call_uncount(struct rpc_call *c);

@@ -8,7 +8,7 @@
 #include "daemon/services/convert_stream.h"
 #include "daemon/services/services.h"
 
-enum { INFO_MS = 1000, QUEUE = 64, LIST_BYTES = 16 << 20 };
+enum { INFO_MS = 1000, QUEUE = 64, LIST_BYTES = 16 << 20, LIST_TURN_MS = 5 };
 
 /* A session as a message that borrows from it; free(channels) afterwards. It must stay where it is. */
 struct described {
@@ -46,49 +46,76 @@ static void describe(const struct services *services, const struct session *s, s
 
 /* ---- List ---- */
 
+/* An answer that is being made, in several turns of the loop where there are many streams. */
 struct listing {
-    const struct services *services;
-    const struct auth_caller *caller;
-    struct arena arena;
-    Brr__V1__SessionInfo **items;
-    size_t n, max;
-    bool full; /* of memory */
+    uv_timer_t timer; /* its first member: of the next turn */
+    struct rpc_call *call;
+    struct session_walk walk;
+    struct str answer; /* ListSessionsResponse, packed */
 };
 
+/* Appends it as a response with this session alone: responses that are joined are one of all their sessions. */
 static void add(void *ctx, const struct session *s) {
     struct listing *l = ctx;
     struct session_state state;
+    struct described d;
+    size_t len = 0;
     session_describe(s, &state);
-    if (!auth_sees_bed(l->caller, state.principal, state.client))
+    if (!auth_sees_bed(rpc_caller(l->call), state.principal, state.client))
         return;
-    struct described *d = l->items && l->n < l->max ? arena_alloc(&l->arena, sizeof *d) : NULL;
-    if (!d) {
-        l->full = true;
+    describe(services_of(l->call), s, &d);
+    Brr__V1__ListSessionsResponse one = BRR__V1__LIST_SESSIONS_RESPONSE__INIT;
+    one.sessions = (Brr__V1__SessionInfo *[]){&d.info};
+    one.n_sessions = 1;
+    OWNED_MEMORY uint8_t *bytes = convert_pack(&one.base, &len, &(struct err){0});
+    if (bytes)
+        str_append(&l->answer, bytes, len);
+    l->answer.overflow |= !bytes;
+    free(d.channels);
+}
+
+static void list_on(uv_timer_t *timer) {
+    struct listing *l = (struct listing *)timer;
+    struct sessions *all = services_of(l->call)->sessions;
+    struct err err;
+    if (sessions_walk(all, &l->walk, LIST_TURN_MS, add, l)) {
+        uv_timer_start(timer, list_on, 0, 0);
         return;
     }
-    describe(l->services, s, d);
-    l->items[l->n++] = &d->info; /* its first member */
+    if (!str_ok(&l->answer)) {
+        err_set(&err, ERR_EXHAUSTED, "out of memory listing %d streams; try again later", sessions_count(all));
+        rpc_finish(l->call, &err);
+        return;
+    }
+    rpc_send(l->call, (const uint8_t *)str_cstr(&l->answer), l->answer.len);
+    rpc_finish(l->call, NULL);
+}
+
+static void on_listing_closed(uv_handle_t *handle) {
+    str_done(&((struct listing *)handle)->answer);
+    free(handle);
+}
+
+static void list_end(struct rpc_call *call) {
+    struct listing *l = rpc_state(call);
+    if (!l)
+        return;
+    sessions_walk_stop(services_of(call)->sessions, &l->walk);
+    uv_timer_stop(&l->timer);
+    uv_close((uv_handle_t *)&l->timer, on_listing_closed);
 }
 
 static int list(struct rpc_call *call, const void *message, struct err *err) {
+    struct listing *l = calloc(1, sizeof *l);
     (void)message;
-    struct sessions *all = services_of(call)->sessions;
-    struct listing l = {.services = services_of(call), .caller = rpc_caller(call), .max = (size_t)sessions_count(all)};
-    Brr__V1__ListSessionsResponse out = BRR__V1__LIST_SESSIONS_RESPONSE__INIT;
-    int rc;
-    arena_init(&l.arena, LIST_BYTES);
-    l.items = arena_alloc(&l.arena, (l.max + 1) * sizeof *l.items);
-    sessions_visit(all, add, &l);
-    out.sessions = l.items;
-    out.n_sessions = l.n;
-    if (l.full)
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory listing %zu streams; try again later", l.max);
-    else
-        rc = convert_answer(call, &out.base);
-    for (size_t i = 0; i < l.n; i++)
-        free(((struct described *)l.items[i])->channels);
-    arena_done(&l.arena);
-    return rc;
+    if (!l)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a list; try again later");
+    l->call = call;
+    str_init(&l->answer, LIST_BYTES);
+    uv_timer_init(services_of(call)->loop, &l->timer);
+    rpc_set_state(call, l);
+    list_on(&l->timer);
+    return 0;
 }
 
 /* The open session of this id. */
@@ -260,7 +287,7 @@ static int close_session(struct rpc_call *call, const void *message, struct err 
 }
 
 const struct rpc_method svc_sessions[] = {
-    {RPC_METHOD("/brr.v1.Sessions/List", ROLE_READ, brr__v1__list_sessions_request, list)},
+    {RPC_METHOD("/brr.v1.Sessions/List", ROLE_READ, brr__v1__list_sessions_request, list), .end = list_end},
     {RPC_METHOD("/brr.v1.Sessions/Observe", ROLE_READ, brr__v1__observe_session_request, observe), .reading = true,
      .writable = view_writable, .end = view_end},
     {RPC_METHOD("/brr.v1.Sessions/Close", ROLE_STREAM, brr__v1__close_session_request, close_session)},

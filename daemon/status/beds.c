@@ -143,8 +143,8 @@ static float point(const struct beds *all, const struct bed *b) {
     return !isnan(b->peak) ? b->peak : holds ? b->newest : NAN;
 }
 
-static void look(void *ctx, const struct session *s) {
-    struct beds *all = ctx;
+void beds_look(void *beds, const struct session *s) {
+    struct beds *all = beds;
     struct session_state state;
     session_describe(s, &state);
     struct bed *b = map_get(all->open, state.id);
@@ -171,7 +171,6 @@ static void look(void *ctx, const struct session *s) {
 void beds_tick(struct beds *all) {
     all->wall_ms = clock_wall_ms();
     all->now_ms = clock_ms();
-    sessions_visit(all->sessions, look, all);
     for (struct bed **link = &all->ended; *link; link = &(*link)->next)
         if (all->now_ms - (*link)->ended_ms > BEDS_ENDED_MS) { /* those behind it ended earlier */
             forget_from(link);

@@ -34,8 +34,9 @@ struct bed {
 struct beds;
 struct beds *beds_new(struct sessions *sessions); /* NULL when out of memory */
 void beds_free(struct beds *all);                 /* before the sessions; NULL is fine */
-/* Once a second: begins with new streams, adds a point to each, forgets those that ended long ago. */
+/* Once a second: forgets those that ended long ago; beds_look then adds a point to the bed of each open session, or begins one. */
 void beds_tick(struct beds *all);
+void beds_look(void *beds, const struct session *s);
 /* True once after an alarm went on or off, or a stream ended. */
 bool beds_changed(struct beds *all);
 /* The bed of an open session; NULL before its first tick. */

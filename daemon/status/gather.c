@@ -30,6 +30,9 @@ int gather_new(const struct gather_source *source, struct status_board *board, s
 void gather_free(struct gather *g) {
     if (!g)
         return;
+    sessions_walk_stop(g->source.sessions, &g->walk);
+    status_drop(g->making);
+    map_free(g->open, NULL);
     beds_free(g->beds);
     free(g->seen);
     map_free(g->places, NULL);
@@ -209,14 +212,16 @@ static void follow_losses(struct gather *g) {
 /* ---- all of it ---- */
 
 /* tick: of each second, not in between. */
-static void publish(struct gather *g, bool tick) {
-    struct status *to = status_new();
+static void begin_status(struct gather *g, bool tick) {
+    struct status *to = g->making = status_new();
     if (!to)
         return;
-    g->published_ms = clock_ms();
+    g->begun_ms = clock_ms();
+    g->tick = tick;
+    g->step = 0;
     COPY_MEMBERS(*to, g->source, version, revision, notice);
     to->taken_ms = clock_wall_ms();
-    to->uptime_s = (g->published_ms - g->source.start_ms) / 1000;
+    to->uptime_s = (g->begun_ms - g->source.start_ms) / 1000;
     to->cpu = g->machine.cpu;
     to->resident_bytes = g->machine.resident_bytes;
     to->journal_fails = journal_is_failing(g->source.journal);
@@ -227,18 +232,47 @@ static void publish(struct gather *g, bool tick) {
     put_hooks(g, to);
     put_jobs(g, to);
     gather_alarms(g, to);
-    gather_streams(g, to);
-    gather_fold(g, to);
+}
+
+/* Beds without a stream, and what of all is a technical alarm. */
+static void put_beds(struct gather *g, struct status *to) {
+    const struct alarms_now now = desk_now();
     gather_roster(g, to);
     map_free(g->open, NULL);
     g->open = NULL;
-    if (tick) {
-        const struct alarms_now now = desk_now();
+    if (g->tick)
         gather_causes(g, to, &now);
-    }
-    gather_models(g, to);
-    status_sort(to);
+}
+
+/* The next part of the status that is being made, of which each may take a turn. */
+static void make_next(struct gather *g) {
+    struct status *to = g->making;
+    const int step = g->step++;
+    if (step == 0 && gather_streams(g, to))
+        g->step = 0;
+    else if (step == 1)
+        gather_fold(g, to);
+    else if (step == 2)
+        put_beds(g, to);
+    else if (step == 3)
+        gather_models(g, to);
+    else if (step == 4)
+        status_sort(to);
+    if (step < 5)
+        return;
+    g->making = NULL;
     status_publish(g->board, to);
+    if (g->due)
+        begin_status(g, true);
+    g->due = false;
+}
+
+static void work(struct gather *g) {
+    const int64_t until_ms = clock_ms() + GATHER_TURN_MS;
+    while (g->making && (!g->source.wake || clock_ms() < until_ms))
+        make_next(g);
+    if (g->making)
+        g->source.wake(g->source.wake_ctx);
 }
 
 void gather_tick(struct gather *g) {
@@ -246,13 +280,18 @@ void gather_tick(struct gather *g) {
     follow_losses(g);
     beds_tick(g->beds);
     beds_changed(g->beds);
-    publish(g, true);
+    g->due = g->making;
+    if (!g->due)
+        begin_status(g, true);
+    work(g);
 }
 
 void gather_look(struct gather *g) {
-    const bool due = g && clock_ms() - g->published_ms >= LOOK_MS; /* else the next look or tick has it */
+    const bool due = g && !g->making && clock_ms() - g->begun_ms >= LOOK_MS; /* else the next look or tick has it */
     if (due && (beds_changed(g->beds) | (g->source.desk && alarms_changed(desk_alarms(g->source.desk)))))
-        publish(g, false);
+        begin_status(g, false);
+    if (g && g->making)
+        work(g);
 }
 
 const char *gather_state(const struct gather *g, const char *session) {

@@ -1,4 +1,5 @@
 /* gather: makes the status (status/status.h) from the daemon's state, on the loop: each second, and when an alarm goes on or off.
+ * Where there are many streams it takes several turns of the loop, with other work between them.
  * It reads state, and keeps of its own only what no other module has: the recent past of streams (status/beds.h) and the losses of
  * the running job. Loop thread. */
 #pragma once
@@ -36,6 +37,8 @@ struct gather_source {
     struct metrics *metrics;
     struct gather_volume volumes[STATUS_VOLUMES];
     int n_volumes;
+    void (*wake)(void *ctx); /* makes the loop call gather_look; NULL: a status is made at once */
+    void *wake_ctx;
 };
 
 struct gather;
@@ -45,5 +48,5 @@ void gather_free(struct gather *g); /* before the sessions; NULL is fine */
 void gather_tick(struct gather *g); /* once a second */
 /* The state of a stream as the pages show it (status_mood_name); "": there is none of this id. */
 const char *gather_state(const struct gather *g, const char *session);
-/* Call when streams have reported: publishes at once what people must not wait for. */
+/* Call in each turn: goes on with a status that is being made, and begins one at once for what people must not wait for. */
 void gather_look(struct gather *g);

@@ -102,7 +102,7 @@ int gather_place(const struct gather *g, const char *bed) {
 static const struct status_alarm *alarm_of(const struct gather *g, const struct status_stream *s) {
     char key[KEY];
     const struct status_alarm *a = NULL;
-    if (!g->open)
+    if (!g->open || !map_count(g->open))
         return NULL;
     if (*s->id)
         a = map_get(g->open, index_key(key, 's', "", s->id));

@@ -58,6 +58,15 @@ static const char *devices_of(const struct gather *g, const struct served_model 
     return names;
 }
 
+static int count_streams(const struct status *to, const char *model) {
+    int n = 0;
+    for (int i = 0; i < to->n_streams + to->n_folded; i++) {
+        const struct status_stream *s = &to->streams[i];
+        n += *s->id && !s->ended_ms && !strcmp(s->model, model);
+    }
+    return n;
+}
+
 void gather_models(const struct gather *g, struct status *to) {
     int n = models_count(g->source.models);
     to->models = arena_alloc(&to->arena, ((size_t)n + 1) * sizeof *to->models);
@@ -79,7 +88,7 @@ void gather_models(const struct gather *g, struct status *to) {
                                      .precision = "",
                                      .why = gather_text(to, m->err.code ? m->err.message : ""),
                                      .loaded = m->opened != NULL,
-                                     .streams = sessions_of_model(g->source.sessions, m->name)};
+                                     .streams = count_streams(to, m->name)};
         if (m->opened)
             put_file(to, m->opened, out);
     }

@@ -19,7 +19,11 @@ struct gather {
     struct beds *beds;
     struct machine machine;
     struct gather_losses losses;
-    int64_t published_ms;
+    int64_t begun_ms;      /* the newest status */
+    struct status *making; /* NULL: none */
+    struct session_walk walk;
+    int step;
+    bool tick, due; /* it is that of a second; the next one is */
     /* Wall clock minus time since the boot; while the clock is another one since it was set at stepped_boot_ms, as before. */
     int64_t clock_offset_ms, stepped_boot_ms;
     bool clock_known;
@@ -33,7 +37,9 @@ static inline const char *gather_text(struct status *to, const char *text) {
     const char *copy = text && *text ? arena_strdup(&to->arena, text) : "";
     return copy ? copy : "";
 }
-void gather_streams(const struct gather *g, struct status *to);
+/* The streams, as many as a turn of the loop may take. True: there are more, for the next call. */
+bool gather_streams(struct gather *g, struct status *to);
+enum { GATHER_TURN_MS = 5 };
 /* The place of a bed in the roster; INT_MAX: it is in none. */
 int gather_place(const struct gather *g, const char *bed);
 /* Streams whose bed has a newer one that is heard go behind the others; streams of one name that are both heard are told apart. */

@@ -91,6 +91,8 @@ static struct status_stream *next_stream(struct status *to) {
 static void put_stream(void *ctx, const struct session *session) {
     struct gathering *g = ctx;
     struct session_state from;
+    if (g->from->tick)
+        beds_look(g->from->beds, session);
     session_describe(session, &from);
     struct status_stream *s = next_stream(g->to);
     if (!s)
@@ -146,18 +148,16 @@ static void put_ended(struct gathering *g, const struct bed *b) {
     s->mood = mood_of(s);
 }
 
-static void count_session(void *ctx, const struct session *session) {
-    (void)session;
-    ++*(int *)ctx;
-}
-
-void gather_streams(const struct gather *g, struct status *to) {
+bool gather_streams(struct gather *g, struct status *to) {
     struct gathering all = {.from = g, .to = to, .now_ms = clock_ms()};
-    int most = BEDS_ENDED + g->source.n_beds + to->n_alarms; /* those without a session */
-    sessions_visit(g->source.sessions, count_session, &most);
-    to->room_streams = most < STATUS_STREAMS ? most : STATUS_STREAMS;
-    to->streams = arena_alloc(&to->arena, (size_t)to->room_streams * sizeof *to->streams);
-    sessions_visit(g->source.sessions, put_stream, &all);
+    const int most = sessions_count(g->source.sessions) + BEDS_ENDED + g->source.n_beds + to->n_alarms;
+    if (!to->streams) {
+        to->room_streams = most < STATUS_STREAMS ? most : STATUS_STREAMS;
+        to->streams = arena_alloc(&to->arena, (size_t)to->room_streams * sizeof *to->streams);
+    }
+    if (sessions_walk(g->source.sessions, &g->walk, GATHER_TURN_MS, put_stream, &all))
+        return true;
     for (const struct bed *b = beds_ended(g->beds); b; b = b->next)
         put_ended(&all, b);
+    return false;
 }

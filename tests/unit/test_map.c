@@ -116,6 +116,18 @@ static void freeing_hands_every_live_value_to_the_callback(void **state) {
     assert_int_equal(freed, 101);
 }
 
+static void a_tally_counts_and_forgets_what_is_gone(void **state) {
+    (void)state;
+    struct map *map = map_new(1);
+    assert_true(map_tally(map, "ana", 2) && map_tally(map, "ana", -1));
+    assert_int_equal(map_tally_of(map, "ana"), 1);
+    assert_false(map_tally(map, "bob", 1)); /* it is full */
+    assert_int_equal(map_tally_of(map, "bob"), 0);
+    assert_true(map_tally(map, "ana", -1));
+    assert_int_equal(map_count(map), 0);
+    map_free(map, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_found_replaced_and_removed),
@@ -123,6 +135,7 @@ int main(void) {
         cmocka_unit_test(iteration_keeps_insertion_order_and_allows_removal),
         cmocka_unit_test(it_agrees_with_a_plain_table_under_random_changes),
         cmocka_unit_test(freeing_hands_every_live_value_to_the_callback),
+        cmocka_unit_test(a_tally_counts_and_forgets_what_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -605,6 +605,47 @@ static void every_shorter_or_changed_snapshot_is_refused_or_harmless(void **stat
     free(copy);
 }
 
+/* ---- a look at all sessions, in parts ---- */
+
+struct seen {
+    struct session *of[8];
+    int n;
+};
+static void see_slowly(void *ctx, const struct session *s) {
+    struct seen *seen = ctx;
+    assert_in_range(seen->n, 0, 7);
+    seen->of[seen->n++] = (struct session *)(uintptr_t)s;
+    later_ms += 10;
+}
+
+/* Each part ends with its time; sessions come and go between them, and each that stays is seen once. */
+static void a_walk_is_in_parts_between_which_sessions_come_and_go(void **state) {
+    struct bench *b = *state;
+    struct live_stream *streams[5], *more;
+    struct session *s[5];
+    struct session_walk walk = {0}, other = {0};
+    struct seen seen = {0}, all = {0};
+    for (int i = 0; i < 5; i++)
+        s[i] = open_one(b, &streams[i]);
+    assert_true(sessions_walk(b->all, &walk, 5, see_slowly, &seen));
+    assert_int_equal(seen.n, 1);
+    assert_ptr_equal(seen.of[0], s[4]); /* the newest first */
+    assert_true(sessions_walk(b->all, &other, 5, see_slowly, &all));
+    session_close(s[3], "done"); /* who would be next */
+    closed(b, streams[3]);
+    session_close(s[4], "done"); /* who was seen */
+    closed(b, streams[4]);
+    open_one(b, &more);
+    for (int parts = 1; sessions_walk(b->all, &walk, 5, see_slowly, &seen); parts++)
+        assert_int_equal(seen.n, parts + 1);
+    assert_int_equal(seen.n, 4);
+    for (int i = 0; i < 3; i++)
+        assert_ptr_equal(seen.of[1 + i], s[2 - i]);
+    sessions_walk_stop(b->all, &other);
+    assert_int_equal(all.n, 1);
+    later_ms = 0;
+}
+
 int main(void) {
 #define STORE_TEST(f) cmocka_unit_test_setup_teardown(f, set_up_store, tear_down_store)
     const struct CMUnitTest tests[] = {
@@ -625,6 +666,7 @@ int main(void) {
         STORE_TEST(a_snapshot_whose_device_no_longer_has_the_model_goes_on_at_another_one),
         STORE_TEST(a_snapshot_outlives_the_device),
         STORE_TEST(every_shorter_or_changed_snapshot_is_refused_or_harmless),
+        cmocka_unit_test_setup_teardown(a_walk_is_in_parts_between_which_sessions_come_and_go, set_up_late_many, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@ struct plan {
     struct brr_connect_options connect;
     const char *model;
     int64_t sessions, connections, threads, seed; /* connections 0: one for each session */
-    double seconds, chunk_ms, ramp_s, jitter_ms, cut_every_s, alarm_hop_s;
+    double seconds, chunk_ms, every_s, ramp_s, jitter_ms, cut_every_s, alarm_hop_s;
     bool json, tls, no_resume, help;
 };
 

@@ -9,6 +9,7 @@ struct session {
     struct worker *w;
     brr_stream *stream;
     uint32_t seed;
+    char name[24];                    /* of its bed */
     double opening_s, start_s, due_s; /* due: of the next chunk */
     int64_t chunk, chunks;            /* the next one, and all */
     double *pushed_s;                 /* (chunks): when each was pushed */
@@ -50,7 +51,7 @@ static void schedule(struct session *s) {
     const struct plan *p = s->w->plan;
     double chunk_s = (double)chunk_samples(p) / LOAD_RATE_HZ;
     double late = rng_unit_f64(rng_philox(s->seed, RNG_SYNTH, 2000, (uint64_t)s->chunk).v[0], 0) * p->jitter_ms / 1000;
-    s->due_s = s->start_s + (double)(s->chunk + 1) * chunk_s + late;
+    s->due_s = s->start_s + chunk_s + (double)s->chunk * (p->every_s > 0 ? p->every_s : chunk_s) + late;
 }
 
 static void on_opened(void *ctx, brr_stream *stream) {
@@ -151,7 +152,7 @@ static int open_session(struct run *r, int64_t i) {
                                              .channels = load_labels,
                                              .n_channels = LOAD_CHANNELS,
                                              .rate_hz = LOAD_RATE_HZ,
-                                             .client_name = "brr-load",
+                                             .client_name = s->name,
                                              .realtime = 1,
                                              .want_probabilities = 1,
                                              .alarm_hop_s = p->alarm_hop_s,
@@ -163,6 +164,7 @@ static int open_session(struct run *r, int64_t i) {
                           .source_samples = -1,
                           .opening_s = clock_s(),
                           .chunks = (int64_t)ceil(p->seconds * LOAD_RATE_HZ / (double)r->chunk_samples)};
+    str_format(s->name, sizeof s->name, "brr-load-%lld", (long long)(r->w->first + i + 1));
     s->pushed_s = needed(calloc((size_t)s->chunks, sizeof *s->pushed_s));
     return brr_loop_open(r->loop, r->clients[i % r->n_clients], &config, &handler, &s->stream, &r->w->err);
 }
