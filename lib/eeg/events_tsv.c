@@ -27,8 +27,10 @@ static int read_times(const struct table *t, const struct event_columns *c, stru
         (c->confidence >= 0 && (rc = table_number(t, c->confidence, true, &row->confidence, err))) ||
         (c->recording >= 0 && (rc = table_number(t, c->recording, true, ret_recording, err))))
         return rc;
-    if (row->duration_s < 0 || fabs(row->onset_s) > EVENTS_MAX_SECONDS || row->duration_s > EVENTS_MAX_SECONDS ||
-        *ret_recording < 0 || *ret_recording > EVENTS_MAX_SECONDS)
+    if (*ret_recording < 0 || *ret_recording > EVENTS_MAX_SECONDS)
+        return err_set(err, ERR_INVALID, "%s:%d: recordingDuration %s is no length of a recording", t->path, t->line,
+                       table_field(t, c->recording));
+    if (row->duration_s < 0 || fabs(row->onset_s) > EVENTS_MAX_SECONDS || row->duration_s > EVENTS_MAX_SECONDS)
         return err_set(err, ERR_INVALID, "%s:%d: onset %s and duration %s are no times of a recording", t->path, t->line,
                        table_field(t, c->onset), table_field(t, c->duration));
     row->end_s = row->onset_s + row->duration_s;
@@ -46,6 +48,10 @@ static int read_row(const struct table *t, const struct event_columns *c, struct
     str_copy(row.type, sizeof row.type, type);
     if (rc)
         return events_is_seizure(type) ? rc : events_skip(events, &row, t->path, err);
+    if (fabs(recording - events->recording_s) >= 1)
+        return err_set(err, ERR_INVALID,
+                       "%s:%d: recordingDuration is %.2f s, and %.2f s above; expected the events of one recording", t->path,
+                       t->line, recording, events->recording_s);
     if (isnan(events->recording_s))
         events->recording_s = recording;
     if (!events->n_rows && *table_field(t, c->start))

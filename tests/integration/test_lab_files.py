@@ -318,6 +318,24 @@ class LabFiles(unittest.TestCase):
                 facts, said = dataset(path.parent, "--unlabeled", "background")
                 self.assertEqual([x["patients"] for x in facts["splits"].values()], [1], said)
 
+    def test_lengths_that_labels_state(self):
+        """The header's length counts; labels that state another one, or two, are named."""
+        for folder in ("ref", "hyp"):
+            (self.dir / folder).mkdir()
+        path = pathlib.Path(brainvision(self.dir / "ref" / "a", samples(), "3906.25"))
+        head, row = "onset\tduration\teventType\trecordingDuration\n", "5\t10\tsz\t{}\n"
+        (self.dir / "hyp" / "a_events.tsv").write_text(head + row.format(60))
+        events = path.with_name("a_events.tsv")
+        events.write_text(head + row.format(3600))
+        found, said = self.score()
+        self.assertEqual((found["hours"] * 3600, found["pooled"]["event"]["tp"]), (60, 1), said)
+        self.assertIn("it says that the recording lasts 3600.00 s, and a.vhdr lasts 60.00 s, which counts", said)
+        events.write_text(head + row.format(60) + "50\t30\tsz\t60\n")
+        self.assertIn("a_events.tsv:3: seizure from 50 s to 80 s is cut, the recording ends at 60 s", " ".join(dataset(path)[0]["notes"]))
+        for lengths, words in (((60, 120), "a_events.tsv:3: recordingDuration is 120.00 s, and 60.00 s above"), ((-60,), "recordingDuration -60 is no length")):
+            events.write_text(head + "".join(map(row.format, lengths)))
+            self.assertIn(words, " ".join(dataset(path)[0]["problems"]))
+
     def test_segmented_files_are_refused(self):
         self.assertIn("SegmentationType=MARKERBASED is not read", dataset(brainvision(self.dir / "cut", samples(), "3906.25", extra="SegmentationType=MARKERBASED\r\n"))[1])
 

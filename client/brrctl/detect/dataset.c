@@ -49,7 +49,7 @@ static const struct argument rows[] = {
 };
 static const struct argument_table dataset_arguments = ARGUMENT_TABLE(rows, .local = true);
 
-enum { MAX_LINES = 100000, SHOWN_LINES = 20, MAX_TYPES = 64, SPLITS = 4, SOURCES = LABELS_SOURCES };
+enum { LABEL_ROUNDING_S = 1, MAX_LINES = 100000, SHOWN_LINES = 20, MAX_TYPES = 64, SPLITS = 4, SOURCES = LABELS_SOURCES };
 static const double fill_gap_s = 2;
 static const char *const split_names[SPLITS] = {"", "train", "dev", "eval"};
 
@@ -218,6 +218,9 @@ static void check_span(struct survey *s, const char *file, int line, double onse
         add_line(&s->problems, "%s%s: seizure from %g s to %g s, the recording begins at 0 s", file, at, onset_s, end_s);
     else if (onset_s >= recording_s)
         add_line(&s->problems, "%s%s: seizure from %g s to %g s, the recording ends at %g s", file, at, onset_s, end_s,
+                 recording_s);
+    else if (end_s > recording_s + LABEL_ROUNDING_S)
+        add_line(&s->notes, "%s%s: seizure from %g s to %g s is cut, the recording ends at %g s", file, at, onset_s, end_s,
                  recording_s);
 }
 

@@ -173,7 +173,7 @@ static int read_recording(const char *path, const char *rule, struct score_label
     return 0;
 }
 
-/* From the recording beside a label file: its gaps, and the length that the file does not state. */
+/* From the recording beside a label file: its length and its gaps. */
 static int add_length(const char *path, struct score_labels *labels, struct err *err) {
     char recording[PATH_SIZE];
     OWNED_POINTER(eegfile_close) struct eegfile *edf = NULL;
@@ -187,8 +187,11 @@ static int add_length(const char *path, struct score_labels *labels, struct err 
         fprintf(stderr, "brrctl: note: gaps count as hours, the recording cannot be read: %s\n", why.message);
         return 0;
     }
-    if (isnan(labels->duration_s))
-        labels->duration_s = eegfile_info(edf)->duration_s;
+    const double own_s = eegfile_info(edf)->duration_s;
+    if (fabs(own_s - labels->duration_s) >= 1)
+        fprintf(stderr, "brrctl: note: %s: it says that the recording lasts %.2f s, and %s lasts %.2f s, which counts\n", path,
+                labels->duration_s, fsio_basename(recording), own_s);
+    labels->duration_s = own_s;
     labels->n_gaps = score_gaps(eegfile_info(edf), &labels->gaps);
     return 0;
 }
