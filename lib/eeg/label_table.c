@@ -8,10 +8,54 @@ static const double ROUNDING_S = 1; /* by which an end that people wrote down ma
 
 /* ---- columns ---- */
 
+/* The unit with which the name of a column ends, in brackets or behind a blank or "_", in seconds: 1 without any, 0 for samples.
+ * *ret_len: of the name in front of it. */
+static double unit_of(const char *name, size_t *ret_len) {
+    static const struct {
+        const char *const spellings[7];
+        double seconds;
+    } units[] = {{{"s", "sec", "secs", "seconds", "sek", "sekunden", NULL}, 1},
+                 {{"ms", "msec", "milliseconds", "millisekunden", NULL}, 1e-3},
+                 {{"min", "mins", "minutes", "minuten", NULL}, 60},
+                 {{"h", "hr", "hours", "stunden", NULL}, 3600},
+                 {{"sample", "samples", "frames", "points", NULL}, 0}};
+    size_t end = strlen(name), begin;
+    *ret_len = end;
+    end -= end && strchr(")]", name[end - 1]);
+    for (begin = end; begin && !strchr("([_ ", name[begin - 1]);)
+        begin--;
+    size_t before = begin;
+    while (before && strchr("([_ ", name[before - 1]))
+        before--;
+    for (size_t i = 0; before && i < sizeof units / sizeof *units; i++)
+        for (const char *const *s = units[i].spellings; *s; s++)
+            if (strlen(*s) == end - begin && !strncasecmp(*s, name + begin, end - begin)) {
+                *ret_len = before;
+                return units[i].seconds;
+            }
+    return 1;
+}
+
+/* One of the usual names, as it stands or in front of a unit; −1: none is there. */
+static int usual_column(const struct table *t, const char *usual) {
+    int column = table_column(t, usual);
+    for (int i = 0; column < 0 && i < t->n_names; i++) {
+        char name[64];
+        size_t len;
+        (void)unit_of(t->names[i], &len);
+        const struct table one = {.n_names = 1, .names = {name}};
+        if (t->names[i][len] && str_format(name, sizeof name, "%.*s", (int)len, t->names[i]) && !table_column(&one, usual))
+            column = i;
+    }
+    return column;
+}
+
 /* `option`: the one that names the column, where none of the usual names is there. */
 static int require_column(const struct table *t, const char *name, const char *usual, const char *option, int *ret,
                           struct err *err) {
     char said[sizeof err->message];
+    if (!name && (*ret = usual_column(t, usual)) >= 0)
+        return 0;
     const int rc = table_require(t, name ? name : usual, ret, err);
     if (rc && !name) {
         str_copy(said, sizeof said, err->message);
@@ -21,7 +65,7 @@ static int require_column(const struct table *t, const char *name, const char *u
 }
 
 static int optional_column(const struct table *t, const char *name, const char *usual, int *ret, struct err *err) {
-    *ret = table_column(t, name ? name : usual);
+    *ret = usual_column(t, name ? name : usual);
     return name ? table_require(t, name, ret, err) : 0;
 }
 
@@ -114,16 +158,22 @@ static int read_time(const struct label_table *l, int column, struct label_time 
     *ret = (struct label_time){.kind = LABEL_TIME_NONE};
     if (column < 0 || table_is_blank(text))
         return 0;
-    if (read_number(t, text, &ret->value_s))
+    size_t len;
+    const double unit_s = unit_of(t->names[column], &len);
+    if (!(unit_s > 0))
+        return err_set(err, ERR_INVALID, "%s:1: column '%s' counts samples; expected seconds", t->path, t->names[column]);
+    if (read_number(t, text, &ret->value_s)) {
         ret->kind = LABEL_TIME_SECONDS;
-    else if (read_clock(t, text, &ret->value_s, &ret->two))
+        ret->value_s *= unit_s;
+    } else if (read_clock(t, text, &ret->value_s, &ret->two)) {
         ret->kind = LABEL_TIME_CLOCK;
-    else if (civil_parse(text, &ret->value_s))
+    } else if (civil_parse(text, &ret->value_s)) {
         ret->kind = LABEL_TIME_DATE;
-    else
+    } else {
         return err_set(err, ERR_INVALID,
                        "%s:%d: column '%s' holds '%s'; expected seconds (12.5), hours:minutes:seconds or YYYY-MM-DD hh:mm:ss",
                        t->path, t->line, t->names[column], text);
+    }
     if (ret->kind == LABEL_TIME_DATE && civil_has_zone(text))
         return err_set(
             err, ERR_INVALID,
@@ -200,6 +250,10 @@ int label_table_place(const struct label_table *l, const struct label_table_row 
                        row->line, row->file);
     double onset_s = place(&row->onset, recording, clock);
     double end_s = row->end.kind == LABEL_TIME_NONE ? onset_s + row->duration.value_s : place(&row->end, recording, clock);
+    const double stated_s = row->end.kind != LABEL_TIME_NONE && row->duration.kind != LABEL_TIME_NONE ? row->duration.value_s : NAN;
+    if (fabs(end_s - onset_s - stated_s) > ROUNDING_S)
+        return err_set(err, ERR_INVALID, "%s:%d: the seizure of %s lasts %.1f s by its end and %.1f s by its duration", t->path,
+                       row->line, row->file, end_s - onset_s, stated_s);
     if (onset_s < 0 || onset_s >= recording->duration_s)
         return err_set(err, ERR_INVALID, "%s:%d: the onset is second %.1f of %s, which lasts %.1f s%s", t->path, row->line, onset_s,
                        row->file, recording->duration_s,

@@ -155,6 +155,17 @@ static void columns_are_named_or_usual(void **state) {
     assert_non_null(strstr(err.message, "save its sheet as CSV"));
 }
 
+static void units_that_columns_state(void **state) {
+    (void)state;
+    lies("file,onset (s),end [s]\na.edf,3,7\n", false, 3, 7);
+    lies("file,onset (ms),duration_ms\na.edf,3500,4000\n", false, 3.5, 7.5);
+    lies("file;Beginn [min];Dauer (Sek)\na.edf;0,5;4\n", false, 30, 34);
+    lies("file,start h,end h\na.edf,0.001,0:00:10\n", false, 3.6, 10); /* a time with colons has its own unit */
+    lies("file,onset,end,duration\na.edf,3,7,4.2\n", false, 3, 7);
+    refused("file,onset,end,duration\na.edf,3,7,40\n", false, "lasts 4.0 s by its end and 40.0 s by its duration");
+    refused("file,onset (samples),end (samples)\na.edf,3,7\n", false, "column 'onset (samples)' counts samples; expected seconds");
+}
+
 /* A table whose column of types is not known is a table in which artefacts are seizures. */
 static void columns_of_types_have_usual_names(void **state) {
     (void)state;
@@ -190,6 +201,7 @@ int main(void) {
         cmocka_unit_test(a_recording_without_a_start_has_no_times_of_day),
         cmocka_unit_test(rows_without_times_and_halves_of_rows),
         cmocka_unit_test(columns_are_named_or_usual),
+        cmocka_unit_test(units_that_columns_state),
         cmocka_unit_test(columns_of_types_have_usual_names),
     };
     return cmocka_run_group_tests(tests, make, temp_dir_remove);
