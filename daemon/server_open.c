@@ -204,7 +204,8 @@ static int open_journal(struct daemon *d, struct err *err) {
 }
 
 static_assert((int)DESK_GONE == (int)SESSION_GONE && (int)DESK_HERE == (int)SESSION_HERE &&
-                  (int)DESK_ELSEWHERE == (int)SESSION_ELSEWHERE && (int)DESK_ASKED == (int)SESSION_PLACE_ASKED,
+                  (int)DESK_ELSEWHERE == (int)SESSION_ELSEWHERE && (int)DESK_ASKED == (int)SESSION_PLACE_ASKED &&
+                  (int)DESK_UNKNOWN == (int)SESSION_PLACE_UNKNOWN,
               "the desk asks sessions where one is");
 
 static bool names_file(void *db, const char *below) { return serveddb_names_file(db, below); }

@@ -120,7 +120,7 @@ foreach(name test_session_save test_snapshot_store)
   target_link_options(${name} PRIVATE -Wl,--wrap=clock_ms)
 endforeach()
 target_link_options(test_snapshot PRIVATE -Wl,--wrap=fsync)
-foreach(name test_snapshot test_store)
+foreach(name test_snapshot test_snapshot_store test_store)
   target_link_options(${name} PRIVATE -Wl,--wrap=readdir) # a volume fails where the test says
 endforeach()
 target_link_libraries(test_rpc PRIVATE brr)

@@ -152,8 +152,8 @@ bool desk_settle(void *desk, int (*place)(void *sessions, const char *session), 
         const int where = is_to_settle(a) ? place(sessions, a->session) : DESK_HERE;
         if (where == DESK_ELSEWHERE)
             move_alarm(d, a);
-        else if (where == DESK_GONE)
-            end_alarm(d, a, JOURNAL_OFF_FAILED);
+        else if (where == DESK_GONE || where == DESK_UNKNOWN)
+            end_alarm(d, a, where == DESK_GONE ? JOURNAL_OFF_FAILED : JOURNAL_OFF_UNKNOWN);
     }
     return known;
 }
@@ -185,8 +185,16 @@ int desk_describe(void *desk, const char *alarm, struct journal_entry ret[2]) {
 void desk_take_over(void *desk, struct journal_entry *e) {
     struct desk *d = desk;
     const struct alarm *a = alarms_find(d->alarms, e->alarm);
-    if (a && (e->kind != JOURNAL_ESCALATED || a->step < e->step))
-        desk_note(d, e);
+    if (!a || (e->kind == JOURNAL_ESCALATED && a->step >= e->step))
+        return;
+    e->number = e->received_ms;      /* as on_row gave it where the answer was given */
+    alarms_restore(d->alarms, true); /* its row is the one below, of which nobody is told */
+    desk_note(d, e);
+    alarms_restore(d->alarms, false);
+    d->own = true;
+    if (e->kind == JOURNAL_ANSWERED && d->config.journal)
+        (void)journal_add_again(d->config.journal, e);
+    d->own = false;
 }
 
 /* ---- after a restart: a thread reads, since the volume may not answer ---- */

@@ -42,11 +42,11 @@ bool desk_is_of_another(void *desk, const char *alarm, const char *session);
 bool desk_in_roster(void *desk, const char *bed);
 /* The streams of snapshots are here: alarms that are on in a session that is gone are cut, those of other daemons are moved. False:
  * it is not known yet, or alarms from before the start are still being read; ask again. */
-enum desk_place { DESK_GONE, DESK_HERE, DESK_ELSEWHERE, DESK_ASKED /* not known yet */ };
+enum desk_place { DESK_GONE, DESK_HERE, DESK_ELSEWHERE, DESK_ASKED /* not known yet */, DESK_UNKNOWN };
 bool desk_settle(void *desk, int (*place)(void *sessions, const char *session), void *sessions);
 /* What people did about this alarm, as entries of the journal; returns how many of the two there are. */
 int desk_describe(void *desk, const char *alarm, struct journal_entry ret[2]);
-/* Such an entry of a stream that goes on here: what is known already changes nothing. */
+/* Such an entry of a stream that goes on here: what is known already changes nothing. The journal has the answer from now on. */
 void desk_take_over(void *desk, struct journal_entry *e);
 void desk_tick(struct desk *d); /* every second */
 struct alarms *desk_alarms(const struct desk *d);

@@ -474,7 +474,7 @@ static int64_t add(struct journal *j, const struct journal_entry *given, bool ag
     l->again = again;
     if (outlet && outlet->see)
         outlet->see(outlet->ctx, e);
-    for (int i = 0; outlet && i < outlet->n; i++)
+    for (int i = 0; outlet && i < outlet->n && !(again && *e->person); i++)
         l->wanted |= outlet->wants(outlet->ctx, i, e) ? 1u << i : 0;
     const int64_t number = post(j, l);
     for (int i = 0; outlet && i < outlet->n; i++)

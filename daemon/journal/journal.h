@@ -33,7 +33,8 @@ bool journal_stop(struct journal *j);
 int64_t journal_add(struct journal *j, const struct journal_entry *e);
 /* Each entry that journal_add takes from now on is shown to `seen` first, on the loop thread, which may add to it. */
 void journal_observe(struct journal *j, void (*seen)(void *ctx, struct journal_entry *e), void *ctx);
-/* The same for an entry that the journal may have already: receivers wait until it is known to be new. */
+/* The same for an entry that the journal may have already: receivers wait until it is known to be new, and hear neither of an alarm
+ * that somebody has answered nor of the answer. */
 int64_t journal_add_again(struct journal *j, const struct journal_entry *e);
 /* A receiver is done with a delivery: it leaves the outbox, and of an alarm an entry says so. outcome: "delivered", or why not. */
 void journal_told(struct journal *j, const char *receiver, const struct journal_entry *e, const char *outcome);

@@ -4,9 +4,10 @@
 #define WORDS(constant, name, words) words,
 static const char *const names[] = {JOURNAL_KINDS_OF(NAME)}, *const in_words[] = {JOURNAL_KINDS_OF(WORDS)};
 static const char *const offs[JOURNAL_OFFS] = {
-    [JOURNAL_OFF_ENDED] = "ended",  [JOURNAL_OFF_GAP] = "gap",         [JOURNAL_OFF_ELECTRODES] = "electrodes",
-    [JOURNAL_OFF_CUT] = "cut",      [JOURNAL_OFF_EXPIRED] = "expired", [JOURNAL_OFF_CLOSED] = "closed",
-    [JOURNAL_OFF_FAILED] = "failed"};
+    [JOURNAL_OFF_ENDED] = "ended",           [JOURNAL_OFF_GAP] = "gap",
+    [JOURNAL_OFF_ELECTRODES] = "electrodes", [JOURNAL_OFF_CUT] = "cut",
+    [JOURNAL_OFF_EXPIRED] = "expired",       [JOURNAL_OFF_CLOSED] = "closed",
+    [JOURNAL_OFF_FAILED] = "failed",         [JOURNAL_OFF_UNKNOWN] = "not known whether another daemon has it"};
 
 const char *journal_kind_name(enum journal_kind kind) { return names[kind]; }
 const char *journal_kind_words(enum journal_kind kind) { return in_words[kind]; }

@@ -59,6 +59,7 @@ enum journal_off {
     JOURNAL_OFF_EXPIRED,    /* no samples came, or the client did not come back */
     JOURNAL_OFF_CLOSED,     /* the client or an administrator ended the stream */
     JOURNAL_OFF_FAILED,     /* the stream or the daemon failed */
+    JOURNAL_OFF_UNKNOWN,    /* the daemon was away, and the folder in which another one would have the stream does not answer */
     JOURNAL_OFFS
 };
 const char *journal_off_name(enum journal_off off); /* "ended" */

@@ -36,6 +36,8 @@ static int take_from(const char *other, const char *dir, const char *id, struct 
         (rc = fsio_rename(from, to, err)))
         return rc;
     snapshot_unmark(other, id, NULL);
+    snapshot_note_moved(other, id, fsio_basename(dir), NULL);
+    snapshot_note_moved(dir, id, NULL, NULL);
     take_eeg(other, dir, id, ret);
     ret->moved = true;
     ret->ended = ended;
@@ -58,11 +60,11 @@ static int look(const char *root, const char *own, const char *dir, const char *
     return rc ? rc : err_set(err, ERR_NOT_FOUND, "no daemon below %s has a snapshot of the stream", root);
 }
 
-/* Appends what another daemon's folder has. */
-static int add_entries(const char *folder, struct snapshot_entry **list, size_t *n, struct err *err) {
+/* Appends what another daemon's folder has, or was taken from the own one. */
+static int add_entries(const char *folder, bool own, struct snapshot_entry **list, size_t *n, struct err *err) {
     OWNED_MEMORY struct snapshot_entry *some = NULL;
     size_t k = 0;
-    int rc = snapshot_list(folder, &some, &k, err);
+    int rc = own ? snapshot_list_moved(folder, &some, &k, err) : snapshot_list(folder, &some, &k, err);
     struct snapshot_entry *more = rc || !k ? NULL : realloc(*list, (*n + k) * sizeof *more);
     if (rc || !k)
         return rc;
@@ -74,27 +76,33 @@ static int add_entries(const char *folder, struct snapshot_entry **list, size_t 
     return 0;
 }
 
+/* Of all folders below root that can be read; the first error of the others. */
+static int add_all(const char *root, const char *own, struct snapshot_entry **list, size_t *n, struct err *err) {
+    char other[4096];
+    OWNED_DIR DIR *d = opendir(root);
+    struct dirent *e = NULL;
+    struct err next;
+    int rc = d ? 0 : err_errno(err, errno, "%s: cannot be read", root), failed = 0;
+    while (d && !(failed = fsio_next_entry(d, &e, rc ? &next : err)) && e)
+        if (e->d_name[0] != '.' && strcmp(e->d_name, own) != 0 && !fsio_join(other, sizeof other, root, e->d_name, NULL) &&
+            fsio_is_dir(other)) {
+            failed = add_entries(other, false, list, n, rc ? &next : err);
+            rc = rc ? rc : failed;
+        }
+    return rc ? rc : failed;
+}
+
 int claim_others(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err) {
-    char root[4096], other[4096];
-    struct snapshot_entry *list = NULL;
-    size_t n = 0;
+    char root[4096];
+    struct err next;
+    *ret = NULL;
+    *ret_n = 0;
     if (!str_copy(root, sizeof root, dir))
         return err_set(err, ERR_RANGE, "path too long: %.200s…", dir);
     *strrchr(root, '/') = '\0';
-    OWNED_DIR DIR *d = opendir(root);
-    struct dirent *e = NULL;
-    int rc = d ? 0 : err_errno(err, errno, "%s: cannot be read", root);
-    while (!rc && !(rc = fsio_next_entry(d, &e, err)) && e)
-        if (e->d_name[0] != '.' && strcmp(e->d_name, fsio_basename(dir)) != 0 &&
-            !fsio_join(other, sizeof other, root, e->d_name, NULL))
-            rc = add_entries(other, &list, &n, err);
-    if (rc) {
-        free(list);
-        return rc;
-    }
-    *ret = list;
-    *ret_n = n;
-    return 0;
+    int rc = add_all(root, fsio_basename(dir), ret, ret_n, err);
+    int own = add_entries(dir, true, ret, ret_n, rc ? &next : err); /* last: one that is taken meanwhile is found here or there */
+    return rc ? rc : own;
 }
 
 int claim_take(const char *dir, const char *id, struct claim *ret, struct err *err) {

@@ -1,6 +1,7 @@
 /* claim: the snapshots of daemons that share a folder. Each daemon has a folder below it, with its own name; a snapshot belongs to
  * the daemon in whose folder it lies. A daemon takes a snapshot over by rename(2) into its own folder, which one of several daemons
- * can do; the former owner notices at its next write (snapshot_renew). There is no lease and no clock. Any thread. */
+ * can do; the former owner notices at its next write (snapshot_renew), or at its start (snapshot_note_moved). There is no lease and
+ * no clock. Any thread. */
 #pragma once
 #include "daemon/live/snapshot.h"
 
@@ -12,7 +13,8 @@ struct claim {
     char *eeg; /* what snapshot_read_eeg reads, or NULL; free() */
     size_t eeg_len;
 };
-/* The snapshots of all other daemons, whose folders lie beside dir; free(*ret). */
+/* The snapshots that other daemons have or had: of their folders, which lie beside dir, and those that were taken from dir;
+ * free(*ret). After an error some may be missing. */
 int claim_others(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err);
 /* The snapshot `id` belongs to the daemon of folder dir from now on. NOT_FOUND: no daemon has it. */
 int claim_take(const char *dir, const char *id, struct claim *ret, struct err *err);

@@ -46,7 +46,13 @@ struct session_claim {
     void *ctx;
 };
 
-enum session_place { SESSION_GONE, SESSION_HERE, SESSION_ELSEWHERE, SESSION_PLACE_ASKED /* not known yet */ };
+enum session_place {
+    SESSION_GONE,
+    SESSION_HERE,
+    SESSION_ELSEWHERE,
+    SESSION_PLACE_ASKED /* not known yet */,
+    SESSION_PLACE_UNKNOWN
+};
 
 /* Where snapshots of resumable sessions are kept (live/snapshot_store.h); zeroed: nowhere, and sessions do not outlive the daemon.
  */
@@ -64,8 +70,8 @@ struct session_store {
     /* Makes the snapshot of this id this daemon's, and a session of it if it was another daemon's; c is taken unless false. NULL:
      * no other daemon shares the snapshots. */
     bool (*claim)(void *ctx, const char *id, struct session_claim *c);
-    /* Whether another daemon had the session of this id at the start, which takes a few seconds at most to find out. NULL: as
-     * above. */
+    /* Whether another daemon had the session of this id at the start or has taken it before, which takes 3 s at most to find out;
+     * UNKNOWN: a folder does not answer. NULL: as above. */
     enum session_place (*elsewhere)(void *ctx, const char *id);
     void *ctx;
 };

@@ -146,6 +146,8 @@ static void note_alarm(struct session *s, const struct live_report *r) {
     if (!r->on && alarms->is_of_another && alarms->is_of_another(alarms->ctx, r->alarm_id, s->id))
         return;
     session_alarm_entry(s, r, &e);
+    if (r->on && s->onset.answered_by && !strcmp(r->alarm_id, s->alarm_id))
+        str_copy(e.person, sizeof e.person, s->onset.answered_by);
     int64_t number = note(s, &e);
     s->noted = number ? number : s->noted;
 }

@@ -24,6 +24,7 @@ enum session_stage {
 struct session_onset {
     int64_t first, wall_ms, boot_ms;
     double value;
+    const char *answered_by; /* restored: who has answered it, while its rows are noted; NULL: nobody */
 };
 
 /* A gap that may go on, in source samples. Its part before `written` is in the journal. */

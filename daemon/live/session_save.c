@@ -477,8 +477,11 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     rc = session_begin(s, copy, stream_len, err);
     if (rc)
         return rc;
+    for (int i = 0; i < o->n_answers; i++)
+        s->onset.answered_by = o->answers[i].kind == JOURNAL_ANSWERED ? o->answers[i].person : s->onset.answered_by;
     session_note_kept(s);
     session_alarm_goes_on(s);
+    s->onset.answered_by = NULL;
     for (int i = 0; i < o->n_answers && all->config.alarms.take; i++)
         all->config.alarms.take(all->config.alarms.ctx, &o->answers[i]);
     if (!s->ended)

@@ -209,25 +209,55 @@ static int append(void **items, size_t n, size_t size, const void *item, struct 
     return 0;
 }
 
-/* EEG whose snapshot another daemon has taken, or that a killed daemon was about to write. */
-static void drop_orphan(const char *dir, const char *name) {
-    char id[SNAPSHOT_ID_SIZE], path[4096];
-    if (str_ends(name, ".eeg") && str_format(id, sizeof id, "%.*s", (int)strlen(name) - 4, name) && is_id(id) &&
-        !fsio_join(path, sizeof path, dir, id, NULL) && !fsio_exists(path))
-        (void)snapshot_remove_eeg(dir, id, NULL);
+static const char moved_ending[] = ".moved";
+
+static int moved_path(const char *dir, const char *id, char path[4096], struct err *err) {
+    return str_format(path, 4096, "%s/%s%s", dir, id, moved_ending) ? 0 : err_set(err, ERR_RANGE, "path too long: %.200s…", dir);
 }
 
-static int list_ids(const char *dir, DIR *d, void **entries, size_t *n, struct err *err) {
+int snapshot_note_moved(const char *dir, const char *id, const char *owner, struct err *err) {
+    char path[4096], text[512], utc[32];
+    int rc = moved_path(dir, id, path, err);
+    if (rc)
+        return rc;
+    if (!owner)
+        return unlink(path) && errno != ENOENT ? err_errno(err, errno, "%s: cannot be removed", path) : 0;
+    str_format(text, sizeof text, "%s %s\n", clock_utc(clock_wall_ms(), "%FT%TZ", utc, sizeof utc), owner);
+    return fsio_write_atomic(path, text, strlen(text), err);
+}
+
+/* The id of the snapshot beside which a file of this name lies. */
+static bool lies_beside(const char *name, const char *ending, char ret_id[SNAPSHOT_ID_SIZE]) {
+    return str_ends(name, ending) && str_format(ret_id, SNAPSHOT_ID_SIZE, "%.*s", (int)(strlen(name) - strlen(ending)), name) &&
+           is_id(ret_id);
+}
+
+/* EEG whose snapshot another daemon has taken, or that a killed daemon was about to write; and what says that a snapshot was taken
+ * long ago. */
+static void drop_orphan(const char *dir, const char *name) {
+    char id[SNAPSHOT_ID_SIZE], path[4096];
+    int64_t bytes, written_ns;
+    if (lies_beside(name, ".eeg", id) && !fsio_join(path, sizeof path, dir, id, NULL) && !fsio_exists(path))
+        (void)snapshot_remove_eeg(dir, id, NULL);
+    else if (lies_beside(name, moved_ending, id) && !moved_path(dir, id, path, NULL) &&
+             !fsio_size(path, &bytes, &written_ns, NULL) && clock_wall_ms() / 1000 - written_ns / 1000000000 > SNAPSHOT_MOVED_S)
+        (void)snapshot_note_moved(dir, id, NULL, NULL);
+}
+
+/* moved: those that other daemons have taken. */
+static int list_ids(const char *dir, DIR *d, bool moved, void **entries, size_t *n, struct err *err) {
     struct dirent *e = NULL;
     int rc;
     while (!(rc = fsio_next_entry(d, &e, err)) && e) {
-        struct snapshot_entry entry;
-        if (!is_id(e->d_name)) {
+        struct snapshot_entry entry = {.ended = false};
+        if (!is_id(e->d_name))
             drop_orphan(dir, e->d_name);
+        if (moved ? !lies_beside(e->d_name, moved_ending, entry.id) : !is_id(e->d_name))
             continue;
+        if (!moved) {
+            memcpy(entry.id, e->d_name, sizeof entry.id);
+            entry.ended = snapshot_ended(dir, entry.id);
         }
-        memcpy(entry.id, e->d_name, sizeof entry.id);
-        entry.ended = snapshot_ended(dir, entry.id);
         if ((rc = append(entries, *n, sizeof entry, &entry, err)))
             return rc;
         ++*n;
@@ -235,13 +265,13 @@ static int list_ids(const char *dir, DIR *d, void **entries, size_t *n, struct e
     return rc;
 }
 
-int snapshot_list(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err) {
+static int list_folder(const char *dir, bool moved, struct snapshot_entry **ret, size_t *ret_n, struct err *err) {
     void *entries = NULL;
     size_t n = 0;
     DIR *d = opendir(dir);
     if (!d)
         return err_errno(err, errno, "%s: cannot be read", dir);
-    int rc = list_ids(dir, d, &entries, &n, err);
+    int rc = list_ids(dir, d, moved, &entries, &n, err);
     closedir(d);
     if (rc) {
         free(entries);
@@ -252,6 +282,14 @@ int snapshot_list(const char *dir, struct snapshot_entry **ret, size_t *ret_n, s
     *ret = entries;
     *ret_n = n;
     return 0;
+}
+
+int snapshot_list(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err) {
+    return list_folder(dir, false, ret, ret_n, err);
+}
+
+int snapshot_list_moved(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err) {
+    return list_folder(dir, true, ret, ret_n, err);
 }
 
 /* ---- rejected ones ---- */

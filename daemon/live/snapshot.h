@@ -12,6 +12,7 @@ enum {
     SNAPSHOT_MAX_BYTES = 256 << 20,
     SNAPSHOT_REJECTED_BYTES = 256 << 20, /* of all that are kept in "rejected", and how old they become */
     SNAPSHOT_REJECTED_S = 30 * 24 * 3600,
+    SNAPSHOT_MOVED_S = 3 * 24 * 3600
 };
 
 /* The folder, mode 0700; what killed writers left in it is removed. */
@@ -61,5 +62,10 @@ struct snapshot_entry {
     char id[SNAPSHOT_ID_SIZE];
     bool ended;
 };
+/* Another daemon has taken the snapshot over: a file ID.moved holds the time and the new owner, for SNAPSHOT_MOVED_S or until the
+ * snapshot is back (owner NULL). */
+int snapshot_note_moved(const char *dir, const char *id, const char *owner, struct err *err);
+/* Those that were taken over; free(). */
+int snapshot_list_moved(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err);
 /* The snapshots in the folder: first those of streams that have not ended, sorted by id; free(). */
 int snapshot_list(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err);

@@ -72,8 +72,9 @@ struct snapshot_store {
     struct map *due;               /* by id: tasks of the lane `eeg` that have not begun */
     struct snapshot_entry *others; /* n_others of other daemons, at the start; by id */
     size_t n_others;
-    int64_t others_ms; /* when they were asked for; 0: not yet; INT64_MAX: they are known */
-    bool swept;        /* kept models were compared with the snapshots since one was removed */
+    int64_t others_ms;   /* when they were asked for; 0: not yet; INT64_MAX: they are known */
+    bool others_unknown; /* some folder could not be read */
+    bool swept;          /* kept models were compared with the snapshots since one was removed */
 };
 
 struct snapshot_store *snapshot_store_new(uv_loop_t *loop, const char *dir, bool shared,
@@ -441,6 +442,7 @@ static void on_others(struct snapshot_store *s, struct task *t) {
     if (s->n_others)
         qsort(s->others, s->n_others, sizeof *s->others, by_id);
     s->others_ms = INT64_MAX;
+    s->others_unknown = t->err.code != 0;
     t->list = NULL;
 }
 
@@ -449,10 +451,12 @@ static enum session_place elsewhere(void *ctx, const char *id) {
     if (!s->others_ms && ask(s, DEED_OTHERS, ""))
         s->others_ms = clock_ms();
     if (s->others_ms != INT64_MAX)
-        return clock_ms() - s->others_ms < OTHERS_MS ? SESSION_PLACE_ASKED : SESSION_GONE;
+        return clock_ms() - s->others_ms < OTHERS_MS ? SESSION_PLACE_ASKED : SESSION_PLACE_UNKNOWN;
     struct snapshot_entry key = {.ended = false};
     str_copy(key.id, sizeof key.id, id);
-    return s->n_others && bsearch(&key, s->others, s->n_others, sizeof key, by_id) ? SESSION_ELSEWHERE : SESSION_GONE;
+    if (s->n_others && bsearch(&key, s->others, s->n_others, sizeof key, by_id))
+        return SESSION_ELSEWHERE;
+    return s->others_unknown ? SESSION_PLACE_UNKNOWN : SESSION_GONE;
 }
 
 static bool claim(void *ctx, const char *id, struct session_claim *asks) {

@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 """Live streams of two daemons that share their snapshots (sessions.shared), while one of them at a time is killed: the streams move to the other
-one, brrctl writes the files of an undisturbed run, and each alarm comes once. BRR_TEST_KILLS: how many (3)."""
+one, brrctl writes the files of an undisturbed run, and each alarm comes once. An alarm that was answered moves to the other daemon and back.
+BRR_TEST_KILLS: how many (3)."""
+import contextlib
+import glob
 import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 
-from daemon import PATIENCE, SOURCE, Daemon, until
-from stream_fixture import command, streaming_daemon
+from daemon import BIN, PATIENCE, SOURCE, Daemon, until
+from stream_fixture import Edf, command, streaming_daemon
 from test_stream_resume import alarms, read_files
 
 sys.path.insert(0, f"{SOURCE}/tests")
@@ -69,6 +73,104 @@ def check(daemons, recording, model, want, dice):
     print(f"{KILLS} kills: {end['reconnects']} reconnects, the same alarms and files")
 
 
+def rows(d):
+    """(kind, alarm, detail) of the entries about alarms, in the order in which they were written."""
+    with contextlib.closing(sqlite3.connect(f"file:{d.dir}/results/journal.sqlite?mode=ro", uri=True)) as db:
+        return db.execute("SELECT kind, alarm, detail FROM journal WHERE kind IN "
+                          "('alarm_on', 'alarm_off', 'moved', 'answered', 'escalated') ORDER BY id").fetchall()
+
+
+def told(d):
+    """(hook, kind) of each message that a hook got."""
+    text, found = "", []
+    with contextlib.suppress(FileNotFoundError), open(f"{d.dir}/told", encoding="utf-8") as f:
+        text = f.read().strip()
+    while text:
+        message, end = json.JSONDecoder().raw_decode(text)
+        found.append((message["hook"], message["entry"]["kind"]))
+        text = text[end:].strip()
+    return found
+
+
+def open_alarms(d):
+    return [a for a in map(json.loads, d.ctl("alarms", "--open", "--json")[1].splitlines()) if a["kind"] == "alarm"]
+
+
+def count(d, kind):
+    return [row[0] for row in rows(d)].count(kind)
+
+
+class Bed:
+    """`brrctl stream -` of a live recorder, which sends a second whenever it is asked for one."""
+
+    def __init__(self, pair, recording):
+        self.edf, self.at = Edf(recording), 0
+        self.process = subprocess.Popen(
+            [f"{BIN}/brrctl", "stream", "-", "--live", "--client", "mover", "--move-after", "0.5", "--model", "line_length",
+             "--on", "0.001", "--off", "0.0005"],
+            env={**pair[0].env, "BRR_ENDPOINT": ",".join(d.env["BRR_ENDPOINT"] for d in pair)},
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.process.stdin.write(self.edf.counted(-1))
+
+    def send(self):
+        assert self.process.poll() is None, self.process.stderr.read()
+        assert self.at < self.edf.records, "the recording is over"
+        self.process.stdin.write(self.edf.body[self.at * self.edf.record:(self.at + 1) * self.edf.record])
+        self.process.stdin.flush()
+        self.at += 1
+
+    def send_until(self, condition, what):
+        return until(lambda: condition() or self.send(), what, pause_s=0.2)
+
+    def end(self):
+        self.process.stdin.close()
+        assert self.process.wait(timeout=PATIENCE) == 0, self.process.stderr.read()
+
+
+def an_answered_alarm_moves_and_comes_back(folder, recording):
+    pair = []
+    for name in "ab":
+        os.makedirs(f"{folder}/ward-{name}")
+        write = f"command: [/usr/bin/tee, -a, {folder}/ward-{name}/told]"
+        hooks = (f"{{name: all, {write}, kinds: [alarm_on, alarm_off, answered]}}, {{name: first, {write}}}, "
+                 f"{{name: second, {write}}}")
+        pair.append(Daemon(f"{folder}/ward-{name}", [
+            f"sessions.shared={folder}/ward", f"sessions.name={name}", f"alarms.hooks=[{hooks}]", "alarms.repeat=1h",
+            "alarms.escalation=[{after: 1s, hooks: [first]}, {after: 2s, hooks: [second]}]"]).start())
+    a, b = pair
+    log = lambda: f"{rows(a)} {told(a)}\n{rows(b)} {told(b)}\n{a.read_log()[-3000:]}\n{b.read_log()[-3000:]}"
+    bed = Bed(pair, recording)
+    bed.send_until(lambda: {"first", "second"} <= {hook for hook, _ in told(a)}, log)
+    (alarm,) = {alarm for kind, alarm, _ in rows(a) if kind == "alarm_on"}
+    code, _, err = a.ctl("alarms", "ack", alarm, "--person", "Ana B")
+    assert code == 0, err
+    until(lambda: ("all", "answered") in told(a), log)
+    before = told(a)
+    assert sorted(before) == [("all", "alarm_on"), ("all", "answered"), *((x, "escalated") for x in ("first", "second"))], before
+
+    def saved():
+        with open(max(glob.glob(f"{folder}/ward/a/" + "[0-9a-f]" * 32)), "rb") as f:
+            return b"acknowledge" in f.read()
+    bed.send_until(saved, log)
+    for now, then in ((a, b), (b, a)):
+        now.kill()
+        bed.send_until(lambda: (where(pair) or (None,))[0] == pair.index(then), log)  # noqa: B023
+        now.start()
+        until(lambda: count(now, "moved"), log)  # noqa: B023
+        assert not open_alarms(now), log()
+        (x,) = open_alarms(then)
+        assert x["alarm"] == alarm and not x["off_ms"] and "Ana B" in json.dumps(x), x
+    bed.end()
+    until(lambda: ("all", "alarm_off") in told(a), log)
+    for d, changes in ((a, ["alarm_on", "moved", "alarm_off"]), (b, ["alarm_on", "moved"])):
+        assert [kind for kind, _, _ in rows(d) if kind not in ("answered", "escalated")] == changes, log()
+        assert {x for _, x, _ in rows(d) if x} == {alarm} and count(d, "answered") == 1, log()
+    assert told(a) == [*before, ("all", "alarm_off")] and not told(b), log()
+    assert count(a, "escalated") == 2 and not count(b, "escalated"), log()
+    for d in pair:
+        d.stop()
+
+
 def main():
     dice = random.Random(test_seed())
     with streaming_daemon() as (alone, recording, model):
@@ -88,6 +190,7 @@ def main():
         assert len(left) <= 1, left  # the ended stream's, in case its client did not hear the Summary
         for d in daemons:
             d.stop()
+        an_answered_alarm_moves_and_comes_back(alone.dir, recording)
     return 0
 
 

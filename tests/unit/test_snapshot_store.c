@@ -4,6 +4,7 @@
 #include "daemon/live/session_parts.h"
 #include "daemon/live/snapshot.h"
 #include "daemon/viewer/eegring.h"
+#include "unit/failing_readdir.h"
 #include "unit/session_fixture.h"
 #include "unit/temp_dir.h"
 
@@ -239,7 +240,8 @@ static void a_stream_that_fails_while_kept_models_are_listed_keeps_its_own(void 
 
 static struct eegring *new_ring(void) {
     struct eegring *ring = NULL;
-    assert_int_equal(eegring_new("referential-19", &(struct eegring_limits){10 * 256, 1 << 24}, &ring, NULL), 0);
+    assert_int_equal(
+        eegring_new("referential-19", &(struct eegring_limits){.samples = 10 * 256, .max_bytes = 1 << 24}, &ring, NULL), 0);
     return ring;
 }
 
@@ -470,6 +472,77 @@ static void a_stream_goes_on_at_the_daemon_that_claims_its_snapshot(void **state
     stop(d);
 }
 
+/* Where the daemon that starts anew believes the session to be, once it has looked. */
+static enum session_place place_after_start(struct daemon_side *d, const char *id) {
+    stop(d);
+    begin(d);
+    snapshot_store_restore(d->store, d->b.all, d->b.metrics, 60 * 1000);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    const struct session_store of = snapshot_store_for_sessions(d->store);
+    assert_int_equal(of.elsewhere(of.ctx, id), SESSION_PLACE_ASKED);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    return of.elsewhere(of.ctx, id);
+}
+
+static void a_stream_that_another_daemon_has_taken_has_moved(void **state) {
+    struct daemon_side *d = *state;
+    struct daemon_side *peer = make_peer(d);
+    char token[RESUME_TOKEN_SIZE], id[SESSION_ID_SIZE], note[1024], back[1024], path[1024];
+    str_copy(id, sizeof id, session_id(make_stream(d, token)));
+    str_format(path, sizeof path, "%s.moved", id);
+    path_of(d, "", path, note);
+    path_of(peer, "", path, back);
+    claim(peer, token);
+    assert_true(fsio_exists(note) && !fsio_exists(back));
+    assert_int_equal(place_after_start(d, id), SESSION_ELSEWHERE);
+    assert_int_equal(snapshot_remove(peer->dir, id, NULL), 0); /* the stream ends there */
+    assert_int_equal(place_after_start(d, id), SESSION_ELSEWHERE);
+    assert_int_equal(place_after_start(d, "0123456789abcdef0123456789abcdef"), SESSION_GONE);
+    const struct timespec then = {.tv_sec = clock_wall_ms() / 1000 - SNAPSHOT_MOVED_S - 60, .tv_nsec = 0},
+                          long_ago[] = {then, then};
+    assert_int_equal(utimensat(AT_FDCWD, note, long_ago, 0), 0);
+    assert_int_equal(place_after_start(d, id), SESSION_GONE);
+    assert_false(fsio_exists(note));
+    end_peer(peer);
+    stop(d);
+}
+
+static void a_stream_that_comes_back_has_not_moved(void **state) {
+    struct daemon_side *d = *state;
+    struct daemon_side *peer = make_peer(d);
+    char token[RESUME_TOKEN_SIZE], path[1024], note[1024], id[SESSION_ID_SIZE];
+    str_copy(id, sizeof id, session_id(make_stream(d, token)));
+    str_format(path, sizeof path, "%s.moved", id);
+    claim(peer, token);
+    stop(d);
+    begin(d);
+    snapshot_store_restore(d->store, d->b.all, d->b.metrics, 60 * 1000);
+    claim(d, token);
+    path_of(d, "", path, note);
+    assert_false(fsio_exists(note));
+    path_of(peer, "", path, note);
+    assert_true(fsio_exists(note));
+    end_peer(peer);
+    stop(d);
+}
+
+static void a_folder_that_does_not_answer_leaves_unknown_who_has_the_stream(void **state) {
+    struct daemon_side *d = *state;
+    struct daemon_side *peer = make_peer(d);
+    const char *id = "0123456789abcdef0123456789abcdef";
+    const struct session_store of = snapshot_store_for_sessions(d->store);
+    assert_int_equal(of.elsewhere(of.ctx, id), SESSION_PLACE_ASKED);
+    later_ms += 3000;
+    assert_int_equal(of.elsewhere(of.ctx, id), SESSION_PLACE_UNKNOWN);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    assert_int_equal(of.elsewhere(of.ctx, id), SESSION_GONE); /* it has answered */
+    entries = 0;
+    assert_int_equal(place_after_start(d, id), SESSION_PLACE_UNKNOWN);
+    entries = -1;
+    end_peer(peer);
+    stop(d);
+}
+
 static void a_snapshot_waits_for_no_claims_but_the_one_at_work(void **state) {
     struct daemon_side *d = *state;
     struct daemon_side *peer = make_peer(d);
@@ -549,6 +622,9 @@ int main(void) {
         STORE_TEST(rejected_snapshots_are_pruned_at_the_start_and_with_the_next_one),
         STORE_TEST(live_streams_come_before_those_that_have_ended),
         STORE_TEST(a_stream_goes_on_at_the_daemon_that_claims_its_snapshot),
+        STORE_TEST(a_stream_that_another_daemon_has_taken_has_moved),
+        STORE_TEST(a_stream_that_comes_back_has_not_moved),
+        STORE_TEST(a_folder_that_does_not_answer_leaves_unknown_who_has_the_stream),
         STORE_TEST(a_snapshot_waits_for_no_claims_but_the_one_at_work),
         STORE_TEST(a_stream_that_another_daemon_claims_brings_the_eeg_of_its_alarms),
         STORE_TEST(a_stream_that_came_back_goes_on_from_the_newest_snapshot),
