@@ -40,7 +40,7 @@ struct job {
     int attempts;
     int restarts;       /* charged to limits.restarts since the job was submitted or resumed */
     int crashes;        /* number of these restarts charged because the daemon died while the job ran */
-    int isolated;       /* 1: it ran when the daemon died, and runs alone until it has written a checkpoint or ended */
+    int isolated;       /* 1: it ran when the daemon died, and runs alone until a checkpoint, a minute of progress or its end */
     int stalled;        /* number of these restarts since the newest checkpoint */
     int64_t retry_ms;   /* queued: not started before this time (Unix ms); 0 = at once */
     enum job_wish wish; /* active jobs only */
@@ -60,7 +60,7 @@ struct job {
     bool preemptible;                   /* limits.preemptible; not stored */
     char source[256], fold[96];         /* data.source; the patients kept for a test, "2 of 8" or "p3, p7"; "": none; not stored */
     bool infers;                        /* of its kind: it may share a device; not stored */
-    bool alone;                         /* active: it ran when the daemon died, and has written no checkpoint since; not stored */
+    bool alone;                         /* active: isolated, and nothing else runs; not stored */
     bool short_of_memory;               /* queued: its reason says for which memory it waits; not stored */
     int64_t memory_bytes;               /* device memory that it needs; 0 = not known */
     int64_t paused_ms;  /* queued: when it began to wait for room on the cache volume; 0 = it does not wait. Not stored: a */

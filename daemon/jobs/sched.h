@@ -3,8 +3,8 @@
  * the most free memory. It changes their states and writes each change to the database before it notifies anybody (ledger.h); while
  * the database cannot be written, no job starts. A job that ended by a device fault, or ran when the daemon died, starts again
  * after a delay that doubles each time the job makes no progress. Each such restart counts against limits.restarts; above that
- * limit the job fails with the cause. Jobs that were active together in a crash are not charged: each starts again when no other
- * job runs, and no other starts before its first checkpoint, so that the job at fault crashes alone. A shutdown or a full cache
+ * limit the job fails with the cause. Jobs that were active together in a crash are not charged: each starts again, and no other
+ * starts before its first checkpoint or a minute of progress; in a crash until then it is charged alone. A shutdown or a full cache
  * volume counts no restart: on a full cache volume the job is paused (queued, passed over, and retried when there is room, and at
  * intervals). Loop thread. */
 #pragma once

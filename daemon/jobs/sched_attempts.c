@@ -7,6 +7,8 @@
 #include "base/volume.h"
 #include "daemon/jobs/sched_parts.h"
 
+enum { ALONE_MS = 60 * 1000 };
+
 static int64_t restart_limit(struct job *job) { return sched_read_demands(job).restarts; }
 
 /* Queues a job whose data do not fit on the volume of the cache now. No restart is charged; what the job fetched stays in the
@@ -35,11 +37,17 @@ void sched_restart(struct sched *s, struct job *job, int64_t limit, const char *
     sched_move_until(s, job, JOB_QUEUED, reason, sched_wall_ms(s) + (wait_ms < BACKOFF_MAX_MS ? wait_ms : BACKOFF_MAX_MS));
 }
 
-/* Counts the jobs that were active when the daemon died, and were not to stop. */
-static int count_crashed(const struct sched *s) {
+/* Counts the jobs that were active when the daemon died, and were not to stop; *ret_new: those of them that had still to show that
+ * they do not end the daemon. */
+static int count_crashed(const struct sched *s, int *ret_new) {
     int n = 0;
-    for (int i = 0; i < s->n_open; i++)
-        n += job_is_active(s->open[i]->state) && s->open[i]->wish == JOB_WISH_NONE && !s->open[i]->remote;
+    *ret_new = 0;
+    for (int i = 0; i < s->n_open; i++) {
+        const struct job *job = s->open[i];
+        const bool crashed = job_is_active(job->state) && job->wish == JOB_WISH_NONE && !job->remote;
+        n += crashed;
+        *ret_new += crashed && job->isolated;
+    }
     return n;
 }
 
@@ -77,9 +85,9 @@ void sched_see_jobs(struct sched *s) {
     }
 }
 
-/* A job that was active when the daemon ended. One of several that were active in a crash is not charged: each starts again
- * when no other runs, and a job that crashes the daemon alone is charged then. */
-static void recover_one(struct sched *s, struct job *job, int crashed) {
+/* A job that was active when the daemon ended. Of several that were active in a crash the one that had begun alone is charged
+ * (n_new 1); if there is none, nobody is, and each begins alone. */
+static void recover_one(struct sched *s, struct job *job, int crashed, int n_new) {
     char reason[JOB_REASON_SIZE];
     int64_t limit = restart_limit(job);
     count_time(job, job->seen_ms);
@@ -91,12 +99,10 @@ static void recover_one(struct sched *s, struct job *job, int crashed) {
         sched_move(s, job, JOB_QUEUED, "daemon_stopped");
     } else if (s->config.apart) {
         sched_move(s, job, JOB_QUEUED, "daemon_restarted: the job goes on from its newest checkpoint");
-    } else if (crashed > 1) {
-        job->isolated = 1;
-        str_format(
-            reason, sizeof reason,
-            "daemon_crashed: the daemon died while %d jobs ran; no restart is charged, and each starts again when no other runs",
-            crashed);
+    } else if (crashed > 1 && (n_new != 1 || !job->isolated)) {
+        job->isolated |= n_new != 1;
+        str_format(reason, sizeof reason, "daemon_crashed: the daemon died while %d jobs ran; no restart is charged, and %s",
+                   crashed, n_new == 1 ? "the one that had just begun is" : "no other starts beside one that has just begun");
         sched_log(s, job, "error", reason);
         sched_move(s, job, JOB_QUEUED, reason);
     } else {
@@ -112,10 +118,10 @@ static void recover_one(struct sched *s, struct job *job, int crashed) {
 }
 
 void sched_recover(struct sched *s) {
-    int crashed = count_crashed(s);
+    int n_new, crashed = count_crashed(s, &n_new);
     for (int i = s->n_open - 1; i >= 0; i--) /* jobs that end leave the list */
         if (job_is_active(s->open[i]->state))
-            recover_one(s, s->open[i], crashed);
+            recover_one(s, s->open[i], crashed, n_new);
 }
 
 /* ---- reports of the attempt ---- */
@@ -193,6 +199,25 @@ static void finish_running(struct sched *s, struct slot *slot, struct task_end *
     }
 }
 
+/* The job has shown that it does not end the daemon. */
+static void clear_doubt(struct job *job) {
+    job->alone = false;
+    job->isolated = 0;
+}
+
+/* A minute of progress shows as much as a checkpoint, which jobs that infer do not write. */
+static void take_progress(struct sched *s, struct slot *slot, const struct task_progress *p) {
+    struct job *job = slot->job;
+    const int64_t now_ms = sched_steady_ms(s);
+    job->progress = *p;
+    slot->progress_ms = slot->progress_ms ? slot->progress_ms : now_ms;
+    if (job->isolated && now_ms - slot->progress_ms >= ALONE_MS) {
+        clear_doubt(job);
+        ledger_record(&s->ledger, job);
+    }
+    sched_tell(s, job);
+}
+
 /* The checkpoint is new, or the task found it when it began and reports it again, in case a crash came before its record. */
 static void take_checkpoint(struct sched *s, struct job *job, const struct task_checkpoint *c) {
     if (c->last && strcmp(job->last, c->path) != 0)
@@ -201,8 +226,8 @@ static void take_checkpoint(struct sched *s, struct job *job, const struct task_
         str_copy(job->last, sizeof job->last, c->path);
         job->saved_step = c->step;
     }
-    job->alone = false;
-    job->isolated = 0;
+    if (c->step > job->first_step)
+        clear_doubt(job);
     job->seen_ms = ran_until(s, job);
     if (c->best && c->step) /* an attempt of an earlier version may call step 0 its best */
         str_copy(job->best, sizeof job->best, c->path);
@@ -220,8 +245,7 @@ void sched_report(struct sched *s, const char *job_id, const struct task_report 
         sched_move(s, job, JOB_RUNNING, "");
         break;
     case TASK_PROGRESS:
-        job->progress = *r->progress;
-        sched_tell(s, job);
+        take_progress(s, slot, r->progress);
         break;
     case TASK_LOG:
         sched_log(s, job, task_level_names[r->level], text);

@@ -22,24 +22,16 @@ static bool may_start(const struct sched *s, const struct job *job) {
     return waited_ms >= PAUSE_MIN_MS && volume_free_bytes(s->cache) >= job->room_bytes + PAUSE_ROOM_BYTES;
 }
 
-/* The daemon died while the job ran, alone or with others: it runs alone until it has written a checkpoint. */
-static bool must_run_alone(const struct sched *s, const struct job *job) { return s->slots.n > 1 && job->isolated; }
-
-/* Returns the slot in which the job could start now; NULL if it has to wait. */
-static struct slot *place_for(struct sched *s, const struct job *job) {
-    return must_run_alone(s, job) && !sched_idle(s) ? NULL : slots_place(&s->slots, job);
-}
-
 /* Waits, and holds up those after it until it has all that it wants. */
-static bool holds_up(const struct sched *s, const struct job *job) { return must_run_alone(s, job) || job->devices > 1; }
+static bool holds_up(const struct job *job) { return job->devices > 1; }
 
-/* Returns the first waiting job that may run beside others and is not held; `placeless`: the first that has no place now, too. */
+/* Returns the first waiting job that is not held; `placeless`: the first that has no place now, too. */
 static struct job *first_waiting(struct sched *s, bool placeless) {
     struct job *best = NULL;
     for (int i = 0; i < s->n_open; i++) {
         struct job *job = s->open[i];
-        if ((!best || job_precedes(job, best)) && may_start(s, job) && !must_run_alone(s, job) &&
-            !*slots_held_for(&s->slots, job) && (!placeless || (!job->remote && !place_for(s, job))))
+        if ((!best || job_precedes(job, best)) && may_start(s, job) && !*slots_held_for(&s->slots, job) &&
+            (!placeless || (!job->remote && !slots_place(&s->slots, job))))
             best = job;
     }
     return best;
@@ -58,10 +50,10 @@ static struct job *next_of(struct sched *s, bool remote, const struct job *head,
         struct job *job = s->open[i];
         if (job->remote != remote || (best && !job_precedes(job, best)) || !may_start(s, job) || *slots_held_for(&s->slots, job))
             continue;
-        struct slot *slot = place_for(s, job);
+        struct slot *slot = slots_place(&s->slots, job);
         if (slot && overtakes(s, slot, job, head))
             slot = NULL;
-        if (!slot && !holds_up(s, job))
+        if (!slot && !holds_up(job))
             continue;
         best = job;
         *ret = slot;
@@ -85,7 +77,7 @@ static bool start(struct sched *s, struct slot *slot, struct job *job) {
     str_copy(job->on, sizeof job->on, slot->name ? slot->name : "");
     str_copy(job->device, sizeof job->device, slot->description ? slot->description : "");
     str_copy(job->versions, sizeof job->versions, s->config.versions ? s->config.versions : "");
-    job->alone = must_run_alone(s, job);
+    job->alone = s->slots.n > 1 && job->isolated;
     job->began_ms = sched_steady_ms(s);
     if (job_move(job, JOB_PREPARING, "", sched_wall_ms(s), &err) || ledger_start(&s->ledger, job, &before, &err))
         return false;

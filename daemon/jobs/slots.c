@@ -179,6 +179,7 @@ void slots_take(struct slots *s, struct slot *first, struct job *job) {
             n++;
         }
     first->job = job;
+    first->progress_ms = 0;
 }
 
 void slots_free(struct slots *s, const struct job *job) {

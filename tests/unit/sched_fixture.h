@@ -275,3 +275,11 @@ static UNUSED int recorded_checkpoints(struct fixture *f, const char *id) {
 }
 
 #define rigged(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+static UNUSED void make_active(struct fixture *f, const char *id) {
+    struct db_query q;
+    sched_settle(f->sched);
+    assert_int_equal(db_query(f->db, "UPDATE jobs SET state='running', attempts=1 WHERE id=?", "make active", &q, NULL), 0);
+    db_put_text(&q, id);
+    assert_int_equal(db_run(&q, NULL), 0);
+}

@@ -177,14 +177,6 @@ static void a_step_of_the_clock_is_not_charged(void **state) {
     assert_int_equal(sched_get(f->sched, id)->run_ms, 285000);
 }
 
-static void make_active(struct fixture *f, const char *id) {
-    struct db_query q;
-    sched_settle(f->sched);
-    assert_int_equal(db_query(f->db, "UPDATE jobs SET state='running', attempts=1 WHERE id=?", "make active", &q, NULL), 0);
-    db_put_text(&q, id);
-    assert_int_equal(db_run(&q, NULL), 0);
-}
-
 static void jobs_active_together_in_a_crash_are_not_charged_and_run_one_by_one(void **state) {
     struct fixture *f = *state;
     char first[JOB_ID_SIZE], second[JOB_ID_SIZE];

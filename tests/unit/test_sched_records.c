@@ -247,6 +247,58 @@ static void step_0_is_never_the_best_model(void **state) {
     assert_true(!*job->best && str_ends(job_learned(job), "/step-4"));
 }
 
+static struct job *job_of(struct fixture *f, const char *id) { return (struct job *)(uintptr_t)sched_get(f->sched, id); }
+
+static void report_progress(struct fixture *f, int64_t later_ms) {
+    const struct task_progress progress = {.phase = "detect"};
+    now_ms += later_ms;
+    sched_report(f->sched, f->running, &(struct task_report){.kind = TASK_PROGRESS, .progress = &progress});
+    turn(f);
+}
+
+/* Jobs that infer write no checkpoints. */
+static void after_a_crash_a_minute_of_progress_lets_the_next_job_start(void **state) {
+    struct fixture *f = *state;
+    char ids[2][JOB_ID_SIZE];
+    close_sched(f);
+    f->config.n_places = 2;
+    f->config.places[1].name = f->config.places[1].description = "cpu";
+    f->config.places[1].further = true;
+    open_sched(f);
+    for (int i = 0; i < 2; i++) {
+        str_copy(ids[i], JOB_ID_SIZE, submit(f)->id);
+        make_active(f, ids[i]);
+    }
+    die_and_start(f);
+    struct job *one = job_of(f, ids[0]), *two = job_of(f, ids[1]);
+    one->memory_bytes = two->memory_bytes = 1000;
+    turn(f);
+    one->infers = two->infers = true;
+    report_progress(f, 600 * 1000); /* it has prepared for ten minutes */
+    report_progress(f, 59 * 1000);
+    assert_true(one->state == JOB_PREPARING && two->state == JOB_QUEUED);
+    report_progress(f, 1000);
+    assert_true(two->state == JOB_PREPARING && !one->isolated && two->isolated);
+    die_and_start(f);
+    one = job_of(f, ids[0]), two = job_of(f, ids[1]); /* the second one had just begun */
+    assert_true(one->restarts == 0 && !one->isolated && two->restarts == 1);
+}
+
+/* What an attempt goes on from says nothing about it. */
+static void the_checkpoint_of_before_lets_no_other_job_start(void **state) {
+    struct fixture *f = *state;
+    char id[JOB_ID_SIZE];
+    str_copy(id, sizeof id, started(f)->id);
+    report_checkpoint(f, 5, false);
+    die_and_start(f);
+    now_ms += 1000000;
+    turn(f);
+    report_checkpoint(f, 5, false);
+    assert_int_equal(sched_get(f->sched, id)->isolated, 1);
+    report_checkpoint(f, 6, false);
+    assert_int_equal(sched_get(f->sched, id)->isolated, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         rigged(a_change_that_could_not_be_written_is_not_acknowledged_and_written_later),
@@ -259,6 +311,8 @@ int main(void) {
         rigged(a_database_whose_volume_does_not_answer_is_left_alone),
         rigged(a_best_checkpoint_that_is_announced_again_is_recorded_again),
         rigged(step_0_is_never_the_best_model),
+        rigged(after_a_crash_a_minute_of_progress_lets_the_next_job_start),
+        rigged(the_checkpoint_of_before_lets_no_other_job_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
