@@ -10,6 +10,7 @@
 #include "daemon/config.h"
 #include "daemon/jobs/job_order.h"
 #include "daemon/jobs/job_page.h"
+#include "daemon/jobs/process.h"
 #include "daemon/jobs/submission.h"
 #include "daemon/versions.h"
 #include "detect/builtin.h"
@@ -460,13 +461,22 @@ static void heed_signals(void) {
 
 /* ---- a child of the daemon ---- */
 
+/* Waits for what the daemon says; meanwhile empty lines tell it that this process is not stopped. */
+static void beat(void) {
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    while (!poll(&in, 1, PROCESS_BEAT_MS)) {
+        putchar('\n');
+        fflush(stdout);
+    }
+}
+
 /* Each byte of the standard input is the digit of a stop reason. Its end is that of the daemon: a job that cannot save in time ends
  * all the same, and its next attempt begins at an earlier checkpoint. */
 static void *listen_to_daemon(void *arg) {
     char letter;
     ssize_t n;
     (void)arg;
-    while ((n = read(STDIN_FILENO, &letter, 1)) == 1 || (n < 0 && errno == EINTR))
+    for (beat(); (n = read(STDIN_FILENO, &letter, 1)) == 1 || (n < 0 && errno == EINTR); beat())
         if (n == 1 && letter > '0' + STOP_NONE && letter < '0' + STOP_REASONS)
             runner_wish_stop(&wish, (enum stop_reason)(letter - '0'));
     runner_wish_stop(&wish, STOP_SHUTDOWN);
@@ -499,6 +509,9 @@ static int open_order(struct run *r, struct err *err) {
     int rc;
     volunteer();
     r->args.json = true;
+    if ((rc = pthread_create(&thread, NULL, listen_to_daemon, NULL)))
+        return err_errno(err, rc, "cannot start a thread");
+    pthread_detach(thread);
     if ((rc = job_order_read(r->args.order, &r->arena, &r->order, err)))
         return rc;
     if (r->order.place < 0 || r->order.place >= TURNS_MAX)
@@ -506,9 +519,6 @@ static int open_order(struct run *r, struct err *err) {
     const struct config_source source = {.path = r->order.config, .overrides = r->order.sets, .n_overrides = r->order.n_sets};
     if ((rc = config_read(&source, &r->arena, &r->config, err)) || (rc = job_page_open(r->order.page, &r->page, err)))
         return rc;
-    if ((rc = pthread_create(&thread, NULL, listen_to_daemon, NULL)))
-        return err_errno(err, rc, "cannot start a thread");
-    pthread_detach(thread);
     r->config.cache = r->order.cache;
     r->config.memory_bytes = r->order.memory_limit_bytes;
     r->config.default_wall_clock_ms = r->order.default_wall_clock_ms;

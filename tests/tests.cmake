@@ -116,7 +116,7 @@ target_link_options(test_snapshot_store PRIVATE -Wl,--wrap=fsio_read -Wl,--wrap=
 target_link_options(test_journal PRIVATE -Wl,--wrap=clock_wall_ms -Wl,--wrap=trusted_boot_ms)
 target_link_options(test_hooks PRIVATE -Wl,--wrap=journal_told)
 target_link_options(test_session_journal PRIVATE -Wl,--wrap=journal_add -Wl,--wrap=journal_add_again -Wl,--wrap=-Wl,--wrap=journal_has -Wl,--wrap=journal_is_failing -Wl,--wrap=clock_ms)
-foreach(name test_session_save test_snapshot_store)
+foreach(name test_process test_session_save test_snapshot_store)
   target_link_options(${name} PRIVATE -Wl,--wrap=clock_ms)
 endforeach()
 target_link_options(test_snapshot PRIVATE -Wl,--wrap=fsync)

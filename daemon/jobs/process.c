@@ -11,6 +11,8 @@
 #include "work/report_line.h"
 
 enum { LOOK_MS = 50, END_MS = 10000 /* from the last report to the end of the process */, LINE_BYTES = 4 << 20, TEXT_BYTES = 900 };
+enum { LATE_LOOK_MS = 1000 };
+enum { LATE_MS = 3 * PROCESS_BEAT_MS /* without a word: the child does not look at its limits any more */ };
 
 struct child {
     const struct runner_owner *owner;
@@ -23,6 +25,10 @@ struct child {
     bool told;        /* how it is to end */
     int64_t until_ms; /* it is killed then; 0: no limit */
     bool killed;
+    int64_t began_ms, looked_ms; /* monotonic */
+    int64_t quiet_ms;            /* for which this process looked and the child said nothing */
+    int64_t wall_ms, cost_ms;    /* what the attempt may take by its limits */
+    enum stop_reason over;       /* it was killed at this limit */
 };
 
 static void report(const struct child *c, const struct task_report *what) { c->owner->report(c->owner->ctx, what); }
@@ -69,6 +75,7 @@ static bool listen_to(struct child *c) {
     if (poll(&p, 1, LOOK_MS) < 1)
         return true;
     const ssize_t n = read(c->out, block, sizeof block);
+    c->quiet_ms = 0;
     if (n > 0)
         on_bytes(c, block, (size_t)n);
     return n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
@@ -86,14 +93,56 @@ static void pass_wish(struct child *c) {
         c->until_ms = clock_ms() + PROCESS_CANCEL_MS;
 }
 
+/* A child that is heard looks at its limits itself. What passes between two looks is LATE_LOOK_MS at most: more than that, this
+ * process or the machine was stopped too. */
+static void look_at_silence(struct child *c) {
+    const int64_t now_ms = clock_ms(), passed_ms = now_ms - c->looked_ms, ran_ms = now_ms - c->began_ms;
+    c->looked_ms = now_ms;
+    c->quiet_ms += passed_ms < LATE_LOOK_MS ? passed_ms : LATE_LOOK_MS;
+    if (c->until_ms || c->quiet_ms < LATE_MS)
+        return;
+    c->over = ran_ms >= c->cost_ms ? STOP_COST_LIMIT : ran_ms >= c->wall_ms ? STOP_TIME_LIMIT : STOP_NONE;
+    if (c->over != STOP_NONE || c->quiet_ms >= PROCESS_QUIET_MS)
+        c->until_ms = now_ms - 1;
+}
+
+/* The child ended without a last report. */
+static void describe_end(struct child *c, int status) {
+    const enum stop_reason why = (enum stop_reason)atomic_load(&c->wish->stop);
+    struct task_end *end = &c->end;
+    end->stopped = why;
+    if (stop_is_cancel(why)) {
+        end->rc =
+            err_set(&end->err, ERR_CANCELLED, "the job's process did not end within %d s and was killed", PROCESS_CANCEL_MS / 1000);
+    } else if (c->over != STOP_NONE) {
+        end->stopped = c->over;
+        end->rc = err_set(&end->err, ERR_CANCELLED, "the job's process was stopped, and was killed at the limit of the job");
+    } else if (c->killed) {
+        end->rc =
+            err_set(&end->err, ERR_UNAVAILABLE,
+                    "the job's process said nothing for %d s and was killed; it was stopped (SIGSTOP), or its machine is short "
+                    "of memory",
+                    PROCESS_QUIET_MS / 1000);
+    } else if (WIFSIGNALED(status)) {
+        end->rc = err_set(&end->err, ERR_UNAVAILABLE,
+                          "the job's process was ended by signal %d (%s); the system's log may say why, such as out of memory",
+                          WTERMSIG(status), strsignal(WTERMSIG(status))); /* NOLINT(concurrency-mt-unsafe) */
+    } else {
+        end->rc = err_set(&end->err, ERR_UNAVAILABLE, "the job's process ended with the exit code %d; see the job's log",
+                          WEXITSTATUS(status));
+    }
+}
+
 static void watch(struct child *c) {
     bool open = true;
+    c->began_ms = c->looked_ms = clock_ms();
     for (int status = 0;;) {
         if (open)
             open = listen_to(c);
         else
             poll(NULL, 0, LOOK_MS);
         pass_wish(c);
+        look_at_silence(c);
         if (c->until_ms && clock_ms() > c->until_ms && !c->killed) {
             c->killed = true;
             kill(-c->pid, SIGKILL);
@@ -103,21 +152,8 @@ static void watch(struct child *c) {
         while (open && poll(&(struct pollfd){.fd = c->out, .events = POLLIN}, 1, 0) == 1)
             open = listen_to(c);
         kill(-c->pid, SIGKILL); /* what it has started */
-        if (c->ended)
-            return;
-        const enum stop_reason why = (enum stop_reason)atomic_load(&c->wish->stop);
-        c->end.stopped = why;
-        if (stop_is_cancel(why))
-            c->end.rc = err_set(&c->end.err, ERR_CANCELLED, "the job's process did not end within %d s and was killed",
-                                PROCESS_CANCEL_MS / 1000);
-        else if (WIFSIGNALED(status))
-            c->end.rc =
-                err_set(&c->end.err, ERR_UNAVAILABLE,
-                        "the job's process was ended by signal %d (%s); the system's log may say why, such as out of memory",
-                        WTERMSIG(status), strsignal(WTERMSIG(status))); /* NOLINT(concurrency-mt-unsafe) */
-        else
-            c->end.rc = err_set(&c->end.err, ERR_UNAVAILABLE, "the job's process ended with the exit code %d; see the job's log",
-                                WEXITSTATUS(status));
+        if (!c->ended)
+            describe_end(c, status);
         return;
     }
 }
@@ -151,6 +187,14 @@ static int run(struct child *c, const struct job_order *order, struct err *err) 
     return c->end.rc;
 }
 
+static void limit(struct child *c, const struct runner_config *runner, const struct runner_job *job,
+                  const struct jobfile_limits *limits) {
+    const int64_t wall_ms = limits->wall_clock_ms > 0 ? limits->wall_clock_ms : runner->default_wall_clock_ms;
+    const int64_t cost_ms = runner_cost_ms(limits->cost, runner->price_per_hour);
+    c->wall_ms = wall_ms > 0 ? wall_ms : INT64_MAX;
+    c->cost_ms = cost_ms < 0 ? INT64_MAX : cost_ms - job->device_ms;
+}
+
 void process_run(const struct process_config *config, const struct runner_config *runner, const struct runner_job *job,
                  const struct runner_owner *owner, struct runner_wish *wish) {
     struct child c = {.owner = owner, .wish = wish, .in = -1, .out = -1, .end = {.energy_j = NAN}};
@@ -165,8 +209,10 @@ void process_run(const struct process_config *config, const struct runner_config
                                     .default_wall_clock_ms = runner->default_wall_clock_ms,
                                     .price_micros = (int64_t)(1e6 * runner->price_per_hour)};
     str_init(&c.line, LINE_BYTES);
-    if (!(none.rc = job_parse(job->yaml, job->file, job->overrides, &arena, &file, &none.err)))
+    if (!(none.rc = job_parse(job->yaml, job->file, job->overrides, &arena, &file, &none.err))) {
+        limit(&c, runner, job, &file.limits);
         none.rc = run(&c, &order, &none.err);
+    }
     if (!c.ended && c.end.rc == 0) /* it did not begin */
         c.end = none;
     c.end.limits = file.limits;

@@ -116,10 +116,8 @@ static int save(struct runner *r, struct err *err) {
     return rc ? rc : check_recorded(r, err);
 }
 
-/* How long the job may take in all on its present devices for limits.cost; -1: any time. */
-static int64_t cost_limit_ms(const struct runner *r) {
-    const double price = r->config->price_per_hour * ranks_of(r);
-    return r->job.limits.cost > 0 && price > 0 ? (int64_t)fmin(3.6e6 * r->job.limits.cost / price, (double)INT32_MAX * 1000) : -1;
+int64_t runner_cost_ms(double cost, double price_per_hour) {
+    return cost > 0 && price_per_hour > 0 ? (int64_t)fmin(3.6e6 * cost / price_per_hour, (double)INT32_MAX * 1000) : -1;
 }
 
 /* True shortly before the limit, so that there is time to save. */
@@ -131,7 +129,8 @@ static bool is_near(int64_t limit_ms, int64_t spent_ms) {
 static void look_at_clock(struct runner *r) {
     int64_t limit = r->job.limits.wall_clock_ms > 0 ? r->job.limits.wall_clock_ms : r->config->default_wall_clock_ms;
     int64_t spent_ms = clock_ms() - r->start_ms;
-    if (is_near(cost_limit_ms(r), r->order->device_ms / ranks_of(r) + spent_ms))
+    if (is_near(runner_cost_ms(r->job.limits.cost, r->config->price_per_hour * ranks_of(r)),
+                r->order->device_ms / ranks_of(r) + spent_ms))
         runner_wish_stop(r->wish, STOP_COST_LIMIT);
     if (limit > 0 && is_near(limit, spent_ms))
         runner_wish_stop(r->wish, STOP_TIME_LIMIT);

@@ -57,6 +57,8 @@ struct runner_owner {
 };
 /* The error of a job with limits.cost where devices have no price. */
 int runner_price_unknown(struct err *err);
+/* How long a job may take in all for its limits.cost at this price; -1: any time. */
+int64_t runner_cost_ms(double cost, double price_per_hour);
 /* Runs the attempt to its end, which is the last report. */
 void runner_run(const struct runner_config *config, const struct runner_job *job, const struct runner_owner *owner,
                 struct runner_wish *wish);

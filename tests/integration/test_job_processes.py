@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Jobs in processes of their own (executors.local of kind process): weights as those of a job on a thread, though the job's process and then
-the daemon are killed on the way; live streams notice neither; and a process that hangs is killed by a cancel."""
+the daemon are killed on the way; live streams notice neither; a process that hangs is killed by a cancel, and one that is stopped after a minute."""
 import fcntl
 import json
 import os
@@ -91,6 +91,18 @@ def hung(d, tmp):
     assert gone(pid)
 
 
+def held_up(d, tmp):
+    """A process that is stopped holds up its device for a minute at most; its job goes on in another one."""
+    job = submit(d, tmp, "training.max_steps=1000000")
+    pid = child_of(d, job)
+    os.kill(pid, signal.SIGSTOP)
+    shown = d.wait(job, lambda j: j["state"] == "queued")
+    assert "said nothing for 60 s" in shown["reason"] and shown["restarts"] == 1 and gone(pid), shown
+    assert child_of(d, job) != pid
+    assert d.ctl("cancel", job)[0] == 0
+    d.wait(job, lambda j: j["state"] == "cancelled")
+
+
 def waits_for_the_one_before(d, tmp):
     """While a process of an earlier daemon holds the job's folder, the next one waits, is shown so, and can be cancelled."""
     job = submit(d, tmp, "training.max_steps=1000000")
@@ -128,6 +140,7 @@ def main():
         d.start()
         killed(d, tmp, whole)
         hung(d, tmp)
+        held_up(d, tmp)
         waits_for_the_one_before(d, tmp)
         stopped(d, tmp)
         assert d.stop() == 0
