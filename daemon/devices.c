@@ -113,13 +113,16 @@ int devices_open(struct services *s, const struct config *config, const struct c
     int rc;
     s->live_hosts.precision = config->serve_precision == SERVE_BF16 ? DTYPE_BF16 : DTYPE_F32;
     s->live_hosts.automatic = config->serve_precision == SERVE_AUTO;
-    s->live_hosts.viewer = (struct eegring_limits){config->viewer_minutes * 60 * FRONTEND_RATE_HZ, config->viewer_bytes};
-    s->network_hosts = (struct network_host_config){(int)config->max_networks, config->networks_bytes};
+    s->live_hosts.viewer = (struct eegring_limits){.samples = config->viewer_minutes * 60 * FRONTEND_RATE_HZ,
+                                                   .max_bytes = config->viewer_bytes,
+                                                   .shared = config->tokens_file != NULL};
+    s->network_hosts = (struct network_host_config){(int)config->max_networks, config->networks_bytes, config->tokens_file != NULL};
     if ((rc = device_set_start(&set, &s->devices, err)))
         return rc;
     s->streams.set = s->devices;
     s->burst.devices = s->devices;
     s->burst.most = (int)config->max_networks;
+    s->burst.shared = config->tokens_file != NULL;
     s->burst.network_bytes = config->network_bytes;
     s->burst.wake = s->wake;
     s->burst.wake_ctx = s->wake_ctx;

@@ -1,6 +1,7 @@
 #include "daemon/burst/burst_service.h"
 
 #include "base/base.h"
+#include "base/principal.h"
 #include "base/queue.h"
 #include "daemon/burst/network_places.h"
 
@@ -97,6 +98,15 @@ static int place_network(struct burst_service *b, struct network_order *o) {
     return first;
 }
 
+static int check_share(const struct burst_service *b, struct network_order *o) {
+    const int most = (int)principal_share(b->most), own = network_places_of(b->places, o->principal);
+    return !b->shared || own < most
+               ? 0
+               : err_set(&o->err, ERR_EXHAUSTED,
+                         "this caller has %d networks already; one caller may have %d of limits.networks (%d): destroy one", own,
+                         most, b->most);
+}
+
 /* The device whose host carries the order out; DEVICE_ANY: the order has the error. */
 static int device_of(struct burst_service *b, struct network_order *o) {
     if (o->message.kind == NETWORK_LIST)
@@ -110,7 +120,7 @@ static int device_of(struct burst_service *b, struct network_order *o) {
         err_set(&o->err, ERR_EXHAUSTED, "there are %d networks, the limit of limits.networks; destroy one", b->most);
         return DEVICE_ANY;
     }
-    return place_network(b, o);
+    return check_share(b, o) ? DEVICE_ANY : place_network(b, o);
 }
 
 bool burst_service_post(struct burst_service *b, struct network_order *o) {
@@ -119,7 +129,7 @@ bool burst_service_post(struct burst_service *b, struct network_order *o) {
     if (device == DEVICE_ANY)
         return answer_here(b, o);
     if (creates)
-        network_places_begin(b->places, o->name, device);
+        network_places_begin(b->places, o->name, o->principal, device);
     if (device_set_post(b->devices, device, HOST_NETWORKS, &o->message))
         return true;
     if (creates)

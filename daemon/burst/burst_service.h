@@ -12,6 +12,7 @@ struct burst_service {
     struct network_places *places;
     struct message *answered; /* orders that no device has seen */
     int most;                 /* networks */
+    bool shared;              /* callers have tokens, and each a share of them (base/principal.h) */
     void (*wake)(void *ctx);  /* answers wait. Any thread */
     void *wake_ctx;
     int64_t network_bytes;        /* largest budget of a network */
@@ -19,7 +20,7 @@ struct burst_service {
     struct observing *observings; /* open Observe calls, services/svc_burst.c */
     int files;                    /* calls that hold a network or snapshot as a file, services/svc_burst_files.c */
 };
-/* devices, most, wake, wake_ctx, network_bytes and frames.most are set. EXHAUSTED: out of memory. */
+/* devices, most, shared, wake, wake_ctx, network_bytes and frames.most are set. EXHAUSTED: out of memory. */
 int burst_service_open(struct burst_service *b, struct err *err);
 /* Answers the orders that wait here. */
 void burst_service_end_orders(struct burst_service *b);

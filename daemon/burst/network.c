@@ -15,10 +15,10 @@ static int check_bytes(const struct network_order *o, int64_t bytes, int64_t mos
         return err_set(err, ERR_EXHAUSTED, "the network and its state take %lld bytes; its memory budget is %lld bytes",
                        (long long)bytes, (long long)o->budget_bytes);
     if (bytes > most_bytes)
-        return err_set(
-            err, ERR_EXHAUSTED,
-            "the network takes %lld bytes and %lld of limits.networks_memory are free; destroy a network or raise the limit",
-            (long long)bytes, (long long)most_bytes);
+        return err_set(err, ERR_EXHAUSTED,
+                       "the network takes %lld bytes and %lld of limits.networks_memory are free for this caller; destroy a "
+                       "network or raise the limit",
+                       (long long)bytes, (long long)most_bytes);
     return 0;
 }
 

@@ -11,6 +11,7 @@ static int open_networks(void *ctx, void **ret, struct err *err) {
         .device = site->device,
         .most = own->most,
         .most_bytes = own->most_bytes ? own->most_bytes : site->info.total_bytes / 2,
+        .shared = own->shared,
         .answers = site->answers[HOST_NETWORKS],
         .metrics = site->metrics,
     };

@@ -1,9 +1,10 @@
 #include "daemon/burst/network_places.h"
 
 #include "base/base.h"
+#include "base/principal.h"
 
 struct item {
-    char name[NETWORK_NAME_SIZE];
+    char name[NETWORK_NAME_SIZE], owner[NETWORK_OWNER_SIZE];
     int device;
     bool exists;
     int creating; /* orders that are not answered: a name may be given again before the answer that its network is gone */
@@ -38,18 +39,26 @@ int network_places_find(const struct network_places *p, const char *name) {
 
 bool network_places_full(const struct network_places *p) { return p->n == p->most; }
 
+int network_places_of(const struct network_places *p, const char *owner) {
+    int n = 0;
+    for (int i = 0; i < p->n; i++)
+        n += principal_is_same(p->items[i].owner, owner);
+    return n;
+}
+
 void network_places_pick(struct network_places *p, char ret_name[NETWORK_NAME_SIZE]) {
     do
         str_format(ret_name, NETWORK_NAME_SIZE, "net-%lld", (long long)++p->picked);
     while (item_of(p, ret_name));
 }
 
-void network_places_begin(struct network_places *p, const char *name, int device) {
+void network_places_begin(struct network_places *p, const char *name, const char *owner, int device) {
     struct item *item = item_of(p, name);
     if (!item) {
         item = &p->items[p->n++];
         *item = (struct item){.device = device};
         str_copy(item->name, sizeof item->name, name);
+        str_copy(item->owner, sizeof item->owner, owner);
     }
     item->creating++;
 }

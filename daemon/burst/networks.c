@@ -98,6 +98,18 @@ static int64_t used_bytes(const struct networks *n) {
     return sum;
 }
 
+/* What is left for the caller's networks, of which this one (NULL: none) makes room. */
+static int64_t free_bytes(const struct networks *n, const struct network_order *o, const struct network *gone) {
+    int64_t own = 0;
+    for (int i = 0; i < n->count; i++)
+        own += n->items[i] != gone && principal_is_same(n->items[i]->owner, gone ? gone->owner : o->principal)
+                   ? network_team_bytes(n->items[i]->team)
+                   : 0;
+    const int64_t of_all = n->config.most_bytes - used_bytes(n) + (gone ? network_team_bytes(gone->team) : 0),
+                  of_caller = principal_share(n->config.most_bytes) - own;
+    return n->config.shared && of_caller < of_all ? of_caller : of_all;
+}
+
 static void show(struct networks *n) {
     metric_set(n->number, n->count);
     metric_set(n->bytes, (double)used_bytes(n));
@@ -155,7 +167,7 @@ static int create(struct networks *n, struct network_order *o, struct err *err) 
     str_copy(net->owner, sizeof net->owner, o->principal);
     net->n_others = o->n_others;
     memcpy(net->others, o->others, sizeof net->others);
-    int rc = build_team(n, net, o, n->config.most_bytes - used_bytes(n), &net->team, err);
+    int rc = build_team(n, net, o, free_bytes(n, o, NULL), &net->team, err);
     if (rc || (rc = network_begin_ledger(net, err))) {
         network_done(net);
         free(net);
@@ -171,8 +183,7 @@ static int replace(struct networks *n, struct network_order *o, int i, struct er
     struct network *net = n->items[i];
     struct network_team *team = NULL;
     o->budget_bytes = net->budget_bytes;
-    int64_t free_bytes = n->config.most_bytes - used_bytes(n) + network_team_bytes(net->team);
-    int rc = build_team(n, net, o, free_bytes, &team, err);
+    int rc = build_team(n, net, o, free_bytes(n, o, net), &team, err);
     if (rc || (rc = network_begin_ledger(net, err))) {
         network_team_free(team);
         return rc;

@@ -122,6 +122,7 @@ struct networks_config {
     struct device *device;
     int most;                /* networks */
     int64_t most_bytes;      /* memory of all */
+    bool shared;             /* callers have tokens, and each a share of it (base/principal.h) */
     struct mailbox *answers; /* orders go back through it */
     struct metrics *metrics; /* may be NULL */
 };

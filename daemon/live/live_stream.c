@@ -474,8 +474,13 @@ void live_stream_join(struct live_stream *s, const struct device *device, struct
 /* Memory for the newest EEG, where there is room for it; a stream faster than time is over before somebody looks at it. */
 static int keep_eeg(struct live_stream *s, const char *montage, struct err *err) {
     OWNED_POINTER(montage_free) struct montage *m = NULL;
+    struct eegring_limits limits;
     int rc;
-    if (!s->open.realtime || eegring_new(montage, s->viewer, &s->eeg, NULL))
+    if (!s->open.realtime)
+        return 0;
+    limits = *s->viewer;
+    limits.owner = s->open.owner;
+    if (eegring_new(montage, &limits, &s->eeg, NULL))
         return 0;
     if ((rc = montage_new(montage, s->open.labels, s->open.n_labels, &m, err)))
         return rc;

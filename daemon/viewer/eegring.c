@@ -7,9 +7,10 @@
 #include "base/clones.h"
 #include "base/grow.h"
 #include "base/pack.h"
+#include "base/principal.h"
 #include "eeg/frontend.h"
 
-enum { PUT_BLOCK = 64 };
+enum { PUT_BLOCK = 64, OWNERS = 1024 };
 
 /* Samples of all rows and probabilities of [start, …), at index modulo capacity. */
 struct strip {
@@ -30,7 +31,7 @@ struct eegring {
     const char *const *names;
     int rows;
     _Atomic int64_t bytes;
-    int64_t max_bytes;
+    struct eegring_limits limits;
     struct strip ring, pins[EEGRING_PINS]; /* a pin has memory from its first alarm on */
     _Atomic int64_t n_pins, n_marks;       /* that were ever made */
     _Atomic int64_t wall_ms;
@@ -49,16 +50,23 @@ struct eegring {
     double in[FRONTEND_MAX_CHANNELS], out[FRONTEND_MAX_CHANNELS];
 };
 
-static _Atomic int64_t kept_bytes; /* of all rings of the process */
+static _Atomic int64_t kept_bytes, kept_of[OWNERS]; /* of all rings of the process, and of each owner's */
 
 int64_t eegring_bytes(void) { return atomic_load(&kept_bytes); }
 
 static int64_t strip_bytes(int rows, int64_t capacity) { return (capacity * rows + capacity / EEGRING_P_STEP) * 2; }
 
-/* False: the strips of all rings may not take so much, or memory is out. */
+/* Counts bytes of the ring; returns whether there is room for so many. */
+static bool count_bytes(const struct eegring *r, int64_t bytes) {
+    const int64_t all = atomic_fetch_add(&kept_bytes, bytes) + bytes,
+                  own = atomic_fetch_add(&kept_of[r->limits.owner % OWNERS], bytes) + bytes, most = r->limits.max_bytes;
+    return all <= most && own <= (r->limits.shared ? principal_share(most) : most);
+}
+
+/* False: the strips of all rings, or of this owner's, may not take so much, or memory is out. */
 static bool strip_open(struct eegring *r, struct strip *s, int64_t capacity) {
     const int64_t bytes = strip_bytes(r->rows, capacity);
-    if (atomic_fetch_add(&kept_bytes, bytes) + bytes <= r->max_bytes &&
+    if (count_bytes(r, bytes) &&
         (s->samples = calloc((size_t)(capacity * r->rows + capacity / EEGRING_P_STEP), sizeof *s->samples))) {
         s->p = s->samples + capacity * r->rows;
         for (int64_t i = 0; i < capacity / EEGRING_P_STEP; i++)
@@ -67,13 +75,13 @@ static bool strip_open(struct eegring *r, struct strip *s, int64_t capacity) {
         atomic_fetch_add(&r->bytes, bytes);
         return true;
     }
-    atomic_fetch_sub(&kept_bytes, bytes);
+    (void)count_bytes(r, -bytes);
     return false;
 }
 
 static int open_ring(struct eegring *r, const char *montage, const struct eegring_limits *limits, struct err *err) {
     int rc;
-    r->max_bytes = limits->max_bytes;
+    r->limits = *limits;
     if ((rc = montage_channels(montage, &r->names, &r->rows, err)))
         return rc;
     if (!strip_open(r, &r->ring, (limits->samples + EEGRING_P_STEP - 1) / EEGRING_P_STEP * EEGRING_P_STEP))
@@ -126,7 +134,7 @@ bool eegring_hold(struct eegring *r) {
 void eegring_drop(struct eegring *r) {
     if (!r || atomic_fetch_sub(&r->references, 1) > 1)
         return;
-    atomic_fetch_sub(&kept_bytes, atomic_load(&r->bytes));
+    (void)count_bytes(r, -atomic_load(&r->bytes));
     free((void *)r->ring.samples);
     for (int i = 0; i < EEGRING_PINS; i++) {
         free((void *)r->pins[i].samples);

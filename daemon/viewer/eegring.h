@@ -24,8 +24,11 @@ struct eegring;
 struct eegring_limits {
     int64_t samples;   /* of one ring; 0: streams keep no EEG */
     int64_t max_bytes; /* of all rings */
+    bool shared;       /* each owner has a share of it (base/principal.h) */
+    uint32_t owner;    /* of this ring: as live_open.owner; owners whose hashes meet are one */
 };
-/* One reference. UNSUPPORTED: limits->samples is 0; EXHAUSTED: the rings of other streams take max_bytes, or memory is out. */
+/* One reference. UNSUPPORTED: limits->samples is 0; EXHAUSTED: the rings of other streams take max_bytes, those of the
+ * owner its share, or memory is out. */
 int eegring_new(const char *montage, const struct eegring_limits *limits, struct eegring **ret, struct err *err);
 struct eegring *eegring_share(struct eegring *r); /* NULL is fine */
 void eegring_drop(struct eegring *r);             /* NULL is fine; the last reference frees the EEG */

@@ -132,21 +132,52 @@ static void an_order_for_networks_visits_or_finds_its_device(void **state) {
     burst_service_close(&b);
 }
 
+/* What a caller's order to create a network on a device that is not there is answered with. */
+static int create_code(struct burst_service *b, const char *caller) {
+    struct network_order *o = network_order_new(NETWORK_CREATE, "x");
+    str_copy(o->principal, sizeof o->principal, caller);
+    str_copy(o->device, sizeof o->device, "cpu:7");
+    assert_true(burst_service_post(b, o));
+    assert_ptr_equal(burst_service_take(b), o);
+    const int code = o->err.code;
+    network_order_free(o);
+    return code;
+}
+
+static void one_caller_leaves_a_network_to_others(void **state) {
+    static const char *const names[] = {"a", "b", "c", "d"};
+    struct device_set *set = start(1);
+    struct burst_service b = {.devices = set, .most = 5, .shared = true};
+    (void)state;
+    assert_int_equal(burst_service_open(&b, NULL), 0);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(create_code(&b, "token:x"), ERR_NOT_FOUND);
+        network_places_begin(b.places, names[i], "token:x", 0);
+    }
+    assert_int_equal(create_code(&b, "token:x"), ERR_EXHAUSTED);
+    assert_int_equal(create_code(&b, "token:y"), ERR_NOT_FOUND);
+    b.shared = false; /* without tokens all callers are one */
+    assert_int_equal(create_code(&b, "token:x"), ERR_NOT_FOUND);
+    device_set_stop(set);
+    burst_service_close(&b);
+}
+
 static void a_name_is_free_again_when_its_network_is_gone(void **state) {
     struct network_places *p = network_places_new(2);
     char name[NETWORK_NAME_SIZE];
     (void)state;
-    network_places_begin(p, "a", 1);
+    network_places_begin(p, "a", "token:x", 1);
     network_places_end(p, "a", true);
-    network_places_begin(p, "b", 0);
+    network_places_begin(p, "b", "token:x", 0);
     network_places_end(p, "b", false); /* it could not be made */
     assert_true(network_places_find(p, "a") == 1 && network_places_find(p, "b") == -1);
-    network_places_begin(p, "net-1", 0);
+    network_places_begin(p, "net-1", "token:x", 0);
     network_places_end(p, "net-1", true);
     assert_true(network_places_full(p));
+    assert_true(network_places_of(p, "token:x") == 2 && !network_places_of(p, "token:y"));
     network_places_pick(p, name);
     assert_string_equal(name, "net-2");
-    network_places_begin(p, "a", 1); /* created again before the answer that it was destroyed */
+    network_places_begin(p, "a", "token:x", 1); /* created again before the answer that it was destroyed */
     network_places_drop(p, "a");
     assert_int_equal(network_places_find(p, "a"), 1);
     network_places_end(p, "a", false);
@@ -161,6 +192,7 @@ int main(void) {
         cmocka_unit_test(memory_promised_to_a_job_counts_until_it_ends),
         cmocka_unit_test(memory_promised_to_a_process_stays_promised),
         cmocka_unit_test(an_order_for_networks_visits_or_finds_its_device),
+        cmocka_unit_test(one_caller_leaves_a_network_to_others),
         cmocka_unit_test(a_name_is_free_again_when_its_network_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

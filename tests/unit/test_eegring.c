@@ -211,6 +211,26 @@ static void the_minutes_of_alarms_outlive_the_process(void **state) {
     eegring_drop(broken);
 }
 
+static void one_caller_leaves_memory_to_others(void **state) {
+    struct eegring *rings[11] = {NULL};
+    struct eegring_limits of = {.samples = MINUTE, .max_bytes = 1 << 30, .owner = 7};
+    struct err err;
+    (void)state;
+    assert_int_equal(eegring_new("custom:Fp1,F3", &of, &rings[0], &err), 0);
+    of.max_bytes = 10 * eegring_bytes();
+    of.shared = true;
+    for (int i = 1; i < 9; i++)
+        assert_int_equal(eegring_new("custom:Fp1,F3", &of, &rings[i], &err), 0);
+    assert_int_equal(eegring_new("custom:Fp1,F3", &of, &rings[9], &err), ERR_EXHAUSTED);
+    of.owner = 8;
+    assert_int_equal(eegring_new("custom:Fp1,F3", &of, &rings[9], &err), 0);
+    of = (struct eegring_limits){.samples = MINUTE, .max_bytes = 11 * of.max_bytes / 10, .owner = 7}; /* without tokens */
+    assert_int_equal(eegring_new("custom:Fp1,F3", &of, &rings[10], &err), 0);
+    for (int i = 0; i < 11; i++)
+        eegring_drop(rings[i]);
+    assert_int_equal(eegring_bytes(), 0);
+}
+
 static void memory_is_bounded_over_all_streams(void **state) {
     (void)state;
     struct eegring *a = NULL, *b = NULL;
@@ -382,6 +402,7 @@ int main(void) {
         cmocka_unit_test(probabilities_are_the_highest_of_each_step),
         cmocka_unit_test(the_minutes_of_the_newest_alarms_stay),
         cmocka_unit_test(the_minutes_of_alarms_outlive_the_process),
+        cmocka_unit_test(one_caller_leaves_memory_to_others),
         cmocka_unit_test(memory_is_bounded_over_all_streams),
         cmocka_unit_test(a_reader_never_gets_samples_of_another_lap),
     };

@@ -15,8 +15,12 @@ struct bench {
 
 static void count_done(struct network_order *o) { ((struct bench *)o->owner)->done++; }
 
+static bool shared; /* callers have tokens */
+static const char *caller = "";
+
 static void open_networks(struct bench *b, int most, int64_t most_bytes) {
-    const struct networks_config config = {.device = b->device, .most = most, .most_bytes = most_bytes, .answers = b->answers};
+    const struct networks_config config = {
+        .device = b->device, .most = most, .most_bytes = most_bytes, .shared = shared, .answers = b->answers};
     b->networks = networks_new(&config);
     assert_non_null(b->networks);
 }
@@ -83,6 +87,7 @@ static struct network_order *order(struct bench *b, enum network_order_kind kind
     assert_non_null(o);
     o->owner = b;
     o->done = count_done;
+    str_copy(o->principal, sizeof o->principal, caller);
     return o;
 }
 
@@ -222,6 +227,24 @@ static void networks_take_turns(void **state) {
     networks_step(b->networks);
     networks_step(b->networks);
     assert_true(info_of(b, "a").fired_total >= 3);
+}
+
+static void one_caller_leaves_memory_to_others(void **state) {
+    struct bench *b = *state;
+    struct message *left = NULL;
+    char name[] = "a";
+    assert_int_equal(create(b, "probe", RING, 1 << 20), 0);
+    const int64_t bytes = info_of(b, "probe").bytes;
+    networks_free(b->networks, &left);
+    shared = true;
+    open_networks(b, 100, 10 * bytes);
+    shared = false;
+    caller = "token:x";
+    for (; *name <= 'i'; ++*name)
+        assert_int_equal(create(b, name, RING, 1 << 20), 0);
+    assert_int_equal(create(b, "j", RING, 1 << 20), ERR_EXHAUSTED);
+    caller = "";
+    assert_int_equal(create(b, "j", RING, 1 << 20), 0);
 }
 
 static void bounds_are_kept(void **state) {
@@ -755,6 +778,7 @@ int main(void) {
         TEST(a_network_belongs_to_its_maker),
         TEST(names_are_picked),
         TEST(networks_take_turns),
+        TEST(one_caller_leaves_memory_to_others),
         TEST(bounds_are_kept),
         TEST(injections_count_as_what_they_may_take),
         TEST(divisors_count),
