@@ -17,7 +17,7 @@ enum {
     VERSION = BOOTS,
     STATE_MAX = 192 << 20,
     PERIOD_MS = 2000,
-    BYTES_A_SECOND = 16 << 20,
+    BYTES_A_SECOND = 8 << 20,
     FAR_BYTES = 8 << 20
 };
 enum { OWN_BYTES = 8 << 10 }; /* of a snapshot, beside the state of its stream */

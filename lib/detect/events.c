@@ -10,7 +10,8 @@ enum {
     MAX_LATCH_S = 3600,
     MAX_LOOKBACK_S = 3600,
     FIND_CHUNK = 65536,
-    BLOCK = 64 /* samples, of struct events_trace */
+    TRIMMED = 4096, /* samples at least, so that the others are rarely moved */
+    BLOCK = 64      /* samples, of struct events_trace */
 };
 
 /* Flat morphology on a binary trace is a rule on run lengths. With an odd kernel k = 2r + 1 and samples outside the segment
@@ -249,14 +250,19 @@ static void settle(struct events *e) {
         emit_pieces(e, e->event.end);
 }
 
-/* Drop trace that no future event can cover. */
-static void trim(struct events *e) {
-    int64_t keep = (e->on ? e->on_first : e->now - e->onset) - e->config.closing - samples(e->config.lookback_s);
+/* The first sample of the trace that an event to come can cover, or the one before, below off, at which its rise ends. */
+static int64_t oldest_needed(const struct events *e) {
+    const int64_t next = (e->on ? e->on_first : e->now - e->onset) - e->config.closing;
+    int64_t keep = next > e->base ? rise(e, next) - 1 : e->base;
+    keep = keep > e->base ? keep : e->base;
     if (e->closed.present && e->closed.first < keep)
         keep = e->closed.first;
-    if (e->event.present && e->event.first < keep)
-        keep = e->event.first;
-    if (keep <= e->base || keep - e->base < 65536)
+    return e->event.present && e->event.first < keep ? e->event.first : keep;
+}
+
+static void trim(struct events *e) {
+    const int64_t keep = oldest_needed(e);
+    if (keep - e->base < TRIMMED)
         return;
     memmove(e->trace, e->trace + (keep - e->base), (size_t)(e->now - keep) * sizeof *e->trace);
     e->base = keep;
@@ -379,7 +385,8 @@ bool events_running(const struct events *e, struct event *ret) {
 }
 
 void events_save(const struct events *e, struct str *out) {
-    pack_i64(out, e->base);
+    const int64_t first = oldest_needed(e);
+    pack_i64(out, first);
     pack_i64(out, e->now);
     pack_i64(out, e->segment);
     pack_i64(out, e->on);
@@ -389,7 +396,7 @@ void events_save(const struct events *e, struct str *out) {
     pack_i64(out, e->on_settled);
     save_run(&e->closed, out);
     save_run(&e->event, out);
-    pack_bytes(out, e->trace, (size_t)(e->now - e->base) * sizeof *e->trace);
+    pack_bytes(out, e->trace + (first - e->base), (size_t)(e->now - first) * sizeof *e->trace);
 }
 
 int events_load(struct events *e, struct unpack *in, struct err *err) {

@@ -291,10 +291,15 @@ void resampler_start(struct resampler *r, int64_t first) {
     r->ended = false;
 }
 
-/* Drop rows that no later output looks at. Capacity is twice the reach and a block, so room for either appears. */
+/* How many of the rows no later output looks at. */
+static int64_t used_rows(const struct resampler *r) {
+    const int64_t gone = r->row - (r->reach ? r->reach - 1 : 0) - r->base;
+    return gone < 0 ? 0 : gone > r->count ? r->count : gone;
+}
+
+/* Drops them. Capacity is twice the reach and a block, so room for either appears. */
 static void trim(struct resampler *r) {
-    int64_t gone = r->row - r->reach + 1 - r->base;
-    gone = gone < 0 ? 0 : gone > r->count ? r->count : gone;
+    const int64_t gone = used_rows(r);
     memmove(r->rows, r->rows + gone * r->lanes, sizeof *r->rows * (size_t)((r->count - gone) * r->lanes));
     memmove(r->marks, r->marks + gone, (size_t)(r->count - gone));
     r->base += gone;
@@ -367,16 +372,17 @@ int64_t resampler_pull(struct resampler *r, double *rows, uint8_t *marks, int64_
 }
 
 void resampler_save(const struct resampler *r, struct str *out) {
+    const int64_t gone = used_rows(r), left = r->count - gone;
     pack_i64(out, r->start);
     pack_i64(out, r->next);
     pack_i64(out, r->row);
     pack_i64(out, r->phase);
     pack_i64(out, r->started);
     pack_i64(out, r->ended);
-    pack_i64(out, r->base);
-    pack_i64(out, r->count);
-    pack_bytes(out, r->rows, sizeof *r->rows * (size_t)(r->count * r->lanes));
-    pack_bytes(out, r->marks, (size_t)r->count);
+    pack_i64(out, r->base + gone);
+    pack_i64(out, left);
+    pack_bytes(out, r->rows + gone * r->lanes, sizeof *r->rows * (size_t)(left * r->lanes));
+    pack_bytes(out, r->marks + gone, (size_t)left);
 }
 
 void resampler_load(struct resampler *r, struct unpack *in) {

@@ -164,6 +164,23 @@ static struct events *restarted(struct events *e, const struct events_config *c,
     return again;
 }
 
+static void a_quiet_trace_is_not_saved(void **state) {
+    (void)state;
+    struct events_config c;
+    struct str text;
+    static float p[MAX_SAMPLES];
+    static struct sink got;
+    events_config_default(&c);
+    c.lookback_s = 60;
+    struct events *e = events_new(&c, collect, &got);
+    str_init(&text, 4 << 20);
+    assert_int_equal(events_push(e, p, MAX_SAMPLES, NULL), 0);
+    events_save(e, &text);
+    assert_true(text.len < 256 + sizeof *p * 2 * (size_t)c.closing);
+    str_done(&text);
+    events_free(e);
+}
+
 static void incremental_equals_whole_for_any_chunking(void **state) {
     (void)state;
     static float p[MAX_SAMPLES];
@@ -474,6 +491,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(thresholds_may_be_others_than_the_models),
         cmocka_unit_test(incremental_equals_whole_for_any_chunking),
+        cmocka_unit_test(a_quiet_trace_is_not_saved),
         cmocka_unit_test(a_trace_with_blocks_gives_the_events_of_the_stream),
         cmocka_unit_test(nan_gaps_split_events),
         cmocka_unit_test(a_recording_may_have_more_events_than_65536),
