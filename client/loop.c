@@ -4,11 +4,14 @@
 #include "base/base.h"
 #include "client/stream.h"
 
+enum { LOOKS_MS = 50 /* between looks at all streams */ };
+
 struct brr_loop {
     struct conn_queue *queue;
     struct brr_stream *streams;
-    int calls;      /* of handlers, in this run */
-    int64_t due_ms; /* when the first of them is due, or before */
+    int calls;       /* of handlers, in this run */
+    int64_t due_ms;  /* when the first of them is due, or before; 0: now */
+    int64_t look_ms; /* not sooner are all looked at, unless one is due now */
 };
 
 int brr_loop_new(brr_loop **ret, struct brr_error *err) {
@@ -147,11 +150,13 @@ static void serve(struct brr_loop *loop, struct brr_stream *s) {
 /* ---- run ---- */
 
 /* Serves the streams whose time has come; returns the milliseconds until the next one's, -1 = none. Looks at all streams only when
- * the first of them is due. */
+ * the first of them is due, and at most once in LOOKS_MS unless that is now. */
 static int64_t serve_timers(struct brr_loop *loop) {
     int64_t now = clock_ms(), least = -1;
-    if (now < loop->due_ms)
-        return loop->due_ms == INT64_MAX ? -1 : loop->due_ms - now;
+    const int64_t next = loop->due_ms && loop->due_ms < loop->look_ms ? loop->look_ms : loop->due_ms;
+    if (now < next)
+        return next == INT64_MAX ? -1 : next - now;
+    loop->look_ms = now + LOOKS_MS;
     for (struct brr_stream *s = loop->streams, *after; s; s = after) {
         after = s->after;
         int64_t due = due_of(s, now);
