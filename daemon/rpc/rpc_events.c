@@ -6,18 +6,27 @@
 #include "daemon/rpc/rpc_state.h"
 
 enum { BUSY_EVENTS = 200, BUSY_MS = 10 /* so many in that time: the drain thread is busy */ };
+enum { REST_MS = RPC_PATIENCE_MS * 4 / 5 };
 
 static gpr_timespec from_now(int ms) { return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(ms, GPR_TIMESPAN)); }
 
-/* True if the loop is to wake for what came. *wake_at: when it must for tags that are patient; the far future: none waits. */
-static bool is_time(const struct tag *tag, gpr_timespec *wake_at) {
+/* What the drain thread knows of tags that are patient. */
+struct patience {
+    gpr_timespec wake_at; /* when the loop must wake for them; the far future: none waits */
+    bool alone;           /* no other tags came since the thread last rested, or could have */
+};
+
+/* True if the loop is to wake for what came. *ret_rest: what comes next may wait in grpc, so that this thread takes it at once. */
+static bool is_time(struct patience *p, const struct tag *tag, bool *ret_rest) {
     const gpr_timespec never = gpr_inf_future(GPR_CLOCK_MONOTONIC);
-    const bool waits = gpr_time_cmp(*wake_at, never) < 0;
-    if (tag && tag->patient && !waits)
-        *wake_at = from_now(RPC_PATIENCE_MS);
-    if (tag && tag->patient && (!waits || gpr_time_cmp(gpr_now(GPR_CLOCK_MONOTONIC), *wake_at) < 0))
+    const bool patient = tag && tag->patient, first = patient && gpr_time_cmp(p->wake_at, never) >= 0;
+    *ret_rest = first && p->alone;
+    p->alone = first || (p->alone && (!tag || patient));
+    if (first)
+        p->wake_at = from_now(RPC_PATIENCE_MS);
+    if (patient && (first || gpr_time_cmp(gpr_now(GPR_CLOCK_MONOTONIC), p->wake_at) < 0))
         return false;
-    *wake_at = never;
+    p->wake_at = never;
     return true;
 }
 
@@ -35,13 +44,14 @@ void *tag_drain(void *arg) {
     struct rpc_server *s = arg;
     unsigned n = 0;
     gpr_timespec since = gpr_now(GPR_CLOCK_MONOTONIC);
-    gpr_timespec wake_at = gpr_inf_future(GPR_CLOCK_MONOTONIC);
+    struct patience patience = {.wake_at = gpr_inf_future(GPR_CLOCK_MONOTONIC)};
     pthread_setname_np(pthread_self(), "rpc-drain");
     for (;;) {
-        grpc_event e = grpc_completion_queue_next(s->queue, wake_at, NULL);
+        grpc_event e = grpc_completion_queue_next(s->queue, patience.wake_at, NULL);
+        bool rest = false;
         struct tag *tag = e.type == GRPC_OP_COMPLETE ? e.tag : NULL;
         count_event(s, &n, &since);
-        const bool now = is_time(tag, &wake_at); /* the loop may free the tag once it is in the list */
+        const bool now = is_time(&patience, tag, &rest); /* the loop may free the tag once it is in the list */
         pthread_mutex_lock(&s->lock);
         if (tag) {
             tag->ok = e.success;
@@ -54,6 +64,8 @@ void *tag_drain(void *arg) {
             uv_async_send(&s->wake);
         if (over)
             return NULL;
+        if (rest)
+            nanosleep(&(struct timespec){.tv_nsec = REST_MS * 1000000L}, NULL);
     }
 }
 
@@ -80,7 +92,7 @@ struct tag *tag_new(struct rpc_server *s, enum tag_kind kind, struct rpc_call *c
     struct tag *tag = calloc(1, sizeof *tag);
     if (!tag)
         return NULL;
-    const bool patient = kind == TAG_RECV && call && call->patient && call->apart;
+    const bool patient = call && call->patient && (kind == TAG_RECV ? call->apart : kind == TAG_SEND && !call->first);
     *tag = (struct tag){.kind = kind, .patient = patient, .call = call, .server = s};
     if (call)
         call->tags++;
