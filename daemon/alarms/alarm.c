@@ -59,8 +59,15 @@ bool alarm_is_waiting(const struct alarm *a) { return !a->answered.at_ms && (a->
 
 bool alarm_is_open(const struct alarm *a) { return !a->off_ms || alarm_is_waiting(a); }
 
+bool alarm_is_silent(const struct alarm *a, int64_t boot_ms) { return alarm_is_waiting(a) && boot_ms < a->silent_boot_ms; }
+
+int64_t alarm_length_ms(const struct alarm *a, int64_t boot_ms) {
+    const int64_t length_ms = (a->off_ms ? a->off_boot_ms : boot_ms) - a->on_boot_ms;
+    return length_ms > 0 ? length_ms : 0;
+}
+
 enum alarm_sound alarm_sound(const struct alarm *a, int64_t boot_ms) {
-    if (!alarm_is_waiting(a) || boot_ms < a->silent_boot_ms)
+    if (!alarm_is_waiting(a) || alarm_is_silent(a, boot_ms))
         return ALARM_QUIET;
     return a->kind == ALARM_SEIZURE && (!a->off_ms || a->cut) ? ALARM_HIGH : ALARM_LOW;
 }

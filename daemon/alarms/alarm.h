@@ -76,9 +76,11 @@ struct alarm {
     int again;               /* so many times it was on again since on_ms */
     int64_t sounded_boot_ms; /* since when nobody's answer covers it */
     struct alarm_author answered;
-    int64_t silent_boot_ms; /* without sound until then; 0: with sound */
-    bool status;            /* it has been on for ALARMS_STATUS_MS, and sounds again */
-    int step;               /* steps of the escalation taken; repeats of the last one count */
+    struct alarm_author silenced;
+    int64_t silent_ms, silent_boot_ms; /* without sound until then, as Unix time too; silent_boot_ms 0: with sound */
+    bool blind;                        /* it is on, and no stream of the bed is heard */
+    bool status;                       /* it has been on for ALARMS_STATUS_MS, and sounds again */
+    int step;                          /* steps of the escalation taken; repeats of the last one count */
     int64_t base_boot_ms, step_boot_ms;
     bool heard;      /* people have heard of the present step, or of the alarm before the first */
     unsigned failed; /* the hooks that did not tell people of it, as bits */
@@ -93,3 +95,7 @@ bool alarm_is_open(const struct alarm *a);
 /* True while somebody should acknowledge it. */
 bool alarm_is_waiting(const struct alarm *a);
 enum alarm_sound alarm_sound(const struct alarm *a, int64_t boot_ms);
+/* True while somebody should acknowledge it, and it makes no sound because somebody silenced it. */
+bool alarm_is_silent(const struct alarm *a, int64_t boot_ms);
+/* For so long it has been on, or was. */
+int64_t alarm_length_ms(const struct alarm *a, int64_t boot_ms);

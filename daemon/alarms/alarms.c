@@ -171,6 +171,7 @@ static void turn_off(struct alarms *all, struct alarm *a, const struct alarms_en
         return;
     a->off_ms = end->off_ms;
     a->off_boot_ms = boot_of(end->off_ms, now);
+    a->blind = false;
     a->changed_s = end->at_s;
     a->cut = strcmp(why, journal_off_name(JOURNAL_OFF_ENDED)) != 0;
     str_copy(a->why, sizeof a->why, why);
@@ -535,6 +536,8 @@ static bool apply(struct alarm *a, const struct alarm_answer *answer, const stru
         if (silent <= a->silent_boot_ms + SAME_SILENCE_MS)
             return false;
         a->silent_boot_ms = silent;
+        a->silent_ms = answer->author.at_ms + answer->for_ms;
+        a->silenced = answer->author;
         return true;
     case ALARM_MARK:
         if (a->mark == answer->mark)
@@ -615,6 +618,15 @@ int64_t alarms_in_standby(const struct alarms *all, const char *bed, const struc
 /* ---- reading ---- */
 
 const struct alarm *alarms_find(const struct alarms *all, const char *id) { return find(all, id); }
+
+void alarms_look_at_bed(struct alarms *all, const char *id, bool heard) {
+    struct alarm *a = map_get(all->patients, id);
+    const bool blind = a && !heard && !a->off_ms && a->live && !a->test;
+    if (!a || a->blind == blind)
+        return;
+    a->blind = blind;
+    all->changed = true;
+}
 
 const struct alarm *alarms_next(const struct alarms *all, struct alarms_cursor *cursor) {
     void *at;

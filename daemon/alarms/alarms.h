@@ -80,6 +80,8 @@ struct alarms_end {
 void alarms_ended(struct alarms *all, const struct alarms_end *end, const struct alarms_now *now);
 /* A stream of this process has reported about the alarm, at this monotonic time. */
 void alarms_reported(struct alarms *all, const char *id, int64_t now_ms);
+/* Every second of an alarm that is on: whether a stream of its bed is heard. */
+void alarms_look_at_bed(struct alarms *all, const char *id, bool heard);
 /* The alarm that is on in this session; NULL: there is none. */
 const struct alarm *alarms_on_in(const struct alarms *all, const char *session);
 /* The stream of this session is over: its connection is not lost any more, but nobody hears the bed either. */

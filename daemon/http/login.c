@@ -114,7 +114,7 @@ enum MHD_Result http_login(struct http_request *r, const struct http_form *f) {
     struct auth_refusal refusal = {0};
     form_field(str_cstr(&f->body), "token", token, sizeof token);
     form_field(str_cstr(&f->body), "next", next, sizeof next);
-    str_copy(next, sizeof next, form_is_own_path(next) ? next : "/");
+    str_copy(next, sizeof next, form_is_own_path(next) || !strcmp(next, "/streams?wall") ? next : "/");
     str_format(authorization, sizeof authorization, "Bearer %s", token);
     str_copy(peer, sizeof peer, r->caller.peer);
     const struct auth_request request = {

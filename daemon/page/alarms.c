@@ -26,14 +26,13 @@ static void put_onset(struct html *h, const struct page_view *v, const struct st
 
 static void put_what(struct html *h, const struct page_view *v, const struct status_alarm *a) {
     struct words w;
-    const int64_t s = ((a->off_ms ? a->off_ms : v->status->taken_ms) - a->on_ms) / 1000;
     html_put(h, "<h3>%s</h3><p><span class=\"what\">%s", *a->bed ? a->bed : "brrd",
              a->kind == ALARM_SEIZURE ? state_words(a) : alarm_kind_words(a->kind));
     if (*a->why && a->kind != ALARM_UNANSWERED && (a->kind != ALARM_SEIZURE || a->cut))
         html_put(h, ": %s", a->why);
     html_put(h, a->off_ms ? "</span> at " : "</span> since ");
     shell_put_time(h, a->on_ms);
-    html_put(h, ", for %s%s</p>", words_duration(&w, s), a->live ? "" : ", of a replay");
+    html_put(h, ", for %s%s</p>", words_duration(&w, a->length_s), a->live ? "" : ", of a replay");
     if (a->answered_ms) {
         html_put(h, "<p>Acknowledged by %s ", a->by);
         shell_put_time(h, a->answered_ms);
@@ -41,6 +40,9 @@ static void put_what(struct html *h, const struct page_view *v, const struct sta
     } else if (a->waiting) {
         html_put(h, a->step ? "<p><strong>Nobody has answered; %d calls</strong></p>" : "<p>Nobody has answered</p>", a->step);
     }
+    if (a->blind)
+        html_put(h, "<p><strong>Blind: no signal comes from the bed</strong></p>");
+    answer_forms_put_silence(h, a);
     put_onset(h, v, a);
     if (*a->mark)
         html_put(h, "<p>Marked: %s</p>", a->mark);

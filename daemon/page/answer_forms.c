@@ -1,6 +1,7 @@
 #include "daemon/page/answer_forms.h"
 
 #include "base/base.h"
+#include "daemon/page/words.h"
 
 enum { BED_ALARMS = 32 /* in one form */ };
 
@@ -43,6 +44,13 @@ void answer_forms_put_short(struct html *h, const struct page_view *v, const str
     html_put(h, "<input type=\"hidden\" name=\"person\" value=\"\">");
     put_buttons(h, a);
     html_put(h, "</form>");
+}
+
+void answer_forms_put_silence(struct html *h, const struct status_alarm *a) {
+    struct words w, c;
+    if (a->silent_ms)
+        html_put(h, "<p class=\"silent\">silent until <time class=\"hm\" datetime=\"%s\">%s</time>, by %s</p>",
+                 words_time(&w, a->silent_ms), words_clock(&c, a->silent_ms), a->silencer);
 }
 
 static void put_marks(struct html *h, const struct status_alarm *a) {

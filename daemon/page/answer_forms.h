@@ -4,6 +4,8 @@
 
 /* Acknowledge and silence, as buttons for a tile; nothing if the reader may not answer. */
 void answer_forms_put_short(struct html *h, const struct page_view *v, const struct status_alarm *a);
+/* Until when it is silent, and by whom; nothing if it is not. */
+void answer_forms_put_silence(struct html *h, const struct status_alarm *a);
 /* With mark, note and the name of the person. next: the path to go back to. */
 void answer_forms_put(struct html *h, const struct page_view *v, const struct status_alarm *a, const char *next);
 /* An alarm as an item of a list, with these forms. */

@@ -72,6 +72,7 @@ void shell_begin(struct html *h, const struct page_view *v, const struct shell *
             put_sound(h, banner_sound(&banner));
         html_put(h, "<p id=\"stale\" role=\"alert\" hidden></p>\n<p id=\"refused\" role=\"alert\" hidden></p>\n");
         banner_put(h, &banner);
+        html_put(h, "<p id=\"new\" role=\"status\" hidden></p>\n");
     }
     html_put(h, "<main id=\"main\" tabindex=\"-1\">\n");
 }

@@ -35,15 +35,15 @@ static const char *tile_word(const struct status_stream *s) {
 static void say_alarm(const struct status_stream *s, int64_t now_ms, char *text) {
     struct words w;
     const struct status_alarm *a = s->alarm;
-    const int64_t on_ms = s->alarm_ms ? s->alarm_ms : a ? a->on_ms : 0;
+    const int64_t on_s = a ? a->length_s : since(now_ms, s->alarm_ms); /* the register hears of it a moment later */
     if (s->mood == STATUS_WAS)
         str_format(text, TILE_TEXT,
                    a->cut    ? "Cut in alarm"
                    : a->test ? "Test was on %s"
                              : "Was on %s",
-                   words_duration(&w, (a->off_ms - a->on_ms) / 1000));
+                   words_duration(&w, a->length_s));
     else
-        str_format(text, TILE_TEXT, on_ms ? "%s %s" : "%s", a && a->test ? "Test" : "Alarm", words_timer(&w, since(now_ms, on_ms)));
+        str_format(text, TILE_TEXT, "%s %s", a && a->test ? "Test" : "Alarm", words_timer(&w, on_s));
 }
 
 static void say_mood(const struct status_stream *s, int64_t now_ms, char *text) {
@@ -77,24 +77,38 @@ static void say_mood(const struct status_stream *s, int64_t now_ms, char *text) 
     }
 }
 
-static void say_alarm_note(const struct status_alarm *a, char *text) {
+/* "blind: no signal for 0:20": the alarm is on and nobody hears the bed, so how it goes on is not known. */
+static void say_blind(const struct status_stream *s, int64_t now_ms, char *text) {
+    struct words w;
+    if (s->seen_ms)
+        str_format(text, TILE_TEXT, "blind: no signal for %s", words_timer(&w, since(now_ms, s->seen_ms)));
+    else
+        str_copy(text, TILE_TEXT, "blind: no stream");
+}
+
+static void say_alarm_note(const struct status_stream *s, int64_t now_ms, char *text) {
+    const struct status_alarm *a = s->alarm;
+    if (a->blind)
+        say_blind(s, now_ms, text);
+    const size_t len = strlen(text), room = TILE_TEXT - len;
+    const char *also = len ? "; " : "";
     if (a->answered_ms)
-        str_format(text, TILE_TEXT, "acknowledged by %s", a->by);
+        str_format(text + len, room, "%sacknowledged by %s", also, a->by);
     else if (a->cut)
-        str_format(text, TILE_TEXT, "monitoring stopped: %s", a->why);
+        str_format(text + len, room, "%smonitoring stopped: %s", also, a->why);
     else if (a->waiting && a->step)
-        str_format(text, TILE_TEXT, "nobody has answered; %d call%s", a->step, a->step == 1 ? "" : "s");
+        str_format(text + len, room, "%snobody has answered; %d call%s", also, a->step, a->step == 1 ? "" : "s");
     else if (a->waiting && a->status)
-        str_copy(text, TILE_TEXT, "on for more than 5 min");
+        str_format(text + len, room, "%son for more than 5 min", also);
     else if (a->off_ms)
-        str_copy(text, TILE_TEXT, "nobody has acknowledged");
+        str_format(text + len, room, "%snobody has acknowledged", also);
 }
 
 static void say_note(const struct status_stream *s, int64_t now_ms, char *text) {
     struct words w;
     *text = '\0';
     if (s->alarm)
-        say_alarm_note(s->alarm, text);
+        say_alarm_note(s, now_ms, text);
     if (*text)
         return;
     if (s->ended_ms)
@@ -151,8 +165,10 @@ void tile_put(struct html *h, const struct page_view *v, const struct status_str
                  words_clock(&c, s->alarm->on_ms));
     }
     html_put(h, "</p>");
-    if (s->alarm)
+    if (s->alarm) {
+        answer_forms_put_silence(h, s->alarm);
         answer_forms_put_short(h, v, s->alarm);
+    }
     html_put(h,
              "<p class=\"small\"><span>%s</span> <span>lag <span data-f=\"lag\">%s</span></span> <span>last seen <span "
              "data-f=\"seen\">%s</span></span></p></li>\n",

@@ -31,7 +31,7 @@ static uint64_t mix(uint64_t hash, const char *text) {
 static uint64_t mix_alarm(uint64_t hash, const struct status_alarm *a) {
     const unsigned bits =
         a->waiting | (unsigned)a->open << 1 | (unsigned)a->cut << 2 | (unsigned)a->status << 3 | (unsigned)a->sound << 4;
-    hash = mix(mix(mix(hash, a->id), a->mark), a->note);
+    hash = mix(mix(mix(mix(hash, a->id), a->mark), a->note), a->silencer) ^ (uint64_t)a->silent_ms ^ a->blind;
     return (hash ^ bits ^ (uint64_t)a->step << 8) * 1099511628211u;
 }
 

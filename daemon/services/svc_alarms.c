@@ -14,8 +14,17 @@ static char *text(const char *borrowed) { return (char *)(uintptr_t)borrowed; }
 /* A message of the alarm, which borrows from it. */
 struct described {
     Brr__V1__BedAlarm alarm;
-    Brr__V1__AlarmAuthor answered;
+    Brr__V1__AlarmAuthor answered, silenced;
 };
+
+static Brr__V1__AlarmAuthor *describe_author(const struct alarm_author *author, Brr__V1__AlarmAuthor *ret) {
+    brr__v1__alarm_author__init(ret);
+    ret->by = text(author->by);
+    ret->person = text(author->person);
+    ret->via = text(author->via);
+    ret->at_ms = author->at_ms;
+    return ret;
+}
 
 static void describe(const struct alarm *a, const struct alarms_now *now, struct described *ret) {
     static const char *const sounds[] = {[ALARM_QUIET] = "none", [ALARM_LOW] = "low", [ALARM_HIGH] = "high"};
@@ -27,11 +36,12 @@ static void describe(const struct alarm *a, const struct alarms_now *now, struct
     out->session_id = text(a->session);
     out->principal = text(a->principal);
     out->model = text(a->model);
-    COPY_MEMBERS(*out, *a, live, test, on_ms, off_ms);
+    COPY_MEMBERS(*out, *a, live, test, on_ms, off_ms, blind);
     out->why = text(a->why);
     out->cut = a->cut;
     out->value = a->value;
-    out->silent_until_ms = a->silent_boot_ms ? now->wall_ms + a->silent_boot_ms - now->boot_ms : 0;
+    out->silent_until_ms = alarm_is_silent(a, now->boot_ms) ? a->silent_ms : 0;
+    out->length_ms = alarm_length_ms(a, now->boot_ms);
     out->status = a->status;
     out->step = a->step;
     out->mark = text(alarm_mark_name(a->mark));
@@ -39,14 +49,10 @@ static void describe(const struct alarm *a, const struct alarms_now *now, struct
     out->open = alarm_is_open(a);
     out->sound = text(sounds[alarm_sound(a, now->boot_ms)]);
     out->start_s = a->kind == ALARM_SEIZURE ? a->start_s : NAN;
-    if (!a->answered.at_ms)
-        return;
-    brr__v1__alarm_author__init(&ret->answered);
-    ret->answered.by = text(a->answered.by);
-    ret->answered.person = text(a->answered.person);
-    ret->answered.via = text(a->answered.via);
-    ret->answered.at_ms = a->answered.at_ms;
-    out->answered = &ret->answered;
+    if (a->answered.at_ms)
+        out->answered = describe_author(&a->answered, &ret->answered);
+    if (out->silent_until_ms)
+        out->silenced = describe_author(&a->silenced, &ret->silenced);
 }
 
 /* ---- List ---- */

@@ -17,6 +17,23 @@ struct described {
     int32_t *channels;
 };
 
+/* Of the alarm of the session, if it is open: what people must know beside that it is on. */
+static void describe_alarm(const struct services *services, Brr__V1__SessionInfo *out) {
+    const struct alarms_now now = desk_now();
+    struct alarms_cursor cursor = {0};
+    if (!services->desk || (strcmp(out->state, "alarm") != 0 && strcmp(out->state, "was") != 0))
+        return;
+    for (const struct alarm *a; (a = alarms_next(desk_alarms(services->desk), &cursor));) {
+        if (strcmp(a->session, out->session_id) != 0 || a->kind != ALARM_SEIZURE)
+            continue;
+        out->blind |= a->blind;
+        if (!alarm_is_silent(a, now.boot_ms))
+            continue;
+        out->silent_until_ms = a->silent_ms;
+        out->silenced_by = (char *)(uintptr_t)(*a->silenced.person ? a->silenced.person : a->silenced.by);
+    }
+}
+
 static void describe(const struct services *services, const struct session *s, struct described *ret) {
     struct session_state state;
     Brr__V1__SessionInfo *out = &ret->info;
@@ -40,6 +57,7 @@ static void describe(const struct services *services, const struct session *s, s
     if (services->state_of)
         out->state = state.alarm ? (char *)(uintptr_t) "alarm"
                                  : (char *)(uintptr_t)services->state_of((void *)(uintptr_t)services, state.id);
+    describe_alarm(services, out);
     stream_quality(state.quality, state.measured_rate_hz, &ret->quality, &ret->channels, &flawed);
     out->quality = flawed ? &ret->quality : NULL;
 }

@@ -10,7 +10,10 @@ enum {
     CLOCK_SAID_MS = 10 * 60 * 1000
 };
 
+static const char *name_of(const struct alarm_author *author) { return *author->person ? author->person : author->by; }
+
 static void put_alarm(struct status *to, const struct alarm *a, const struct alarms_now *now) {
+    const bool silent = alarm_is_silent(a, now->boot_ms);
     to->alarms[to->n_alarms++] = (struct status_alarm){
         .id = gather_text(to, a->id),
         .bed = gather_text(to, a->bed),
@@ -18,15 +21,18 @@ static void put_alarm(struct status *to, const struct alarm *a, const struct ala
         .principal = gather_text(to, a->principal),
         .kind = a->kind,
         .why = gather_text(to, a->why),
-        .by = gather_text(to, *a->answered.person ? a->answered.person : a->answered.by),
+        .by = gather_text(to, name_of(&a->answered)),
+        .silencer = silent ? gather_text(to, name_of(&a->silenced)) : "",
+        .silent_ms = silent ? a->silent_ms : 0,
         .mark = alarm_mark_name(a->mark),
         .note = gather_text(to, a->note),
-        SAME_MEMBERS(*a, live, test, cut),
+        SAME_MEMBERS(*a, live, test, cut, blind),
         .open = alarm_is_open(a),
         .waiting = alarm_is_waiting(a),
         .status = a->status,
         .sound = alarm_sound(a, now->boot_ms),
         SAME_MEMBERS(*a, step, on_ms, off_ms),
+        .length_s = alarm_length_ms(a, now->boot_ms) / 1000,
         .answered_ms = a->answered.at_ms,
     };
 }
@@ -126,6 +132,12 @@ void gather_alarm_of_stream(const struct gather *g, const struct status *to, str
 
 /* ---- a bed has one tile ---- */
 
+/* Of a recording that brrctl reads for a person, who looks at the result: it is no bed. */
+static bool is_of_file(const struct status_stream *s) {
+    static const char *const readers[] = {"brrctl detect", "brrctl view"};
+    return !s->live && STR_AMONG(s->client, readers) >= 0;
+}
+
 static bool is_heard(const struct status_stream *s) { return s->connected && !s->silent && !s->ended_ms; }
 
 /* Of two streams of a bed the one whose tile stays: one that is heard, else an open one, else the newer one. */
@@ -158,7 +170,7 @@ void gather_fold(const struct gather *g, struct status *to) {
     bool *folded = calloc((size_t)last + 1, sizeof *folded);
     for (int i = 0; best && folded && i < last; i++) {
         const struct status_stream *s = &to->streams[i];
-        folded[i] = is_bed(s) && !is_heard(s) && map_get(best, bed_key(key, s)) != s;
+        folded[i] = is_of_file(s) || (is_bed(s) && !is_heard(s) && map_get(best, bed_key(key, s)) != s);
     }
     for (int i = last - 1; folded && i >= 0; i--)
         if (folded[i]) {
@@ -335,6 +347,8 @@ static void look_at_streams(const struct gather *g, const struct status *from, c
             open[from->streams[i].place] = true;
     for (int i = 0; i < from->n_streams; i++) {
         look_at_stream(desk_alarms(g->source.desk), &from->streams[i], now);
+        if (from->streams[i].alarm)
+            alarms_look_at_bed(desk_alarms(g->source.desk), from->streams[i].alarm->id, is_heard(&from->streams[i]));
         if (open)
             look_at_bed(g, open, &from->streams[i], now);
     }

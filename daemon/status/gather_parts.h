@@ -42,7 +42,8 @@ bool gather_streams(struct gather *g, struct status *to);
 enum { GATHER_TURN_MS = 5 };
 /* The place of a bed in the roster; INT_MAX: it is in none. */
 int gather_place(const struct gather *g, const char *bed);
-/* Streams whose bed has a newer one that is heard go behind the others; streams of one name that are both heard are told apart. */
+/* Streams whose bed has a newer one that is heard, and those that are no bed, go behind the others; streams of one name that are
+ * both heard are told apart. */
 void gather_fold(const struct gather *g, struct status *to);
 /* Before the streams: the alarms. Of each stream: its alarm, place and standby. After the streams: the beds without one. */
 void gather_alarms(struct gather *g, struct status *to);

@@ -47,11 +47,13 @@ struct status_channel {
 /* An alarm: open, or closed within STATUS_CLOSED_MS. */
 struct status_alarm {
     const char *id, *bed, *session, *principal, *why, *by, *mark, *note; /* by: who acknowledged it */
+    const char *silencer;                                                /* who silenced it; "": it is not silent */
     enum alarm_kind kind;
-    bool live, test, cut, open, waiting, status; /* as in alarms/alarm.h */
+    bool live, test, cut, open, waiting, status, blind; /* as in alarms/alarm.h */
     enum alarm_sound sound;
     int step;
-    int64_t on_ms, off_ms, answered_ms; /* Unix time; 0: not */
+    int64_t on_ms, off_ms, answered_ms, silent_ms; /* Unix time; 0: not */
+    int64_t length_s;                              /* for so long it has been on, or was */
 };
 
 struct status_stream {
@@ -153,7 +155,8 @@ struct status {
     struct status_stream *streams; /* in the order of the roster, then by name */
     int n_streams, room_streams;   /* room: for so many, at most STATUS_STREAMS */
     int left_streams;              /* there was no room for them */
-    int n_folded; /* behind the n_streams: streams whose bed has a newer one that is heard; they have a page, and no tile */
+    int n_folded; /* behind the n_streams: streams whose bed has a newer one that is heard, and those of `brrctl detect` and `view`:
+                     they have a page, and no tile */
     struct status_job *jobs; /* running, waiting, then ended ones, newest first */
     int n_jobs, left_jobs;
     struct status_model *models;

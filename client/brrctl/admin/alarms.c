@@ -28,6 +28,8 @@ static const char *state_of(const Brr__V1__BedAlarm *a) {
         return a->off_ms ? "test over" : "TEST";
     if (a->off_ms)
         return a->cut ? "cut" : "over";
+    if (a->blind)
+        return "ON, blind";
     return a->answered ? "on" : "ON";
 }
 
@@ -39,6 +41,11 @@ static void put_answers(struct str *text, const Brr__V1__BedAlarm *a) {
                    output_time(a->answered->at_ms, at, sizeof at));
     else if (a->open && a->live)
         str_printf(text, "nobody has answered%s", a->step ? " (escalated)" : "");
+    if (a->silent_until_ms)
+        str_printf(text, ", silent until %s by %s", output_time(a->silent_until_ms, at, sizeof at),
+                   !a->silenced           ? "somebody"
+                   : *a->silenced->person ? a->silenced->person
+                                          : a->silenced->by);
     if (*a->mark)
         str_printf(text, "%s%s", text->len ? ", " : "",
                    !strcmp(a->mark, "true")    ? "true alarm"
@@ -52,15 +59,17 @@ static void list_alarm(struct listing *l, const void *alarm) {
     const Brr__V1__BedAlarm *a = alarm;
     char on[32], length[32];
     OWNED(str_done) struct str answers = str_of(4096);
-    const int64_t end = a->off_ms ? a->off_ms : clock_wall_ms();
+    /* A daemon of an earlier version does not say for how long. */
+    const int64_t length_ms = a->length_ms ? a->length_ms : (a->off_ms ? a->off_ms : clock_wall_ms()) - a->on_ms;
     put_answers(&answers, a);
     listing_row(l, "%s|%s|%s|%s|%s|%s|%s", a->id, a->bed, a->kind, state_of(a), output_time(a->on_ms, on, sizeof on),
-                output_duration((double)(end - a->on_ms) / 1000, length, sizeof length), str_cstr(&answers));
+                output_duration((double)length_ms / 1000, length, sizeof length), str_cstr(&answers));
 }
 
 static const char titles[] = "alarm|bed|kind|state|began|for|answer",
                   fields[] = "alarm=id kind bed session=session_id principal model live test on_ms off_ms why cut value start_s "
-                             "answered(by person at_ms via) silent_until_ms status step mark note open sound";
+                             "answered(by person at_ms via) silent_until_ms silenced(by person at_ms via) blind length_ms status "
+                             "step mark note open sound";
 static const struct brrctl_view one_view = {.json = fields, .titles = titles, .row = list_alarm};
 
 static int list(const struct arguments *o) {

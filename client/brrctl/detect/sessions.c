@@ -87,7 +87,8 @@ static const char *quality_text(const Brr__V1__SessionInfo *s, char *buf, size_t
 
 static const char fields[] =
     "session=session_id client=client_name principal address model device realtime connected rate_hz channels opened_ms "
-    "received_through durable_through samples events lag_s alarm state? learning_s note probability reconnects";
+    "received_through durable_through samples events lag_s alarm state? silent_until_ms silenced_by blind learning_s note "
+    "probability reconnects";
 
 /* The words of the pages; of a daemon that does not say the state: what follows from the rest. */
 static const char *state_words(const Brr__V1__SessionInfo *s) {
@@ -100,11 +101,22 @@ static const char *state_words(const Brr__V1__SessionInfo *s) {
     return !s->connected ? "no signal" : s->alarm ? "ALARM" : s->realtime ? "good" : "replay";
 }
 
+/* The state, and what people must know of its alarm. */
+static const char *state_text(const Brr__V1__SessionInfo *s, char *buf, size_t size) {
+    char until[32];
+    str_format(buf, size, "%s%s", state_words(s), s->blind ? ", blind" : "");
+    const size_t len = strlen(buf);
+    if (s->silent_until_ms)
+        str_format(buf + len, size - len, ", silent until %s by %s", output_time(s->silent_until_ms, until, sizeof until),
+                   s->silenced_by);
+    return buf;
+}
+
 static void list_session(struct listing *l, const void *session) {
     const Brr__V1__SessionInfo *s = session;
-    char at[32], p[16], quality[120];
-    listing_row(l, "%.*s|%s|%s|%s|%s|%s|%s|%s|%.2f|%s|%lld|%lld|%s", SHORT_ID, s->session_id, state_words(s), s->client_name,
-                s->principal, s->address, s->model, s->device,
+    char at[32], p[16], quality[120], state[200];
+    listing_row(l, "%.*s|%s|%s|%s|%s|%s|%s|%s|%.2f|%s|%lld|%lld|%s", SHORT_ID, s->session_id, state_text(s, state, sizeof state),
+                s->client_name, s->principal, s->address, s->model, s->device,
                 output_clock(s->rate_hz > 0 ? (double)s->received_through / s->rate_hz : 0, at, sizeof at), s->lag_s,
                 output_probability(s->probability, p), (long long)s->events, (long long)s->reconnects,
                 quality_text(s, quality, sizeof quality));

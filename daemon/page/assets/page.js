@@ -67,6 +67,41 @@
         fillLine('technical', event.technical.length, '', event.technical.map((text) => ['', text]));
     }
 
+    /* ---- what people point at keeps its place: the rows of a list while somebody moves, presses or types there, and all of the page
+     * under the lines at its top. New alarms stand in a line above the list meanwhile, and sound. ---- */
+    const HOLD_MS = 5000, PRESS_MS = 30000, hold = {list: 0, main: 0, top: 0, down: 0};
+    const isHeld = (since) => Date.now() - since < HOLD_MS || Date.now() - hold.down < PRESS_MS;
+
+    function onGesture(event) {
+        const main = document.getElementById('main');
+        if (event.type === 'pointermove' && !event.buttons) hold.down = 0; /* it was let go where nobody said so */
+        const at = event.target instanceof Element && main.contains(event.target) ? event.target : null;
+        if (!at) return;
+        if (!isHeld(hold.main)) hold.top = main.offsetTop;
+        hold.main = Date.now();
+        if (event.type === 'pointerdown') hold.down = hold.main; /* a press counts for what was under it when it began */
+        if (at.closest('.alarm-list, .answer')) hold.list = hold.main;
+        keepPlace();
+    }
+
+    function keepPlace() {
+        const main = document.getElementById('main'), by = isHeld(hold.main) ? hold.top - main.offsetTop : 0;
+        main.style.transform = by ? 'translateY(' + by + 'px)' : '';
+    }
+
+    function tellNew(rows) {
+        const box = document.getElementById('new'), names = new Set(rows.map((row) => row.querySelector('h3').textContent));
+        setText(box, rows.length + ' new: ' + Array.from(names).slice(0, 12).join(', ') + (names.size > 12 ? ' and more' : ''));
+        box.hidden = !rows.length;
+        box.style.top = document.getElementById('alarms').offsetHeight + 'px';
+        keepPlace();
+    }
+
+    function startHolding() {
+        for (const kind of ['pointerdown', 'pointermove', 'keydown', 'touchmove']) addEventListener(kind, onGesture, {capture: true, passive: true});
+        for (const kind of ['pointerup', 'pointercancel']) addEventListener(kind, () => { hold.down = 0; }, true);
+    }
+
     /* ---- the sound: three high pulses for an alarm, one low tone for a reminder or a technical alarm, two falling tones while no
      * event comes. Browsers let a page sound after a key or a click; until then a red bar says so. ---- */
     const sound = {box: document.getElementById('sound'), context: null, wanted: 'none', next: 0};
@@ -97,6 +132,7 @@
         const tune = Date.now() - heard > SILENT_MS ? 'silent' : sound.wanted;
         sound.box.dataset.state = running ? 'on' : 'off';
         sound.box.dataset.sound = tune;
+        keepPlace();
         setText(sound.box.querySelector('p'), running ? 'Alarms sound here.' : 'Alarms make no sound here.');
         if (tune === 'none') sound.next = 0;
         if (!running || tune === 'none' || Date.now() < sound.next) return;
@@ -131,6 +167,7 @@
         refused.hidden = true;
         try {
             const answer = await fetch('/alarms', {method: 'POST', body: fields, redirect: 'manual', keepalive: true}); /* though the page be left */
+            if (message.submitter) message.submitter.dataset.taken = ''; /* the row itself is written again when the pointer rests */
             if (answer.type !== 'opaqueredirect') throw new Error(new DOMParser().parseFromString(await answer.text(), 'text/html').querySelector('main p').textContent);
         } catch (problem) {
             setText(refused, 'The answer was not taken: ' + problem.message); /* no window of its own, which would stop the page */
@@ -176,10 +213,14 @@
         fetched = Date.now();
         try {
             const answer = await fetch(location.href, {headers: {Accept: 'text/html'}, cache: 'no-store'});
-            if (answer.status === 401) return location.reload();
+            if (answer.status === 401) return signedOut();
             const next = new DOMParser().parseFromString(await answer.text(), 'text/html');
             const main = next.getElementById('main');
             if (!main) return;
+            const known = (row) => document.getElementById(row.id);
+            if (isHeld(hold.list)) return tellNew(Array.from(main.querySelectorAll('#list-open > li, #list-technical-alarms > li')).filter((row) => !known(row)));
+            tellNew([]);
+            for (const button of document.querySelectorAll('[data-taken]')) delete button.dataset.taken;
             showLocalTimes(main);
             exchange(document.getElementById('main'), main);
             document.dispatchEvent(new Event('exchanged'));
@@ -197,6 +238,7 @@
         const clock = document.getElementById('clock');
         if (clock) clock.dateTime = event.time, setText(clock, new Date(event.time).toLocaleTimeString());
         updateAlarms(event);
+        keepPlace();
         sound.wanted = event.sound;
         if (sound.box) lookAtSound();
         for (const [id, fields] of Object.entries(event.streams || {})) updateStream(id, fields);
@@ -206,13 +248,33 @@
         if (moved || due) fetchPage();
     }
 
+    /* Nothing of before stays to be read; the tones of lost contact go on until somebody signs in, or the token is valid again. */
+    function signedOut() {
+        if (!sound.box) return location.reload();
+        const box = document.getElementById('stale'), link = document.createElement('a');
+        if (document.body.dataset.signed === 'out') return;
+        document.body.dataset.signed = 'out';
+        document.body.classList.remove('is-stale');
+        document.title = 'Signed out – ' + title;
+        if (source) source.close();
+        for (const id of ['alarms', 'was', 'technical']) fillLine(id, 0, '', []);
+        document.getElementById('main').replaceChildren();
+        link.href = location.href;
+        link.textContent = 'Sign in';
+        box.replaceChildren('Signed out: the token of this screen was revoked or has expired. No alarm is shown or heard here. ', link);
+        box.hidden = false;
+        setInterval(() => fetch(location.href, {method: 'HEAD'}).then((a) => a.ok && location.reload(), () => {}), 6 * HOLD_MS);
+    }
+
     function showContact() {
         const box = document.getElementById('stale');
+        if (document.body.dataset.signed === 'out') return;
         const silent = Date.now() - heard > STALE_MS;
         if (!box) return;
         document.body.classList.toggle('is-stale', silent);
         if (silent) setText(box, 'No contact with brrd since ' + new Date(heard).toLocaleTimeString() + ': what you see is old.');
         box.hidden = !silent;
+        keepPlace();
         if (source && source.readyState === EventSource.CLOSED && silent) connect(); /* refused: signed out, or the daemon is full */
     }
 
@@ -222,7 +284,7 @@
         source.onmessage = onEvent;
         source.onerror = () => {
             if (source.readyState === EventSource.CLOSED)
-                fetch(location.href, {method: 'HEAD'}).then((a) => a.status === 401 && location.reload(), () => {});
+                fetch(location.href, {method: 'HEAD'}).then((a) => a.status === 401 && signedOut(), () => {});
         };
     }
 
@@ -231,6 +293,7 @@
     fillPerson(document);
     if (sound.box) startSound();
     if (live) {
+        startHolding();
         connect();
         setInterval(showContact, 1000);
         addEventListener('pagehide', () => source.close());
