@@ -9,8 +9,7 @@
 
 struct raw {
     struct config c;
-    const struct yaml_node *stores, *serve, *hooks, *executors, *escalation;
-    struct option_list beds;
+    const struct yaml_node *stores, *serve, *hooks, *executors, *escalation, *beds;
     struct option_list devices, http_names;
     const char *memory, *networks_memory, *unix_mode;
     int64_t message_control, message_data;
@@ -94,8 +93,10 @@ static const struct option rows[] = {
      "list of {after, hooks: [names]}: hooks that are told when nobody has acknowledged an alarm for so long, and of nothing else; "
      "the last step is repeated; docs/alarms.md"},
     {"alarms.repeat", OPTION_DURATION, C(escalation.repeat_ms), "5m", 1000, 0, NULL, "between repeats of the last step"},
-    {"beds", OPTION_STRINGS, R(beds), "[]", 0, 0, NULL,
-     "list of names of beds: the roster and the order of the tiles on the pages; a bed without a stream is shown as not connected"},
+    {"beds", OPTION_NODE, R(beds), "null", 0, 0, NULL,
+     "list of names of beds, or of {name, alarms: off} or {name, least: 10s} (docs/alarms.md): the roster and the order of the "
+     "tiles on "
+     "the pages; a bed without a stream is shown as not connected"},
     {"viewer.minutes", OPTION_I64, C(viewer_minutes), "2", 0, 60, NULL,
      "EEG of each stream that is kept in memory for its page, and the minute of each of its newest alarms; 0 = none"},
     {"viewer.memory", OPTION_BYTES, C(viewer_bytes), "1GiB", 1 << 20, 1e15, NULL,
@@ -376,7 +377,7 @@ static int check(struct raw *raw, const struct yaml_node *root, const char *file
     const char **addresses[] = {&c->tcp, &c->http, &c->unix_path};
     int rc;
     if ((rc = check_fixed(raw, root, file, err)) || (rc = read_lists(raw, file, arena, err)) ||
-        (rc = config_read_beds(&raw->beds, root, file, &raw->c, err)))
+        (rc = config_read_beds(raw->beds, file, arena, &raw->c, err)))
         return rc;
     for (int i = 0; i < 3; i++)
         if (*addresses[i] && !strcmp(*addresses[i], "none"))

@@ -61,19 +61,58 @@ int config_read_escalation(const struct yaml_node *node, const char *file, struc
     return 0;
 }
 
-int config_read_beds(const struct option_list *beds, const struct yaml_node *root, const char *file, struct config *ret,
-                     struct err *err) {
-    if (beds->count > CONFIG_MAX_BEDS)
-        return options_error(root, file, err, "beds: more than %d", CONFIG_MAX_BEDS);
-    for (size_t i = 0; i < beds->count; i++) {
-        if (!*beds->items[i] || strlen(beds->items[i]) >= JOURNAL_CLIENT)
-            return options_error(root, file, err, "beds: '%.60s': expected names of 1 to %d bytes", beds->items[i],
-                                 JOURNAL_CLIENT - 1);
-        for (size_t k = 0; k < i; k++)
-            if (!strcmp(beds->items[k], beds->items[i]))
-                return options_error(root, file, err, "beds: %.60s stands twice", beds->items[i]);
-    }
-    ret->beds = beds->items;
-    ret->n_beds = (int)beds->count;
+/* ---- beds ---- */
+
+struct bed_raw {
+    const char *name;
+    int alarms; /* 0 on, 1 off */
+    int64_t least_ms;
+};
+#define B(field) offsetof(struct bed_raw, field)
+static const struct option bed_rows[] = {
+    {"name", OPTION_STRING, B(name), NULL, 0, 0, NULL, "of the client that streams it"},
+    {"alarms", OPTION_ENUM, B(alarms), "on", 0, 0, "on|off", "off: nobody is told of the alarms of its patient"},
+    {"least", OPTION_DURATION, B(least_ms), "0s", 0, 10 * 60 * 1000, NULL,
+     "people are told of an alarm when it has been on for so long, and not of a shorter one"},
+};
+static const struct option_table bed_table = OPTION_TABLE(bed_rows);
+
+static int read_bed(const struct yaml_node *node, const char *file, struct arena *arena, struct config *c, struct err *err) {
+    struct bed_raw raw = {.name = node->text};
+    int rc;
+    if (node->type == YAML_SEQUENCE)
+        return options_error(node, file, err, "beds: expected a list of names, or of {name, alarms, least}");
+    if (node->type == YAML_MAPPING && (rc = options_read(&bed_table, node, file, arena, &raw, err)))
+        return rc;
+    if (!*raw.name || strlen(raw.name) >= JOURNAL_CLIENT)
+        return options_error(node, file, err, "beds: '%.60s': expected names of 1 to %d bytes", raw.name, JOURNAL_CLIENT - 1);
+    for (int i = 0; i < c->n_beds; i++)
+        if (!strcmp(c->beds[i], raw.name))
+            return options_error(node, file, err, "beds: %.60s stands twice", raw.name);
+    c->beds[c->n_beds++] = raw.name;
+    if (raw.alarms || raw.least_ms > 0)
+        c->escalation.rules[c->escalation.n_rules++] =
+            (struct alarms_rule){.bed = raw.name, .off = raw.alarms, .least_ms = raw.least_ms};
     return 0;
+}
+
+int config_read_beds(const struct yaml_node *node, const char *file, struct arena *arena, struct config *ret, struct err *err) {
+    int n = node && node->type == YAML_SCALAR, rc = 0;
+    if (!node || yaml_is_null(node))
+        return 0;
+    for (const struct yaml_node *bed = node->child; bed; bed = bed->next)
+        n++;
+    if (node->type == YAML_MAPPING)
+        return options_error(node, file, err, "beds: expected a list of names, or of {name, alarms, least}");
+    if (n > CONFIG_MAX_BEDS)
+        return options_error(node, file, err, "beds: more than %d", CONFIG_MAX_BEDS);
+    ret->beds = arena_alloc(arena, (size_t)(n + 1) * sizeof *ret->beds);
+    ret->escalation.rules = arena_alloc(arena, (size_t)(n + 1) * sizeof *ret->escalation.rules);
+    if (!ret->beds || !ret->escalation.rules)
+        return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
+    if (node->type == YAML_SCALAR)
+        return read_bed(node, file, arena, ret, err);
+    for (const struct yaml_node *bed = node->child; bed && !rc; bed = bed->next)
+        rc = read_bed(bed, file, arena, ret, err);
+    return rc;
 }

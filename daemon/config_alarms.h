@@ -6,5 +6,4 @@
 /* After the hooks, whose names the steps use. node: NULL or null = no escalation. */
 int config_read_escalation(const struct yaml_node *node, const char *file, struct arena *arena, struct config *ret,
                            struct err *err);
-int config_read_beds(const struct option_list *beds, const struct yaml_node *root, const char *file, struct config *ret,
-                     struct err *err);
+int config_read_beds(const struct yaml_node *node, const char *file, struct arena *arena, struct config *ret, struct err *err);

@@ -40,7 +40,9 @@ static void use_configuration(struct daemon *d, const struct reload_report *repo
     log_setup((enum log_level)config.log_level, config.log_format == 1);
     log_names(config.log_names);
     server_seed_models(&d->services, &config);
-    log_info("configuration reloaded: certificate, tokens, log and serve; other keys need a restart", NULL);
+    if (!alarms_use_rules(desk_alarms(d->services.desk), config.escalation.rules, config.escalation.n_rules))
+        log_error("rules of beds are missing: out of memory", NULL);
+    log_info("configuration reloaded: certificate, tokens, log, serve and the rules of beds; other keys need a restart", NULL);
 }
 
 /* Files that were read again. */

@@ -55,7 +55,9 @@ bool alarm_bed_is_named(const char *bed) {
     return STR_AMONG(bed, programs) < 0;
 }
 
-bool alarm_is_waiting(const struct alarm *a) { return !a->answered.at_ms && (a->kind == ALARM_SEIZURE ? a->live : !a->off_ms); }
+bool alarm_is_waiting(const struct alarm *a) {
+    return !a->answered.at_ms && (a->kind == ALARM_SEIZURE ? a->live && !a->due_boot_ms : !a->off_ms);
+}
 
 bool alarm_is_open(const struct alarm *a) { return !a->off_ms || alarm_is_waiting(a); }
 

@@ -78,9 +78,10 @@ struct alarm {
     struct alarm_author answered;
     struct alarm_author silenced;
     int64_t silent_ms, silent_boot_ms; /* without sound until then, as Unix time too; silent_boot_ms 0: with sound */
-    bool blind;                        /* it is on, and no stream of the bed is heard */
-    bool status;                       /* it has been on for ALARMS_STATUS_MS, and sounds again */
-    int step;                          /* steps of the escalation taken; repeats of the last one count */
+    int64_t due_boot_ms; /* people are told of it from then on, by a rule of its bed: INT64_MAX: never; 0: it holds nothing back */
+    bool blind;          /* it is on, and no stream of the bed is heard */
+    bool status;         /* it has been on for ALARMS_STATUS_MS, and sounds again */
+    int step;            /* steps of the escalation taken; repeats of the last one count */
     int64_t base_boot_ms, step_boot_ms;
     bool heard;      /* people have heard of the present step, or of the alarm before the first */
     unsigned failed; /* the hooks that did not tell people of it, as bits */

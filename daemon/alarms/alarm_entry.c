@@ -2,6 +2,8 @@
 
 #include "base/base.h"
 
+static const char due[] = "people are told: it has been on for the least duration of its bed";
+
 unsigned alarm_entry_kinds(void) {
     return 1u << JOURNAL_ALARM_ON | 1u << JOURNAL_ALARM_OFF | 1u << JOURNAL_MOVED | 1u << JOURNAL_ANSWERED |
            1u << JOURNAL_ESCALATED | 1u << JOURNAL_STANDBY | 1u << JOURNAL_TECHNICAL_ON | 1u << JOURNAL_TECHNICAL_OFF;
@@ -82,6 +84,8 @@ static void take_on(struct alarms *all, const struct journal_entry *e, const str
         start.id = id;
     }
     alarms_began(all, &start, now);
+    if (!strcmp(e->detail, due))
+        alarms_due(all, start.id, e->received_ms, now);
 }
 
 static void take_answer(struct alarms *all, const struct journal_entry *e, const struct alarms_now *now) {
@@ -184,7 +188,8 @@ void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
                                               [ALARMS_ROW_ESCALATED] = JOURNAL_ESCALATED,
                                               [ALARMS_ROW_STANDBY] = JOURNAL_STANDBY,
                                               [ALARMS_ROW_TECHNICAL_ON] = JOURNAL_TECHNICAL_ON,
-                                              [ALARMS_ROW_TECHNICAL_OFF] = JOURNAL_TECHNICAL_OFF};
+                                              [ALARMS_ROW_TECHNICAL_OFF] = JOURNAL_TECHNICAL_OFF,
+                                              [ALARMS_ROW_DUE] = JOURNAL_ALARM_ON};
     *ret = (struct journal_entry){.kind = kinds[row->kind],
                                   .number = -1,
                                   .received_ms = row->at_ms,
@@ -203,6 +208,10 @@ void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
     if (row->kind == ALARMS_ROW_TECHNICAL_ON || row->kind == ALARMS_ROW_TECHNICAL_OFF)
         str_format(ret->detail, sizeof ret->detail, "%s%s%s", alarm_kind_name(row->alarm->kind), *row->alarm->why ? ": " : "",
                    row->alarm->why);
+    if (row->kind == ALARMS_ROW_DUE) {
+        ret->start_s = row->alarm->changed_s;
+        str_copy(ret->detail, sizeof ret->detail, due);
+    }
     ret->step = row->kind == ALARMS_ROW_ESCALATED ? row->step : 0;
     if (row->kind == ALARMS_ROW_STANDBY) {
         put_author(ret->detail, row->author);

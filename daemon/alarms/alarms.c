@@ -33,6 +33,7 @@ struct alarms {
     struct map *patients;  /* by id */
     struct map *technical; /* by kind, principal and bed */
     struct map *standbys;  /* by bed */
+    struct map *rules;     /* by bed */
     uint64_t round;
     int64_t numbered; /* technical alarms that had an id */
     bool restoring, changed;
@@ -48,7 +49,7 @@ struct alarms *alarms_new(const struct alarms_plan *plan, alarms_row_fn *row, vo
                            .patients = map_new(ALARMS_MAX),
                            .technical = map_new(ALARMS_MAX),
                            .standbys = map_new(ALARMS_STANDBYS)};
-    if (all->patients && all->technical && all->standbys)
+    if (all->patients && all->technical && all->standbys && alarms_use_rules(all, plan->rules, plan->n_rules))
         return all;
     alarms_free(all);
     return NULL;
@@ -60,6 +61,7 @@ void alarms_free(struct alarms *all) {
     map_free(all->patients, free);
     map_free(all->technical, free);
     map_free(all->standbys, free);
+    map_free(all->rules, free);
     free(all);
 }
 
@@ -203,6 +205,66 @@ static struct alarm *add(struct alarms *all, const struct alarms_start *start, c
     return a;
 }
 
+/* ---- rules of beds ---- */
+
+/* When people are told of an alarm of this bed that begins then; 0: at once. */
+static int64_t due_of(const struct alarms *all, const char *bed, int64_t on_boot_ms) {
+    const struct alarms_rule *rule = map_get(all->rules, bed);
+    return !rule ? 0 : rule->off ? INT64_MAX : rule->least_ms ? on_boot_ms + rule->least_ms : 0;
+}
+
+bool alarms_are_off(const struct alarms *all, const char *bed) {
+    const struct alarms_rule *rule = map_get(all->rules, bed);
+    return rule && rule->off;
+}
+
+bool alarms_use_rules(struct alarms *all, const struct alarms_rule *rules, int n) {
+    struct map *map = map_new((size_t)n + 1);
+    bool whole = map != NULL;
+    void *at;
+    for (int i = 0; map && i < n; i++) {
+        struct alarms_rule *copy = malloc(sizeof *copy);
+        if (copy)
+            *copy = (struct alarms_rule){SAME_MEMBERS(rules[i], off, least_ms)};
+        if (!copy || map_put(map, rules[i].bed, copy, NULL)) {
+            free(copy);
+            whole = false;
+        }
+    }
+    if (!map)
+        return false;
+    map_free(all->rules, free);
+    all->rules = map;
+    for (size_t cursor = 0; next(all->patients, &cursor, &at);) {
+        struct alarm *a = at;
+        const int64_t due = due_of(all, a->bed, a->on_boot_ms);
+        a->due_boot_ms =
+            a->due_boot_ms && !a->off_ms ? due + !due : a->due_boot_ms; /* with no rule any more: the next tick tells */
+    }
+    all->changed = true;
+    return whole;
+}
+
+/* People hear of it from now on. */
+static void begin_telling(struct alarm *a, int64_t boot_ms) {
+    a->due_boot_ms = 0;
+    a->sounded_boot_ms = a->base_boot_ms = boot_ms;
+}
+
+void alarms_due(struct alarms *all, const char *id, int64_t at_ms, const struct alarms_now *now) {
+    struct alarm *a = map_get(all->patients, id);
+    if (a)
+        begin_telling(a, boot_of(at_ms, now));
+}
+
+static void look_for_due(struct alarms *all, struct alarm *a, const struct alarms_now *now) {
+    if (!a->due_boot_ms || a->off_ms || now->boot_ms < a->due_boot_ms || all->restoring)
+        return;
+    end_silences(all);
+    begin_telling(a, now->boot_ms);
+    write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_DUE, .alarm = a, ROW_AT(now)});
+}
+
 /* Whether a stream of this bed may go on with the alarm: by the samples of its own session, or by the clock. */
 static bool goes_on(const struct alarms *all, const struct alarm *a, const struct alarms_start *start,
                     const struct alarms_now *now) {
@@ -261,12 +323,16 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
     const int64_t boot_ms = boot_of(start->on_ms, now);
     if (a && (knows(a, start->session, start->start_s) || was_taken_over(a, start->session, boot_ms)))
         return a;
-    if (!a && start->live)
+    const int64_t due = start->live && !start->test ? due_of(all, start->bed, boot_ms) : 0;
+    if (!a && start->live && !due)
         end_silences(all);
     if (a && a->off_ms)
         sound_again(a, boot_ms);
-    if (!a && !(a = add(all, start, now)))
-        return NULL;
+    if (!a || (a->off_ms && a->due_boot_ms)) { /* one that was told before goes on being told */
+        if (!a && !(a = add(all, start, now)))
+            return NULL;
+        a->due_boot_ms = due;
+    }
     if (strcmp(a->session, start->session) != 0) {
         str_copy(a->session, sizeof a->session, start->session);
         a->joined_s = start->start_s;
@@ -364,6 +430,7 @@ void alarms_tick(struct alarms *all, const struct alarms_now *now) {
     const char *bed;
     for (size_t cursor = 0; next(all->patients, &cursor, &at);) {
         struct alarm *a = at;
+        look_for_due(all, a, now);
         look_for_status(all, a, now);
         if (escalates(all, a) && now->boot_ms >= next_step(&all->plan, a))
             take_step(all, a, now);

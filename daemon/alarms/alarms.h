@@ -23,6 +23,13 @@ struct alarms_now {
     int64_t wall_ms; /* Unix time: dates for people */
 };
 
+/* What the configuration says of a bed. */
+struct alarms_rule {
+    const char *bed;
+    bool off;         /* nobody is told of its patient's alarms; they are listed, and in the journal */
+    int64_t least_ms; /* nor of an alarm that is over within this time */
+};
+
 /* The escalation: step i is taken so long after the alarm began, unless somebody acknowledged it; the last step is repeated. */
 struct alarms_plan {
     int64_t after_ms[ALARMS_STEPS];
@@ -31,11 +38,20 @@ struct alarms_plan {
     int64_t rejoin_ms;         /* an alarm of a bed so soon after the one before is the same alarm */
     const char *const *roster; /* n_roster names, borrowed: such a bed is lost once, whoever streamed it */
     int n_roster;
+    struct alarms_rule *rules; /* n_rules, borrowed, of some beds; the first ones (alarms_use_rules) */
+    int n_rules;
 };
 
 /* What is written to the journal. */
 struct alarms_row {
-    enum { ALARMS_ROW_ANSWERED, ALARMS_ROW_ESCALATED, ALARMS_ROW_STANDBY, ALARMS_ROW_TECHNICAL_ON, ALARMS_ROW_TECHNICAL_OFF } kind;
+    enum {
+        ALARMS_ROW_ANSWERED,
+        ALARMS_ROW_ESCALATED,
+        ALARMS_ROW_STANDBY,
+        ALARMS_ROW_TECHNICAL_ON,
+        ALARMS_ROW_TECHNICAL_OFF,
+        ALARMS_ROW_DUE /* it has been on for the least duration of its bed: people are told now */
+    } kind;
     const struct alarm *alarm;         /* NULL: standby */
     const struct alarm_answer *answer; /* ANSWERED */
     int step;                          /* ESCALATED: from 1; beyond the plan: a repeat of the last one */
@@ -52,6 +68,13 @@ struct alarms *alarms_new(const struct alarms_plan *plan, alarms_row_fn *row, vo
 void alarms_free(struct alarms *all); /* NULL is fine */
 /* Until restore is false again, nothing is written and no step is taken. */
 void alarms_restore(struct alarms *all, bool restore);
+
+/* Takes a copy in place of the rules before, for alarms that begin from now on; what a rule held back that is gone is told. False:
+ * out of memory, and some are missing. */
+bool alarms_use_rules(struct alarms *all, const struct alarms_rule *rules, int n);
+bool alarms_are_off(const struct alarms *all, const char *bed);
+/* People were told of this alarm at that time: from the journal, after a restart. */
+void alarms_due(struct alarms *all, const char *id, int64_t at_ms, const struct alarms_now *now);
 
 /* ---- what streams report ---- */
 

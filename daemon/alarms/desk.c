@@ -87,6 +87,7 @@ void desk_note(void *desk, struct journal_entry *e) {
         alarms_reported(d->alarms, e->alarm, clock_ms());
     const struct alarm *a = *e->alarm ? alarms_find(d->alarms, e->alarm) : NULL;
     e->on_ms = a ? a->on_ms : e->on_ms;
+    e->untold = a && a->due_boot_ms;
     if (a && e->kind == JOURNAL_ALARM_ON && a->answered.at_ms) /* the answer covers what is on again */
         str_copy(e->person, sizeof e->person, *a->answered.person ? a->answered.person : a->answered.by);
 }
@@ -427,6 +428,9 @@ static int test(struct desk *d, struct desk_order *o, const struct alarms_now *n
         return rc;
     if (!*o->bed)
         return err_set(err, ERR_INVALID, "a test alarm needs the name of a bed");
+    if (alarms_are_off(d->alarms, o->bed))
+        return err_set(err, ERR_PRECONDITION,
+                       "alarms of '%.60s' are off by the configuration (beds: in daemon.yaml); nobody would hear", o->bed);
     alarm_entry_test(o->bed, o->answer.author.by, now, ++d->tests, &e);
     str_copy(o->id, sizeof o->id, e.alarm);
     if (d->config.journal)

@@ -338,6 +338,8 @@ static const char *outlet_name(void *ctx, int i) { return line_at(ctx, i)->hook-
 
 static bool outlet_wants(void *ctx, int i, const struct journal_entry *e) {
     struct line *l = &((struct hooks *)ctx)->lines[i];
+    if (e->untold)
+        return false;
     if (hook_wants(l->hook, e) || !is_over(e))
         return hook_wants(l->hook, e);
     LOCKED(&l->lock);

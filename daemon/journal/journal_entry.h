@@ -84,6 +84,7 @@ struct journal_entry {
     int64_t step;                /* of an escalation, from 1; 0: none */
     int64_t until_ms;            /* Unix time: the end of a standby or of silence; 0: none */
     int64_t on_ms;               /* Unix time: when the alarm began, by the register; 0: unknown */
+    bool untold;                 /* receivers are not told, by a rule of the bed; not kept */
 };
 /* The id of the alarm of this session that begins at this sample (256 Hz): "SESSION-SAMPLE". */
 void journal_alarm_id(const char *session, int64_t sample, char ret[JOURNAL_ALARM]);

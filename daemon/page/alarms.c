@@ -33,6 +33,8 @@ static void put_what(struct html *h, const struct page_view *v, const struct sta
     html_put(h, a->off_ms ? "</span> at " : "</span> since ");
     shell_put_time(h, a->on_ms);
     html_put(h, ", for %s%s</p>", words_duration(&w, a->length_s), a->live ? "" : ", of a replay");
+    if (a->untold)
+        html_put(h, "<p>Nobody is told: by the rule of this bed in the configuration</p>");
     if (a->answered_ms) {
         html_put(h, "<p>Acknowledged by %s ", a->by);
         shell_put_time(h, a->answered_ms);

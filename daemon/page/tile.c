@@ -109,6 +109,8 @@ static void say_note(const struct status_stream *s, int64_t now_ms, char *text) 
     *text = '\0';
     if (s->alarm)
         say_alarm_note(s, now_ms, text);
+    else if (*s->rule)
+        str_copy(text, TILE_TEXT, s->rule);
     if (*text)
         return;
     if (s->ended_ms)

@@ -42,6 +42,7 @@ static void describe(const struct alarm *a, const struct alarms_now *now, struct
     out->value = a->value;
     out->silent_until_ms = alarm_is_silent(a, now->boot_ms) ? a->silent_ms : 0;
     out->length_ms = alarm_length_ms(a, now->boot_ms);
+    out->untold = a->due_boot_ms != 0;
     out->status = a->status;
     out->step = a->step;
     out->mark = text(alarm_mark_name(a->mark));

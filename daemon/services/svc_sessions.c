@@ -54,9 +54,12 @@ static void describe(const struct services *services, const struct session *s, s
                  alarm, learning_s);
     out->probability = (double)state.probability;
     out->reconnects = state.reconnects;
+    const struct alarm *on = state.alarm && services->desk ? alarms_on_in(desk_alarms(services->desk), state.id) : NULL;
+    out->alarms_off = state.live && services->desk && alarms_are_off(desk_alarms(services->desk), state.client);
     if (services->state_of)
-        out->state = state.alarm ? (char *)(uintptr_t) "alarm"
-                                 : (char *)(uintptr_t)services->state_of((void *)(uintptr_t)services, state.id);
+        out->state = state.alarm && !(on && on->due_boot_ms)
+                         ? (char *)(uintptr_t) "alarm"
+                         : (char *)(uintptr_t)services->state_of((void *)(uintptr_t)services, state.id);
     describe_alarm(services, out);
     stream_quality(state.quality, state.measured_rate_hz, &ret->quality, &ret->channels, &flawed);
     out->quality = flawed ? &ret->quality : NULL;

@@ -10,7 +10,7 @@ enum {
     CLOCK_SAID_MS = 10 * 60 * 1000
 };
 
-static const char *name_of(const struct alarm_author *author) { return *author->person ? author->person : author->by; }
+static const char *author_name(const struct alarm_author *author) { return *author->person ? author->person : author->by; }
 
 static void put_alarm(struct status *to, const struct alarm *a, const struct alarms_now *now) {
     const bool silent = alarm_is_silent(a, now->boot_ms);
@@ -21,8 +21,8 @@ static void put_alarm(struct status *to, const struct alarm *a, const struct ala
         .principal = gather_text(to, a->principal),
         .kind = a->kind,
         .why = gather_text(to, a->why),
-        .by = gather_text(to, name_of(&a->answered)),
-        .silencer = silent ? gather_text(to, name_of(&a->silenced)) : "",
+        .by = gather_text(to, author_name(&a->answered)),
+        .silencer = silent ? gather_text(to, author_name(&a->silenced)) : "",
         .silent_ms = silent ? a->silent_ms : 0,
         .mark = alarm_mark_name(a->mark),
         .note = gather_text(to, a->note),
@@ -32,6 +32,7 @@ static void put_alarm(struct status *to, const struct alarm *a, const struct ala
         .status = a->status,
         .sound = alarm_sound(a, now->boot_ms),
         SAME_MEMBERS(*a, step, on_ms, off_ms),
+        .untold = a->due_boot_ms != 0,
         .length_s = alarm_length_ms(a, now->boot_ms) / 1000,
         .answered_ms = a->answered.at_ms,
     };
@@ -68,7 +69,9 @@ static struct map *index_open(const struct status *to) {
         const struct status_alarm *a = &to->alarms[i];
         if (!a->open || a->kind != ALARM_SEIZURE)
             continue;
-        put_first(map, index_key(key, 's', "", a->session), a);
+        put_first(map, index_key(key, a->untold ? 'u' : 's', "", a->session), a);
+        if (a->untold)
+            continue;
         if (!a->live || !alarm_bed_is_named(a->bed))
             continue;
         put_first(map, index_key(key, 'b', a->principal, a->bed), a);
@@ -120,13 +123,24 @@ static const struct status_alarm *alarm_of(const struct gather *g, const struct 
     return a ? a : map_get(g->open, index_key(key, 't', "", s->client));
 }
 
+bool gather_holds_back(const struct gather *g, const struct status_stream *s) {
+    char key[KEY];
+    return *s->id && g->open && map_get(g->open, index_key(key, 'u', "", s->id));
+}
+
 void gather_alarm_of_stream(const struct gather *g, const struct status *to, struct status_stream *s) {
     const struct alarms_now now = desk_now();
     (void)to;
     s->place = gather_place(g, s->client);
+    s->rule = "";
     if (!g->source.desk)
         return;
     s->alarm = alarm_of(g, s);
+    const bool off = s->live && alarms_are_off(desk_alarms(g->source.desk), s->client), held = gather_holds_back(g, s);
+    s->rule = off && held ? "alarms off by the configuration; one is on"
+              : off       ? "alarms off by the configuration"
+              : held      ? "an alarm is on, not yet for the bed's least duration"
+                          : "";
     s->standby_ms = *s->client ? alarms_in_standby(desk_alarms(g->source.desk), s->client, &now, NULL) : 0;
 }
 

@@ -47,6 +47,8 @@ int gather_place(const struct gather *g, const char *bed);
 void gather_fold(const struct gather *g, struct status *to);
 /* Before the streams: the alarms. Of each stream: its alarm, place and standby. After the streams: the beds without one. */
 void gather_alarms(struct gather *g, struct status *to);
+/* Whether an alarm is on in this stream that a rule of the bed holds back. */
+bool gather_holds_back(const struct gather *g, const struct status_stream *s);
 void gather_alarm_of_stream(const struct gather *g, const struct status *to, struct status_stream *s);
 void gather_roster(const struct gather *g, struct status *to);
 /* Once a second: tells the desk what of this is a technical alarm now. */

@@ -126,7 +126,7 @@ static void put_stream(void *ctx, const struct session *session) {
     s->silent = s->realtime && silence(g, b) > SILENT_MS;
     s->late = s->realtime && s->lag_s > LATE_S;
     gather_alarm_of_stream(g->from, g->to, s);
-    s->mood = from.alarm ? STATUS_ALARM : mood_of(s);
+    s->mood = from.alarm && !gather_holds_back(g->from, s) ? STATUS_ALARM : mood_of(s);
     beds_set_mood(g->from->beds, from.id, s->mood);
 }
 

@@ -50,6 +50,7 @@ struct status_alarm {
     const char *silencer;                                                /* who silenced it; "": it is not silent */
     enum alarm_kind kind;
     bool live, test, cut, open, waiting, status, blind; /* as in alarms/alarm.h */
+    bool untold;                                        /* a rule of the bed holds it back */
     enum alarm_sound sound;
     int step;
     int64_t on_ms, off_ms, answered_ms, silent_ms; /* Unix time; 0: not */
@@ -61,6 +62,7 @@ struct status_stream {
     const char *key;                                       /* names the tile: the id, or one of the bed */
     int place;                                             /* in the roster; INT_MAX: not in it */
     const struct status_alarm *alarm;                      /* the open alarm of its patient; NULL: none */
+    const char *rule;                                      /* whom it holds its alarms back from, in words; "": it has none */
     int64_t standby_ms;                                    /* in standby until then; 0: it is not */
     enum status_mood mood;
     bool realtime, connected, loaded; /* loaded: the model */

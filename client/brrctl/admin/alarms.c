@@ -41,6 +41,8 @@ static void put_answers(struct str *text, const Brr__V1__BedAlarm *a) {
                    output_time(a->answered->at_ms, at, sizeof at));
     else if (a->open && a->live)
         str_printf(text, "nobody has answered%s", a->step ? " (escalated)" : "");
+    if (a->untold)
+        str_printf(text, "%snobody is told, by a rule of the bed", text->len ? ", " : "");
     if (a->silent_until_ms)
         str_printf(text, ", silent until %s by %s", output_time(a->silent_until_ms, at, sizeof at),
                    !a->silenced           ? "somebody"
@@ -67,9 +69,10 @@ static void list_alarm(struct listing *l, const void *alarm) {
 }
 
 static const char titles[] = "alarm|bed|kind|state|began|for|answer",
-                  fields[] = "alarm=id kind bed session=session_id principal model live test on_ms off_ms why cut value start_s "
-                             "answered(by person at_ms via) silent_until_ms silenced(by person at_ms via) blind length_ms status "
-                             "step mark note open sound";
+                  fields[] =
+                      "alarm=id kind bed session=session_id principal model live test on_ms off_ms why cut value start_s "
+                      "answered(by person at_ms via) silent_until_ms silenced(by person at_ms via) blind untold length_ms status "
+                      "step mark note open sound";
 static const struct brrctl_view one_view = {.json = fields, .titles = titles, .row = list_alarm};
 
 static int list(const struct arguments *o) {

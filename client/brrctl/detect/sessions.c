@@ -87,7 +87,8 @@ static const char *quality_text(const Brr__V1__SessionInfo *s, char *buf, size_t
 
 static const char fields[] =
     "session=session_id client=client_name principal address model device realtime connected rate_hz channels opened_ms "
-    "received_through durable_through samples events lag_s alarm state? silent_until_ms silenced_by blind learning_s note "
+    "received_through durable_through samples events lag_s alarm state? silent_until_ms silenced_by blind alarms_off learning_s "
+    "note "
     "probability reconnects";
 
 /* The words of the pages; of a daemon that does not say the state: what follows from the rest. */
@@ -104,7 +105,7 @@ static const char *state_words(const Brr__V1__SessionInfo *s) {
 /* The state, and what people must know of its alarm. */
 static const char *state_text(const Brr__V1__SessionInfo *s, char *buf, size_t size) {
     char until[32];
-    str_format(buf, size, "%s%s", state_words(s), s->blind ? ", blind" : "");
+    str_format(buf, size, "%s%s%s", state_words(s), s->blind ? ", blind" : "", s->alarms_off ? ", alarms off" : "");
     const size_t len = strlen(buf);
     if (s->silent_until_ms)
         str_format(buf + len, size - len, ", silent until %s by %s", output_time(s->silent_until_ms, until, sizeof until),
