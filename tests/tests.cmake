@@ -25,7 +25,7 @@ set(test_limit_test_image_cuda 7200) # where BRR_TEST_IMAGE asks for it
 set(test_limit_test_real_clips 900) # trainings of minutes
 set(test_limit_test_lsl 600)
 set(long_tests emulated_test_ops_vs_cpu emulated_test_geodesic_fit emulated_test_network_vs_cpu test_baseline_bandpower
-    test_browser test_burst_job test_cache_crash test_configs test_demo_model test_device_fault test_lab_day test_network_golden
+    test_browser test_browser_ward test_burst_job test_cache_crash test_configs test_demo_model test_device_fault test_lab_day test_network_golden
     test_ranks test_slurm test_store_model test_stream_limits test_stream_survival) # half a minute and more
 function(brr_test name)
   cmake_parse_arguments(ARG "" "" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})

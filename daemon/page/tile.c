@@ -151,8 +151,8 @@ static void put_name(struct html *h, const struct status_stream *s) {
 void tile_put(struct html *h, const struct page_view *v, const struct status_stream *s) {
     struct tile t;
     tile_of(s, v->status->taken_ms, &t);
-    html_put(h, "<li class=\"tile\" id=\"s-%s\" data-mood=\"%s\" data-waiting=\"%d\">", s->key, status_mood_name(s->mood),
-             s->alarm && s->alarm->waiting);
+    html_put(h, "<li class=\"tile\" id=\"s-%s\" data-mood=\"%s\" data-waiting=\"%d\" data-rule=\"%d\">", s->key,
+             status_mood_name(s->mood), s->alarm && s->alarm->waiting, *s->rule != 0);
     put_name(h, s);
     html_put(h, "<p class=\"mood\" data-f=\"mood\">%s</p>", t.text[TILE_MOOD]);
     html_put(h,

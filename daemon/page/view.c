@@ -48,7 +48,7 @@ uint64_t page_order(const struct page_view *v) {
         const struct status_stream *s = &v->status->streams[i];
         if (!page_sees(v, s))
             continue;
-        hash = mix(hash, s->key);
+        hash = mix(mix(hash, s->key), s->rule);
         hash = (hash ^ (unsigned)s->mood) * 1099511628211u;
         if (s->alarm)
             hash = mix_alarm(hash, s->alarm);

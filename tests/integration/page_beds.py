@@ -55,6 +55,7 @@ class Bed:
     def __init__(self, d, name, flat=False, burst_s=BURST_S, model="line_length"):
         self.name, self.flat, self.burst_s, self.model = name, flat, burst_s, model
         self.seizure, self.over, self.alarm = threading.Event(), threading.Event(), threading.Event()
+        self.quiet = threading.Event()  # connected, and nothing comes
         self.alarm_at, self.error, self.sent = None, None, []
         self.rng = numpy.random.default_rng(len(name) + sum(map(ord, name)))
         self.folder, _, self.pb, stubs = messages()
@@ -86,7 +87,8 @@ class Bed:
             at += RATE
         begun, sent = time.monotonic(), at
         while not self.over.is_set():
-            yield self.chunk(at, CHUNK)
+            if not self.quiet.is_set():
+                yield self.chunk(at, CHUNK)
             at += CHUNK
             self.over.wait(max(0, begun + (at - sent) / RATE - time.monotonic()))
 

@@ -586,7 +586,10 @@ def check_login(browser, tmp):
             lines = f.read().replace("read read ", "revoked read ")
         with open(f"{d.ca}/tokens", "w", encoding="utf-8") as f:
             f.write(lines)
-        browser.wait("document.getElementById('token')")  # the open page notices by itself
+        browser.wait("document.getElementById('stale').textContent.startsWith('Signed out: ')")  # the open page notices by itself
+        assert browser.run("document.getElementById('main').childElementCount") == 0
+        browser.run("document.querySelector('#stale a').click()")
+        browser.wait("document.getElementById('token')")
     finally:
         d.stop()
 

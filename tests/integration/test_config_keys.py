@@ -20,11 +20,12 @@ REFUSED = {
     "stores={a: {url: 'file:///x', anonymous: true}}": "anonymous does nothing for a directory",
     "stores={a: {url: 'file:///x', endpoint: 'http://h'}}": "endpoint does nothing for a directory",
     "stores={a: {url: 's3://x', anonymous: true, credentials: env}}": "contradict",
+    "beds=[a, {name: a}]": "a stands twice", "beds=[[a]]": "expected a list of names", "beds={a: off}": "expected a list of names",
     "serve=[{name: ward, checkpoint: /nowhere/net.safetensors}]": "there is no model file /nowhere/net.safetensors",
     "serve=[{name: ward, checkpoint: 'store://none/net.safetensors'}]": "has no store 'none'",
 }
 ACCEPTED = ["limits.resume_ttl=60s", "limits.message_control=256KiB", "limits.message_data=4MiB", "limits.session_idle=none", "tls=null", "auth=null", "listen.unix_mode=0666", "listen.unix_group=root",
-            "serve=[{name: ward, checkpoint: 'job:train-260101-1'}]",
+            "serve=[{name: ward, checkpoint: 'job:train-260101-1'}]", "beds=[a, {name: b, alarms: off}, {name: c, least: 10s, alarms: on}]",
             "stores={a: {url: 'file:///x'}, b: {url: 's3://x', anonymous: true, region: eu-west-1, path_style: true, requester_pays: true}}"]
 
 

@@ -392,6 +392,12 @@ static void a_bed_has_one_tile_while_one_stream_of_it_is_heard(void **state) {
     s = folded(&g, list, 2);
     assert_true(s->n_streams == 2 && s->streams[0].twice && s->streams[1].twice);
     status_drop(s);
+    struct status_stream files[3] = {tile("d", "brrctl detect", "token:a"), tile("v", "brrctl view", "token:a"),
+                                     tile("l", "brrctl view", "token:a")};
+    files[0].live = files[1].live = false; /* recordings that are read for a person; the third is a bed with an odd name */
+    s = folded(&g, files, 3);
+    assert_true(s->n_streams == 1 && s->n_folded == 2 && !strcmp(s->streams[0].id, "l"));
+    status_drop(s);
     list[1].principal = "token:b"; /* another caller's bed of that name is another bed */
     list[0].connected = false;
     s = folded(&g, list, 2);

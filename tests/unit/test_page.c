@@ -43,6 +43,7 @@ static struct status *made(int n) {
                                     .place = INT_MAX,
                                     .quality = i % 10 == 3 ? "F3 flat" : "",
                                     .montage = "bipolar-18",
+                                    .rule = "",
                                     .mood = i == n / 2    ? STATUS_ALARM
                                             : i % 10 == 3 ? STATUS_POOR
                                                           : STATUS_FINE,
@@ -88,6 +89,8 @@ static void put_alarms(struct status *s, const char *bed, int n) {
                                                          .by = "",
                                                          .mark = "",
                                                          .note = bed,
+                                                         .silencer = "",
+                                                         .length_s = i < n ? 40 : 100,
                                                          .kind = i < n ? ALARM_SEIZURE : ALARM_NO_SIGNAL,
                                                          .live = true,
                                                          .open = true,
@@ -411,12 +414,78 @@ static void an_alarm_that_is_over_stays_until_somebody_answers(void **state) {
     const char *order = NULL;
     struct json *before = event_of(NULL, &v, "/streams");
     order = json_str(json_get(before, "order"), "");
+    s->alarms[0].silencer = "Ana <B>";
+    s->alarms[0].silent_ms = s->taken_ms + 60000;
+    struct json *silent = event_of(NULL, &v, "/streams");
+    assert_string_not_equal(json_str(json_get(silent, "order"), ""), order); /* the page is fetched again */
+    html_init(&h);
+    page_streams(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "<p class=\"silent\">silent until <time"));
+    assert_non_null(strstr(str_cstr(&h.out), "</time>, by Ana &lt;B&gt;</p>"));
+    html_done(&h);
+    json_free(silent);
     s->alarms[0].waiting = false;
     struct json *after = event_of(NULL, &v, "/streams");
-    assert_string_not_equal(json_str(json_get(after, "order"), ""), order); /* the page is fetched again */
+    assert_string_not_equal(json_str(json_get(after, "order"), ""), order);
     assert_int_equal(json_i64(json_get(before, "n_was"), 0), 1);
     json_free(before);
     json_free(after);
+    status_drop(s);
+}
+
+static void an_alarm_of_a_lost_stream_says_that_it_is_blind(void **state) {
+    (void)state;
+    struct status *s = made(3);
+    struct page_view v = all_of(s);
+    struct html h;
+    put_alarms(s, "bed-2", 1);
+    s->alarms[0].off_ms = 0;
+    s->alarms[0].blind = true;
+    s->alarms[0].step = 2;
+    s->streams[2].alarm = &s->alarms[0];
+    s->streams[2].mood = STATUS_ALARM;
+    s->streams[2].seen_ms = s->taken_ms - 20000;
+    html_init(&h);
+    page_streams(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "blind: no signal for 0:20; nobody has answered; 2 calls"));
+    assert_non_null(strstr(str_cstr(&h.out), ">Alarm 0:40</p>")); /* by the register, as `brrctl alarms` has it */
+    page_alarms(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "Blind: no signal comes from the bed"));
+    html_done(&h);
+    s->streams[1].rule = "alarms off by the configuration";
+    html_init(&h);
+    page_streams(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "alarms off by the configuration"));
+    html_done(&h);
+    status_drop(s);
+}
+
+/* One press for the alarms of a bed that are listed, which no other bed's are. */
+static void several_alarms_of_a_bed_are_acknowledged_at_once(void **state) {
+    (void)state;
+    struct status *s = made(3);
+    struct page_view v = all_of(s);
+    struct html h;
+    v.answers = true;
+    put_alarms(s, "bed-2", 3);
+    s->alarms[1].bed = "bed-3";
+    s->alarms[4].waiting = false;
+    html_init(&h);
+    page_alarms(&h, &v);
+    const char *page = str_cstr(&h.out), *button = strstr(page, "Acknowledge all 4 of bed-2</button>");
+    assert_non_null(button);
+    assert_null(strstr(button + 1, "Acknowledge all"));
+    const char *form = button;
+    while (strncmp(form, "<form", 5) != 0)
+        form--;
+    static const char *const ids[] = {"a-0", "a-2", "a-3", "a-5"};
+    for (int i = 0; i < 4; i++) {
+        char field[64];
+        str_format(field, sizeof field, "name=\"alarm\" value=\"%s\"", ids[i]);
+        form = strstr(form, field);
+        assert_true(form && form < button);
+    }
+    html_done(&h);
     status_drop(s);
 }
 
@@ -760,6 +829,8 @@ int main(void) {
         cmocka_unit_test(a_reader_sees_the_streams_of_its_own_principal_only),
         cmocka_unit_test(an_event_says_what_has_changed_and_nothing_else),
         cmocka_unit_test(an_alarm_that_is_over_stays_until_somebody_answers),
+        cmocka_unit_test(an_alarm_of_a_lost_stream_says_that_it_is_blind),
+        cmocka_unit_test(several_alarms_of_a_bed_are_acknowledged_at_once),
         cmocka_unit_test(an_alarm_leads_to_the_eeg_while_its_stream_is_there),
         cmocka_unit_test(technical_alarms_are_grouped),
         cmocka_unit_test(a_wall_has_names_and_no_forms),

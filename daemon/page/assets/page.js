@@ -69,15 +69,17 @@
 
     /* ---- what people point at keeps its place: the rows of a list while somebody moves, presses or types there, and all of the page
      * under the lines at its top. New alarms stand in a line above the list meanwhile, and sound. ---- */
-    const HOLD_MS = 5000, PRESS_MS = 30000, hold = {list: 0, main: 0, top: 0, down: 0};
+    const HOLD_MS = 5000, PRESS_MS = 30000, hold = {list: 0, main: 0, top: 0, by: 0, down: 0};
     const isHeld = (since) => Date.now() - since < HOLD_MS || Date.now() - hold.down < PRESS_MS;
+
+    const topOf = (main) => main.getBoundingClientRect().top + scrollY - hold.by; /* without what keepPlace does */
 
     function onGesture(event) {
         const main = document.getElementById('main');
         if (event.type === 'pointermove' && !event.buttons) hold.down = 0; /* it was let go where nobody said so */
         const at = event.target instanceof Element && main.contains(event.target) ? event.target : null;
         if (!at) return;
-        if (!isHeld(hold.main)) hold.top = main.offsetTop;
+        if (!isHeld(hold.main)) hold.top = topOf(main);
         hold.main = Date.now();
         if (event.type === 'pointerdown') hold.down = hold.main; /* a press counts for what was under it when it began */
         if (at.closest('.alarm-list, .answer')) hold.list = hold.main;
@@ -85,8 +87,10 @@
     }
 
     function keepPlace() {
-        const main = document.getElementById('main'), by = isHeld(hold.main) ? hold.top - main.offsetTop : 0;
-        main.style.transform = by ? 'translateY(' + by + 'px)' : '';
+        const main = document.getElementById('main'), held = isHeld(hold.main);
+        hold.by = held ? hold.top - topOf(main) : 0;
+        document.documentElement.style.overflowAnchor = held ? 'none' : ''; /* the browser's own way, where a page is scrolled */
+        main.style.transform = Math.abs(hold.by) > .01 ? 'translateY(' + hold.by + 'px)' : '';
     }
 
     function tellNew(rows) {

@@ -471,7 +471,8 @@
                 c.moveTo(at, 0);
                 c.lineTo(at, this.plan.body);
                 c.stroke();
-                if (Math.round(s + shift) % named === 0) c.fillText(this.clock(Math.round(s * rate)), at + 2, this.plan.body + AXIS / 2);
+                const text = Math.round(s + shift) % named === 0 && this.clock(Math.round(s * rate)); /* whole, or not at all */
+                if (text && at + 2 + c.measureText(text).width <= this.plan.wide) c.fillText(text, at + 2, this.plan.body + AXIS / 2);
             }
         }
 
