@@ -352,7 +352,8 @@ static enum MHD_Result refuse(const struct http_request *r, const struct auth_re
     if (!strcmp(refusal->reason, "LINK_MISSING"))
         return http_answer_error(r, NULL, MHD_HTTP_UNAUTHORIZED, "A link is needed", refusal->err.message);
     html_init(&page);
-    page_login(&page, on_wall(r) ? "/streams?wall" : r->url, strcmp(refusal->reason, "TOKEN_MISSING") != 0 ? refusal->err.message : NULL);
+    page_login(&page, on_wall(r) ? "/streams?wall" : r->url,
+               strcmp(refusal->reason, "TOKEN_MISSING") != 0 ? refusal->err.message : NULL);
     result = http_answer_html(r, MHD_HTTP_UNAUTHORIZED, &page);
     html_done(&page);
     return result;

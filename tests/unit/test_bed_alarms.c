@@ -1,119 +1,7 @@
 /* Alarms of beds, their answers and their escalation, with the test's clocks; what a restart takes back from the journal. */
 
-#include "daemon/alarms/alarm_entry.h"
 #include "daemon/alarms/desk.h"
-#include "unit/cmocka_all.h"
-
-enum { ROWS = 64, MINUTE = 60 * 1000 };
-
-/* A daemon's alarms, and the rows of its journal. */
-struct ward {
-    struct alarms *all;
-    struct alarms_now now;
-    struct journal_entry rows[ROWS];
-    int n;
-};
-
-static void keep_row(void *ctx, const struct alarms_row *row) {
-    struct ward *w = ctx;
-    assert_true(w->n < ROWS);
-    alarm_entry_make(row, &w->rows[w->n++]);
-}
-
-static struct alarms_plan plan = {.after_ms = {MINUTE, 3 * MINUTE}, .n = 2, .repeat_ms = 2 * MINUTE};
-
-static int setup(void **state) {
-    struct ward *w = calloc(1, sizeof *w);
-    w->now = (struct alarms_now){.boot_ms = 1000000000, .wall_ms = 1800000000000};
-    w->all = alarms_new(&plan, keep_row, w);
-    *state = w;
-    return w->all ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    struct ward *w = *state;
-    alarms_free(w->all);
-    free(w);
-    return 0;
-}
-
-/* Time passes second by second. */
-static void pass(struct ward *w, int64_t ms) {
-    for (; ms > 0; ms -= 1000) {
-        w->now.boot_ms += 1000;
-        w->now.wall_ms += 1000;
-        alarms_tick(w->all, &w->now);
-        alarms_round_begin(w->all);
-        alarms_round_end(w->all, &w->now);
-    }
-}
-
-#define NOW(w) .received_ms = (w)->now.wall_ms, .boot_ms = (w)->now.boot_ms
-
-/* The stream reports, through an entry as its session makes it. */
-static const struct alarm *on(struct ward *w, const char *bed, double start_s) {
-    struct journal_entry e = {.kind = JOURNAL_ALARM_ON, .start_s = start_s, .value = 0.9, NOW(w), .live = true};
-    str_format(e.session, sizeof e.session, "session-of-%s", bed);
-    str_format(e.principal, sizeof e.principal, "token:%s", bed);
-    str_copy(e.client, sizeof e.client, bed);
-    journal_alarm_id(e.session, llround(start_s * 256), e.alarm);
-    w->rows[w->n++] = e;
-    alarm_entry_take(w->all, &e, &w->now);
-    const struct alarm *a = alarms_find(w->all, e.alarm);
-    assert_non_null(a);
-    return a;
-}
-
-static void off(struct ward *w, const char *bed, const char *why) {
-    struct journal_entry e = {.kind = JOURNAL_ALARM_OFF, NOW(w), .start_s = NAN, .live = true};
-    str_format(e.session, sizeof e.session, "session-of-%s", bed);
-    str_copy(e.detail, sizeof e.detail, why);
-    w->rows[w->n++] = e;
-    alarm_entry_take(w->all, &e, &w->now);
-}
-
-static int answer(struct ward *w, const struct alarm *a, struct alarm_answer *given) {
-    struct err err;
-    str_copy(given->author.by, sizeof given->author.by, "token:nurse");
-    str_copy(given->author.person, sizeof given->author.person, "Ana B");
-    str_copy(given->author.via, sizeof given->author.via, "page");
-    given->author.at_ms = w->now.wall_ms, given->author.boot_ms = w->now.boot_ms;
-    return alarms_answer(w->all, a->id, given, &w->now, &err);
-}
-
-static int acknowledge(struct ward *w, const struct alarm *a) {
-    return answer(w, a, &(struct alarm_answer){.action = ALARM_ACKNOWLEDGE});
-}
-
-static int rows_of(const struct ward *w, enum journal_kind kind) {
-    int n = 0;
-    for (int i = 0; i < w->n; i++)
-        n += w->rows[i].kind == kind;
-    return n;
-}
-
-/* The daemon was killed and starts again so much later: it has its journal. The machine's clocks went on. */
-static void restart(struct ward *w, int64_t later_ms) {
-    alarms_free(w->all);
-    w->now.boot_ms += later_ms;
-    w->now.wall_ms += later_ms;
-    w->all = alarms_new(&plan, keep_row, w);
-    assert_non_null(w->all);
-    const int n = w->n;
-    alarms_restore(w->all, true);
-    for (int i = 0; i < n; i++)
-        alarm_entry_take(w->all, &w->rows[i], &w->now);
-    alarms_restore(w->all, false);
-    assert_int_equal(w->n, n);
-}
-
-static const struct alarm *technical(const struct ward *w, enum alarm_kind kind) {
-    struct alarms_cursor cursor = {0};
-    for (const struct alarm *a; (a = alarms_next(w->all, &cursor));)
-        if (a->kind == kind)
-            return a;
-    return NULL;
-}
+#include "unit/ward_fixture.h"
 
 static void nobody_answers_and_each_step_is_taken_once(void **state) {
     struct ward *w = *state;
@@ -197,82 +85,6 @@ static void a_seizure_of_five_minutes_alarms_again(void **state) {
     assert_true(alarms_find(w->all, id)->answered.at_ms && alarms_find(w->all, id)->status);
     pass(w, 20 * MINUTE);
     assert_int_equal(rows_of(w, JOURNAL_ESCALATED), 1);
-}
-
-static void silence_is_sound_alone_and_ends_by_time_or_a_new_alarm(void **state) {
-    struct ward *w = *state;
-    const struct alarm *a = on(w, "bed-7", 10);
-    assert_int_equal(answer(w, a, &(struct alarm_answer){.action = ALARM_SILENCE, .for_ms = 11 * MINUTE}), ERR_INVALID);
-    assert_int_equal(answer(w, a, &(struct alarm_answer){.action = ALARM_SILENCE, .for_ms = MINUTE / 2}), 0);
-    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_QUIET);
-    assert_true(alarm_is_waiting(a) && alarm_is_silent(a, w->now.boot_ms));
-    assert_int_equal(a->silent_ms, w->now.wall_ms + MINUTE / 2);
-    assert_string_equal(a->silenced.person, "Ana B");
-    pass(w, MINUTE / 2);
-    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_HIGH);
-    assert_int_equal(answer(w, a, &(struct alarm_answer){.action = ALARM_SILENCE, .for_ms = 10 * MINUTE}), 0);
-    pass(w, MINUTE / 2);
-    assert_int_equal(a->step, 1);
-    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_QUIET);
-    on(w, "bed-8", 3);
-    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_HIGH);
-}
-
-/* Of bed-3 nobody is told; of bed-4 when its alarm has been on for ten seconds. */
-static void a_rule_of_a_bed_holds_its_alarms_back(void **state) {
-    struct ward *w = *state;
-    struct alarms_rule rules[] = {{.bed = "bed-3", .off = true}, {.bed = "bed-4", .least_ms = 10 * 1000}};
-    plan.rules = rules; /* a restart has them too */
-    plan.n_rules = 2;
-    assert_true(alarms_use_rules(w->all, rules, 2));
-    assert_true(alarms_are_off(w->all, "bed-3") && !alarms_are_off(w->all, "bed-4"));
-    const struct alarm *never = on(w, "bed-3", 10), *late = on(w, "bed-4", 10), *other = on(w, "bed-7", 10);
-    assert_int_equal(alarm_sound(other, w->now.boot_ms), ALARM_HIGH);
-    pass(w, 9 * 1000);
-    assert_true(alarm_is_open(late) && !alarm_is_waiting(late));
-    assert_int_equal(rows_of(w, JOURNAL_ALARM_ON), 3);
-    pass(w, 1000);
-    assert_int_equal(alarm_sound(late, w->now.boot_ms), ALARM_HIGH);
-    assert_int_equal(rows_of(w, JOURNAL_ALARM_ON), 4);
-    assert_string_equal(w->rows[w->n - 1].alarm, late->id);
-    pass(w, MINUTE);
-    assert_int_equal(late->step, 1);
-    assert_int_equal(never->step, 0);
-    assert_int_equal(alarm_sound(never, w->now.boot_ms), ALARM_QUIET);
-    off(w, "bed-3", "ended");
-    assert_false(alarm_is_open(never));
-    char id[JOURNAL_ALARM];
-    str_copy(id, sizeof id, late->id);
-    restart(w, 1000);
-    late = alarms_find(w->all, id);
-    assert_true(late && alarm_is_waiting(late)); /* people were told before the restart, and are not told again */
-    pass(w, 2000);
-    assert_int_equal(rows_of(w, JOURNAL_ALARM_ON), 4);
-    off(w, "bed-4", "ended");
-    const struct alarm *brief = on(w, "bed-4", 300);
-    pass(w, 5000);
-    off(w, "bed-4", "ended");
-    pass(w, 10 * 1000);
-    assert_false(alarm_is_open(brief));
-    const struct alarm *freed = on(w, "bed-4", 600);
-    assert_true(alarms_use_rules(w->all, NULL, 0)); /* the rule is gone: what it held back is told */
-    pass(w, 1000);
-    assert_int_equal(alarm_sound(freed, w->now.boot_ms), ALARM_HIGH);
-    assert_int_equal(rows_of(w, JOURNAL_ALARM_ON), 7);
-    plan.n_rules = 0;
-}
-
-static void an_alarm_is_blind_while_nobody_hears_the_bed(void **state) {
-    struct ward *w = *state;
-    const struct alarm *a = on(w, "bed-7", 10);
-    alarms_look_at_bed(w->all, a->id, true);
-    assert_false(a->blind);
-    alarms_look_at_bed(w->all, a->id, false);
-    assert_true(a->blind);
-    off(w, "bed-7", "expired"); /* that says more */
-    assert_false(a->blind);
-    alarms_look_at_bed(w->all, a->id, false);
-    assert_false(a->blind);
 }
 
 static void marks_and_notes_are_kept_and_corrected_by_further_rows(void **state) {
@@ -820,8 +632,6 @@ static void a_test_takes_the_way_of_an_alarm(void **state) {
     assert_int_equal(a->step, 1);
 }
 
-#define in_ward(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_ward(nobody_answers_and_each_step_is_taken_once),
@@ -829,9 +639,6 @@ int main(void) {
         in_ward(monitoring_that_stops_in_an_alarm_is_no_end),
         in_ward(acknowledging_ends_the_sound_and_keeps_the_tile_until_it_is_over),
         in_ward(a_seizure_of_five_minutes_alarms_again),
-        in_ward(silence_is_sound_alone_and_ends_by_time_or_a_new_alarm),
-        in_ward(a_rule_of_a_bed_holds_its_alarms_back),
-        in_ward(an_alarm_is_blind_while_nobody_hears_the_bed),
         in_ward(marks_and_notes_are_kept_and_corrected_by_further_rows),
         in_ward(a_restart_goes_on_with_the_escalation_where_it_was),
         in_ward(a_clock_that_is_set_moves_no_step),

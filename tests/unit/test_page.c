@@ -1,104 +1,14 @@
 /* The web pages from a status that is made up: no name becomes markup, the order, the moods, what an event says. */
 
-#include "base/json.h"
 #include "daemon/http/event_cache.h"
 #include "daemon/journal/journaldb.h"
 #include "daemon/page/chart.h"
-#include "daemon/page/page.h"
 #include "daemon/page/tile.h"
 #include "daemon/page/words.h"
-#include "eeg/quality.h"
-#include "unit/cmocka_all.h"
+#include "unit/page_fixture.h"
 #include "unit/temp_dir.h"
 
-#define HOSTILE      "<script>alert(1)</script>\" onload='x' & \xff\x01\xe2\x80\xae"
 #define HOSTILE_CARD "{\"job\":\"<script>alert(1)</script>\",\"date\":\"' onload='x\",\"version\":\"&\",\"source\":\"<b>\"}"
-
-static struct status *made(int n) {
-    static struct status_channel channels[] = {{"Fp1", 0, true}, {"F3", QUALITY_FLAT, true}, {HOSTILE, 0, false}};
-    struct status *s = status_new();
-    assert_non_null(s);
-    s->version = s->revision = s->notice = "x";
-    s->taken_ms = 1800000000000;
-    s->n_devices = 1;
-    s->devices[0] = (struct status_device){.name = "cpu",
-                                           .description = HOSTILE,
-                                           .slowed = "",
-                                           .bad = "",
-                                           .fix = "",
-                                           .memory_used = 1,
-                                           .memory_total = 2,
-                                           .power_w = NAN,
-                                           .temperature_c = 61};
-    s->streams = arena_alloc(&s->arena, (size_t)(n + 1) * sizeof *s->streams);
-    s->jobs = arena_alloc(&s->arena, sizeof *s->jobs);
-    s->models = arena_alloc(&s->arena, sizeof *s->models);
-    for (int i = 0; i < n; i++) {
-        struct status_stream *t = &s->streams[s->n_streams++];
-        *t = (struct status_stream){.id = arena_printf(&s->arena, "%032x", (unsigned)i),
-                                    .client = i ? arena_printf(&s->arena, "bed-%d", i) : HOSTILE,
-                                    .model = HOSTILE,
-                                    .principal = i % 2 ? "token:odd" : "token:even",
-                                    .address = "",
-                                    .place = INT_MAX,
-                                    .quality = i % 10 == 3 ? "F3 flat" : "",
-                                    .montage = "bipolar-18",
-                                    .rule = "",
-                                    .mood = i == n / 2    ? STATUS_ALARM
-                                            : i % 10 == 3 ? STATUS_POOR
-                                                          : STATUS_FINE,
-                                    .realtime = true,
-                                    .live = true,
-                                    .connected = true,
-                                    .probability = 0.5f,
-                                    .on = 0.8,
-                                    .rate_hz = 256,
-                                    .opened_ms = s->taken_ms - 60000,
-                                    .seen_ms = s->taken_ms - 1000,
-                                    .alarm_ms = i == n / 2 ? s->taken_ms - 45000 : 0,
-                                    .channels = channels,
-                                    .n_channels = 3,
-                                    .n_flawed = i % 10 == 3};
-        t->key = t->id;
-        for (int k = 0; k < STATUS_MINUTE; k++)
-            t->minute[k] = k < 30 ? NAN : (float)k / STATUS_MINUTE;
-    }
-    status_sort(s);
-    return s;
-}
-
-static struct page_view all_of(const struct status *s) {
-    return (struct page_view){.status = s,
-                              .all = true,
-                              .principal = "",
-                              .ready = true,
-                              .readiness = "ready",
-                              .journal = "/proc/nonexistent",
-                              .database = "/proc/nonexistent"};
-}
-
-/* n alarms of patients that were on and wait, and n beds without a signal. */
-static void put_alarms(struct status *s, const char *bed, int n) {
-    s->alarms = arena_alloc(&s->arena, (size_t)n * 2 * sizeof *s->alarms);
-    for (int i = 0; i < 2 * n; i++)
-        s->alarms[s->n_alarms++] = (struct status_alarm){.id = arena_printf(&s->arena, "a-%d", i),
-                                                         .bed = bed,
-                                                         .session = "",
-                                                         .principal = "token:odd",
-                                                         .why = bed,
-                                                         .by = "",
-                                                         .mark = "",
-                                                         .note = bed,
-                                                         .silencer = "",
-                                                         .length_s = i < n ? 40 : 100,
-                                                         .kind = i < n ? ALARM_SEIZURE : ALARM_NO_SIGNAL,
-                                                         .live = true,
-                                                         .open = true,
-                                                         .waiting = true,
-                                                         .sound = ALARM_LOW,
-                                                         .on_ms = s->taken_ms - 100000,
-                                                         .off_ms = i < n ? s->taken_ms - 60000 : 0};
-}
 
 /* Everything between the first < of a hostile name and its end is gone as markup. */
 static void assert_harmless(const struct html *h) {
@@ -209,13 +119,6 @@ static void hostile_names_are_no_markup_on_any_page(void **state) {
     assert_harmless(&h);
     html_done(&h);
     status_drop(s);
-}
-
-static int count(const char *text, const char *what) {
-    int n = 0;
-    for (const char *p = text; (p = strstr(p, what)); p++)
-        n++;
-    return n;
 }
 
 /* The ids of the jobs on /jobs?sort=…, in their order, such as "acb". */
@@ -345,19 +248,6 @@ static void a_reader_sees_the_streams_of_its_own_principal_only(void **state) {
 }
 
 /* The JSON of an event. */
-static struct json *event_of(const struct page_view *before, const struct page_view *after, const char *path) {
-    struct str event;
-    struct json *json = NULL;
-    struct err err;
-    str_init(&event, 4 << 20);
-    page_event(&event, before, after, path);
-    assert_true(str_starts(str_cstr(&event), "data: ") && str_ends(str_cstr(&event), "\n\n"));
-    assert_int_equal(count(str_cstr(&event), "\n"), 2);
-    assert_int_equal(json_parse(event.data + 6, event.len - 8, "event", &json, &err), 0);
-    str_done(&event);
-    return json;
-}
-
 static void an_event_says_what_has_changed_and_nothing_else(void **state) {
     (void)state;
     struct status *old = made(3), *now = made(3);
@@ -385,144 +275,6 @@ static void an_event_says_what_has_changed_and_nothing_else(void **state) {
     json_free(same);
     status_drop(old);
     status_drop(now);
-}
-
-static void an_alarm_that_is_over_stays_until_somebody_answers(void **state) {
-    (void)state;
-    struct status *s = made(3);
-    struct page_view v = all_of(s);
-    struct html h;
-    put_alarms(s, "bed-2", 1);
-    s->streams[2].alarm = &s->alarms[0];
-    s->streams[2].mood = STATUS_WAS;
-    html_init(&h);
-    page_streams(&h, &v);
-    assert_non_null(strstr(str_cstr(&h.out), "Was on 40 s</p>"));
-    assert_non_null(strstr(str_cstr(&h.out), "data-mood=\"was\" data-waiting=\"1\""));
-    assert_non_null(strstr(str_cstr(&h.out), "data-sound=\"low\""));
-    assert_null(strstr(str_cstr(&h.out), "action=\"/alarms\"")); /* this reader may not answer */
-    html_done(&h);
-    v.answers = true;
-    v.names = "icu-*";
-    html_init(&h);
-    page_streams(&h, &v);
-    assert_null(strstr(str_cstr(&h.out), "action=\"/alarms\"")); /* nor this bed */
-    v.names = "bed-*";
-    page_streams(&h, &v);
-    assert_non_null(strstr(str_cstr(&h.out), "value=\"acknowledge\""));
-    html_done(&h);
-    const char *order = NULL;
-    struct json *before = event_of(NULL, &v, "/streams");
-    order = json_str(json_get(before, "order"), "");
-    s->alarms[0].silencer = "Ana <B>";
-    s->alarms[0].silent_ms = s->taken_ms + 60000;
-    struct json *silent = event_of(NULL, &v, "/streams");
-    assert_string_not_equal(json_str(json_get(silent, "order"), ""), order); /* the page is fetched again */
-    html_init(&h);
-    page_streams(&h, &v);
-    assert_non_null(strstr(str_cstr(&h.out), "<p class=\"silent\">silent until <time"));
-    assert_non_null(strstr(str_cstr(&h.out), "</time>, by Ana &lt;B&gt;</p>"));
-    html_done(&h);
-    json_free(silent);
-    s->alarms[0].waiting = false;
-    struct json *after = event_of(NULL, &v, "/streams");
-    assert_string_not_equal(json_str(json_get(after, "order"), ""), order);
-    assert_int_equal(json_i64(json_get(before, "n_was"), 0), 1);
-    json_free(before);
-    json_free(after);
-    status_drop(s);
-}
-
-static void an_alarm_of_a_lost_stream_says_that_it_is_blind(void **state) {
-    (void)state;
-    struct status *s = made(3);
-    struct page_view v = all_of(s);
-    struct html h;
-    put_alarms(s, "bed-2", 1);
-    s->alarms[0].off_ms = 0;
-    s->alarms[0].blind = true;
-    s->alarms[0].step = 2;
-    s->streams[2].alarm = &s->alarms[0];
-    s->streams[2].mood = STATUS_ALARM;
-    s->streams[2].seen_ms = s->taken_ms - 20000;
-    html_init(&h);
-    page_streams(&h, &v);
-    assert_non_null(strstr(str_cstr(&h.out), "blind: no signal for 0:20; nobody has answered; 2 calls"));
-    assert_non_null(strstr(str_cstr(&h.out), ">Alarm 0:40</p>")); /* by the register, as `brrctl alarms` has it */
-    page_alarms(&h, &v);
-    assert_non_null(strstr(str_cstr(&h.out), "Blind: no signal comes from the bed"));
-    html_done(&h);
-    s->streams[1].rule = "alarms off by the configuration";
-    html_init(&h);
-    page_streams(&h, &v);
-    assert_non_null(strstr(str_cstr(&h.out), "alarms off by the configuration"));
-    html_done(&h);
-    status_drop(s);
-}
-
-/* One press for the alarms of a bed that are listed, which no other bed's are. */
-static void several_alarms_of_a_bed_are_acknowledged_at_once(void **state) {
-    (void)state;
-    struct status *s = made(3);
-    struct page_view v = all_of(s);
-    struct html h;
-    v.answers = true;
-    put_alarms(s, "bed-2", 3);
-    s->alarms[1].bed = "bed-3";
-    s->alarms[4].waiting = false;
-    html_init(&h);
-    page_alarms(&h, &v);
-    const char *page = str_cstr(&h.out), *button = strstr(page, "Acknowledge all 4 of bed-2</button>");
-    assert_non_null(button);
-    assert_null(strstr(button + 1, "Acknowledge all"));
-    const char *form = button;
-    while (strncmp(form, "<form", 5) != 0)
-        form--;
-    static const char *const ids[] = {"a-0", "a-2", "a-3", "a-5"};
-    for (int i = 0; i < 4; i++) {
-        char field[64];
-        str_format(field, sizeof field, "name=\"alarm\" value=\"%s\"", ids[i]);
-        form = strstr(form, field);
-        assert_true(form && form < button);
-    }
-    html_done(&h);
-    status_drop(s);
-}
-
-static void an_alarm_leads_to_the_eeg_while_its_stream_is_there(void **state) {
-    (void)state;
-    struct status *s = made(3);
-    const struct page_view v = all_of(s);
-    struct html h;
-    put_alarms(s, "bed-2", 1);
-    s->alarms[0].session = s->streams[2].id;
-    html_init(&h);
-    page_alarms(&h, &v);
-    assert_non_null(strstr(str_cstr(&h.out), "#eeg\">EEG of the onset</a>"));
-    html_done(&h);
-    s->alarms[0].session = "gone";
-    html_init(&h);
-    page_alarms(&h, &v);
-    assert_null(strstr(str_cstr(&h.out), "/streams/gone"));
-    assert_non_null(strstr(str_cstr(&h.out), "The stream has ended; its EEG is no longer here"));
-    html_done(&h);
-    status_drop(s);
-}
-
-static void technical_alarms_are_grouped(void **state) {
-    (void)state;
-    struct status *s = made(1), *many = made(1);
-    const struct page_view v = all_of(s), all = all_of(many);
-    put_alarms(s, "bed-2", 2);
-    put_alarms(many, "bed-2", 12);
-    struct json *two = event_of(NULL, &v, "/"), *twelve = event_of(NULL, &all, "/");
-    assert_string_equal(json_str(json_at(json_get(two, "technical"), 0), ""), "bed-2, bed-2: no signal");
-    assert_string_equal(json_str(json_at(json_get(twelve, "technical"), 0), ""), "12 beds: no signal");
-    assert_int_equal(json_count(json_get(twelve, "technical")), 1);
-    json_free(two);
-    json_free(twelve);
-    status_drop(s);
-    status_drop(many);
 }
 
 static void a_wall_has_names_and_no_forms(void **state) {
@@ -681,23 +433,6 @@ static void files_of_pages_have_digests(void **state) {
     assert_null(page_asset_find("/assets/../page.css"));
 }
 
-/* Three hundred and more newer alarms wait: one that is on stays on the page. */
-static void no_list_leaves_out_an_alarm_that_is_on(void **state) {
-    (void)state;
-    struct status *s = made(1);
-    const struct page_view v = all_of(s);
-    struct html h;
-    put_alarms(s, "bed-1", 400);
-    s->alarms[399].off_ms = 0;
-    html_init(&h);
-    page_alarms(&h, &v);
-    assert_non_null(strstr(str_cstr(&h.out), "id=\"a-a-399\""));
-    assert_null(strstr(str_cstr(&h.out), "id=\"a-a-398\""));
-    assert_non_null(strstr(str_cstr(&h.out), "99 more are not shown"));
-    html_done(&h);
-    status_drop(s);
-}
-
 /* ---- each state ---- */
 
 static void look_at_all(const struct page_view *v) {
@@ -828,11 +563,6 @@ int main(void) {
         cmocka_unit_test(no_stream_is_said_in_words),
         cmocka_unit_test(a_reader_sees_the_streams_of_its_own_principal_only),
         cmocka_unit_test(an_event_says_what_has_changed_and_nothing_else),
-        cmocka_unit_test(an_alarm_that_is_over_stays_until_somebody_answers),
-        cmocka_unit_test(an_alarm_of_a_lost_stream_says_that_it_is_blind),
-        cmocka_unit_test(several_alarms_of_a_bed_are_acknowledged_at_once),
-        cmocka_unit_test(an_alarm_leads_to_the_eeg_while_its_stream_is_there),
-        cmocka_unit_test(technical_alarms_are_grouped),
         cmocka_unit_test(a_wall_has_names_and_no_forms),
         cmocka_unit_test(clients_with_the_same_page_and_rights_share_an_event),
         cmocka_unit_test(a_minute_without_values_has_gaps),
@@ -841,7 +571,6 @@ int main(void) {
         cmocka_unit_test(a_board_wakes_who_waits_and_keeps_what_is_read),
         cmocka_unit_test(numbers_are_in_words),
         cmocka_unit_test(files_of_pages_have_digests),
-        cmocka_unit_test(no_list_leaves_out_an_alarm_that_is_on),
         cmocka_unit_test(every_mood_of_a_stream_is_shown),
         cmocka_unit_test(every_state_of_an_alarm_is_shown),
         in_temp_dir(every_kind_of_entry_is_on_the_page_of_its_stream),

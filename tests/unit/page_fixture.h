@@ -1,0 +1,115 @@
+/* page_fixture: a status that is made up, and what pages and events say of it. */
+#pragma once
+
+#include "base/json.h"
+#include "daemon/page/page.h"
+#include "eeg/quality.h"
+#include "unit/cmocka_all.h"
+
+#define HOSTILE "<script>alert(1)</script>\" onload='x' & \xff\x01\xe2\x80\xae"
+
+static inline struct status *made(int n) {
+    static struct status_channel channels[] = {{"Fp1", 0, true}, {"F3", QUALITY_FLAT, true}, {HOSTILE, 0, false}};
+    struct status *s = status_new();
+    assert_non_null(s);
+    s->version = s->revision = s->notice = "x";
+    s->taken_ms = 1800000000000;
+    s->n_devices = 1;
+    s->devices[0] = (struct status_device){.name = "cpu",
+                                           .description = HOSTILE,
+                                           .slowed = "",
+                                           .bad = "",
+                                           .fix = "",
+                                           .memory_used = 1,
+                                           .memory_total = 2,
+                                           .power_w = NAN,
+                                           .temperature_c = 61};
+    s->streams = arena_alloc(&s->arena, (size_t)(n + 1) * sizeof *s->streams);
+    s->jobs = arena_alloc(&s->arena, sizeof *s->jobs);
+    s->models = arena_alloc(&s->arena, sizeof *s->models);
+    for (int i = 0; i < n; i++) {
+        struct status_stream *t = &s->streams[s->n_streams++];
+        *t = (struct status_stream){.id = arena_printf(&s->arena, "%032x", (unsigned)i),
+                                    .client = i ? arena_printf(&s->arena, "bed-%d", i) : HOSTILE,
+                                    .model = HOSTILE,
+                                    .principal = i % 2 ? "token:odd" : "token:even",
+                                    .address = "",
+                                    .place = INT_MAX,
+                                    .quality = i % 10 == 3 ? "F3 flat" : "",
+                                    .montage = "bipolar-18",
+                                    .rule = "",
+                                    .mood = i == n / 2    ? STATUS_ALARM
+                                            : i % 10 == 3 ? STATUS_POOR
+                                                          : STATUS_FINE,
+                                    .realtime = true,
+                                    .live = true,
+                                    .connected = true,
+                                    .probability = 0.5f,
+                                    .on = 0.8,
+                                    .rate_hz = 256,
+                                    .opened_ms = s->taken_ms - 60000,
+                                    .seen_ms = s->taken_ms - 1000,
+                                    .alarm_ms = i == n / 2 ? s->taken_ms - 45000 : 0,
+                                    .channels = channels,
+                                    .n_channels = 3,
+                                    .n_flawed = i % 10 == 3};
+        t->key = t->id;
+        for (int k = 0; k < STATUS_MINUTE; k++)
+            t->minute[k] = k < 30 ? NAN : (float)k / STATUS_MINUTE;
+    }
+    status_sort(s);
+    return s;
+}
+
+static inline struct page_view all_of(const struct status *s) {
+    return (struct page_view){.status = s,
+                              .all = true,
+                              .principal = "",
+                              .ready = true,
+                              .readiness = "ready",
+                              .journal = "/proc/nonexistent",
+                              .database = "/proc/nonexistent"};
+}
+
+/* n alarms of patients that were on and wait, and n beds without a signal. */
+static inline void put_alarms(struct status *s, const char *bed, int n) {
+    s->alarms = arena_alloc(&s->arena, (size_t)n * 2 * sizeof *s->alarms);
+    for (int i = 0; i < 2 * n; i++)
+        s->alarms[s->n_alarms++] = (struct status_alarm){.id = arena_printf(&s->arena, "a-%d", i),
+                                                         .bed = bed,
+                                                         .session = "",
+                                                         .principal = "token:odd",
+                                                         .why = bed,
+                                                         .by = "",
+                                                         .mark = "",
+                                                         .note = bed,
+                                                         .silencer = "",
+                                                         .length_s = i < n ? 40 : 100,
+                                                         .kind = i < n ? ALARM_SEIZURE : ALARM_NO_SIGNAL,
+                                                         .live = true,
+                                                         .open = true,
+                                                         .waiting = true,
+                                                         .sound = ALARM_LOW,
+                                                         .on_ms = s->taken_ms - 100000,
+                                                         .off_ms = i < n ? s->taken_ms - 60000 : 0};
+}
+
+static inline int count(const char *text, const char *what) {
+    int n = 0;
+    for (const char *p = text; (p = strstr(p, what)); p++)
+        n++;
+    return n;
+}
+
+static inline struct json *event_of(const struct page_view *before, const struct page_view *after, const char *path) {
+    struct str event;
+    struct json *json = NULL;
+    struct err err;
+    str_init(&event, 4 << 20);
+    page_event(&event, before, after, path);
+    assert_true(str_starts(str_cstr(&event), "data: ") && str_ends(str_cstr(&event), "\n\n"));
+    assert_int_equal(count(str_cstr(&event), "\n"), 2);
+    assert_int_equal(json_parse(event.data + 6, event.len - 8, "event", &json, &err), 0);
+    str_done(&event);
+    return json;
+}

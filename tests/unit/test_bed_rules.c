@@ -1,0 +1,89 @@
+/* When an alarm of a bed is silent, held back by a rule of the bed, or blind. */
+
+#include "daemon/alarms/alarms.h"
+#include "unit/ward_fixture.h"
+
+static void silence_is_sound_alone_and_ends_by_time_or_a_new_alarm(void **state) {
+    struct ward *w = *state;
+    const struct alarm *a = on(w, "bed-7", 10);
+    assert_int_equal(answer(w, a, &(struct alarm_answer){.action = ALARM_SILENCE, .for_ms = 11 * MINUTE}), ERR_INVALID);
+    assert_int_equal(answer(w, a, &(struct alarm_answer){.action = ALARM_SILENCE, .for_ms = MINUTE / 2}), 0);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_QUIET);
+    assert_true(alarm_is_waiting(a) && alarm_is_silent(a, w->now.boot_ms));
+    assert_int_equal(a->silent_ms, w->now.wall_ms + MINUTE / 2);
+    assert_string_equal(a->silenced.person, "Ana B");
+    pass(w, MINUTE / 2);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_HIGH);
+    assert_int_equal(answer(w, a, &(struct alarm_answer){.action = ALARM_SILENCE, .for_ms = 10 * MINUTE}), 0);
+    pass(w, MINUTE / 2);
+    assert_int_equal(a->step, 1);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_QUIET);
+    on(w, "bed-8", 3);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_HIGH);
+}
+
+/* Of bed-3 nobody is told; of bed-4 when its alarm has been on for ten seconds. */
+static void a_rule_of_a_bed_holds_its_alarms_back(void **state) {
+    struct ward *w = *state;
+    struct alarms_rule rules[] = {{.bed = "bed-3", .off = true}, {.bed = "bed-4", .least_ms = 10 * 1000}};
+    plan.rules = rules; /* a restart has them too */
+    plan.n_rules = 2;
+    assert_true(alarms_use_rules(w->all, rules, 2));
+    assert_true(alarms_are_off(w->all, "bed-3") && !alarms_are_off(w->all, "bed-4"));
+    const struct alarm *never = on(w, "bed-3", 10), *late = on(w, "bed-4", 10), *other = on(w, "bed-7", 10);
+    assert_int_equal(alarm_sound(other, w->now.boot_ms), ALARM_HIGH);
+    pass(w, 9 * 1000);
+    assert_true(alarm_is_open(late) && !alarm_is_waiting(late));
+    assert_int_equal(rows_of(w, JOURNAL_ALARM_ON), 3);
+    pass(w, 1000);
+    assert_int_equal(alarm_sound(late, w->now.boot_ms), ALARM_HIGH);
+    assert_int_equal(rows_of(w, JOURNAL_ALARM_ON), 4);
+    assert_string_equal(w->rows[w->n - 1].alarm, late->id);
+    pass(w, MINUTE);
+    assert_int_equal(late->step, 1);
+    assert_int_equal(never->step, 0);
+    assert_int_equal(alarm_sound(never, w->now.boot_ms), ALARM_QUIET);
+    off(w, "bed-3", "ended");
+    assert_false(alarm_is_open(never));
+    char id[JOURNAL_ALARM];
+    str_copy(id, sizeof id, late->id);
+    restart(w, 1000);
+    late = alarms_find(w->all, id);
+    assert_true(late && alarm_is_waiting(late)); /* people were told before the restart, and are not told again */
+    pass(w, 2000);
+    assert_int_equal(rows_of(w, JOURNAL_ALARM_ON), 4);
+    off(w, "bed-4", "ended");
+    const struct alarm *brief = on(w, "bed-4", 300);
+    pass(w, 5000);
+    off(w, "bed-4", "ended");
+    pass(w, 10 * 1000);
+    assert_false(alarm_is_open(brief));
+    const struct alarm *freed = on(w, "bed-4", 600);
+    assert_true(alarms_use_rules(w->all, NULL, 0)); /* the rule is gone: what it held back is told */
+    pass(w, 1000);
+    assert_int_equal(alarm_sound(freed, w->now.boot_ms), ALARM_HIGH);
+    assert_int_equal(rows_of(w, JOURNAL_ALARM_ON), 7);
+    plan.n_rules = 0;
+}
+
+static void an_alarm_is_blind_while_nobody_hears_the_bed(void **state) {
+    struct ward *w = *state;
+    const struct alarm *a = on(w, "bed-7", 10);
+    alarms_look_at_bed(w->all, a->id, true);
+    assert_false(a->blind);
+    alarms_look_at_bed(w->all, a->id, false);
+    assert_true(a->blind);
+    off(w, "bed-7", "expired"); /* that says more */
+    assert_false(a->blind);
+    alarms_look_at_bed(w->all, a->id, false);
+    assert_false(a->blind);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        in_ward(silence_is_sound_alone_and_ends_by_time_or_a_new_alarm),
+        in_ward(a_rule_of_a_bed_holds_its_alarms_back),
+        in_ward(an_alarm_is_blind_while_nobody_hears_the_bed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,171 @@
+/* What pages say of alarms: until somebody answers, by whom, of which bed, and with which forms. */
+
+#include "daemon/page/page.h"
+#include "unit/page_fixture.h"
+
+static void an_alarm_that_is_over_stays_until_somebody_answers(void **state) {
+    (void)state;
+    struct status *s = made(3);
+    struct page_view v = all_of(s);
+    struct html h;
+    put_alarms(s, "bed-2", 1);
+    s->streams[2].alarm = &s->alarms[0];
+    s->streams[2].mood = STATUS_WAS;
+    html_init(&h);
+    page_streams(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "Was on 40 s</p>"));
+    assert_non_null(strstr(str_cstr(&h.out), "data-mood=\"was\" data-waiting=\"1\""));
+    assert_non_null(strstr(str_cstr(&h.out), "data-sound=\"low\""));
+    assert_null(strstr(str_cstr(&h.out), "action=\"/alarms\"")); /* this reader may not answer */
+    html_done(&h);
+    v.answers = true;
+    v.names = "icu-*";
+    html_init(&h);
+    page_streams(&h, &v);
+    assert_null(strstr(str_cstr(&h.out), "action=\"/alarms\"")); /* nor this bed */
+    v.names = "bed-*";
+    page_streams(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "value=\"acknowledge\""));
+    html_done(&h);
+    const char *order = NULL;
+    struct json *before = event_of(NULL, &v, "/streams");
+    order = json_str(json_get(before, "order"), "");
+    s->alarms[0].silencer = "Ana <B>";
+    s->alarms[0].silent_ms = s->taken_ms + 60000;
+    struct json *silent = event_of(NULL, &v, "/streams");
+    assert_string_not_equal(json_str(json_get(silent, "order"), ""), order); /* the page is fetched again */
+    html_init(&h);
+    page_streams(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "<p class=\"silent\">silent until <time"));
+    assert_non_null(strstr(str_cstr(&h.out), "</time>, by Ana &lt;B&gt;</p>"));
+    html_done(&h);
+    json_free(silent);
+    s->alarms[0].waiting = false;
+    struct json *after = event_of(NULL, &v, "/streams");
+    assert_string_not_equal(json_str(json_get(after, "order"), ""), order);
+    assert_int_equal(json_i64(json_get(before, "n_was"), 0), 1);
+    json_free(before);
+    json_free(after);
+    status_drop(s);
+}
+
+static void an_alarm_of_a_lost_stream_says_that_it_is_blind(void **state) {
+    (void)state;
+    struct status *s = made(3);
+    struct page_view v = all_of(s);
+    struct html h;
+    put_alarms(s, "bed-2", 1);
+    s->alarms[0].off_ms = 0;
+    s->alarms[0].blind = true;
+    s->alarms[0].step = 2;
+    s->streams[2].alarm = &s->alarms[0];
+    s->streams[2].mood = STATUS_ALARM;
+    s->streams[2].seen_ms = s->taken_ms - 20000;
+    html_init(&h);
+    page_streams(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "blind: no signal for 0:20; nobody has answered; 2 calls"));
+    assert_non_null(strstr(str_cstr(&h.out), ">Alarm 0:40</p>")); /* by the register, as `brrctl alarms` has it */
+    page_alarms(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "Blind: no signal comes from the bed"));
+    html_done(&h);
+    s->streams[1].rule = "alarms off by the configuration";
+    html_init(&h);
+    page_streams(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "alarms off by the configuration"));
+    html_done(&h);
+    status_drop(s);
+}
+
+/* One press for the alarms of a bed that are listed, which no other bed's are. */
+static void several_alarms_of_a_bed_are_acknowledged_at_once(void **state) {
+    (void)state;
+    struct status *s = made(3);
+    struct page_view v = all_of(s);
+    struct html h;
+    v.answers = true;
+    put_alarms(s, "bed-2", 3);
+    s->alarms[1].bed = "bed-3";
+    s->alarms[4].waiting = false;
+    html_init(&h);
+    page_alarms(&h, &v);
+    const char *page = str_cstr(&h.out), *button = strstr(page, "Acknowledge all 4 of bed-2</button>");
+    assert_non_null(button);
+    assert_null(strstr(button + 1, "Acknowledge all"));
+    const char *form = button;
+    while (strncmp(form, "<form", 5) != 0)
+        form--;
+    static const char *const ids[] = {"a-0", "a-2", "a-3", "a-5"};
+    for (int i = 0; i < 4; i++) {
+        char field[64];
+        str_format(field, sizeof field, "name=\"alarm\" value=\"%s\"", ids[i]);
+        form = strstr(form, field);
+        assert_true(form && form < button);
+    }
+    html_done(&h);
+    status_drop(s);
+}
+
+static void an_alarm_leads_to_the_eeg_while_its_stream_is_there(void **state) {
+    (void)state;
+    struct status *s = made(3);
+    const struct page_view v = all_of(s);
+    struct html h;
+    put_alarms(s, "bed-2", 1);
+    s->alarms[0].session = s->streams[2].id;
+    html_init(&h);
+    page_alarms(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "#eeg\">EEG of the onset</a>"));
+    html_done(&h);
+    s->alarms[0].session = "gone";
+    html_init(&h);
+    page_alarms(&h, &v);
+    assert_null(strstr(str_cstr(&h.out), "/streams/gone"));
+    assert_non_null(strstr(str_cstr(&h.out), "The stream has ended; its EEG is no longer here"));
+    html_done(&h);
+    status_drop(s);
+}
+
+static void technical_alarms_are_grouped(void **state) {
+    (void)state;
+    struct status *s = made(1), *many = made(1);
+    const struct page_view v = all_of(s), all = all_of(many);
+    put_alarms(s, "bed-2", 2);
+    put_alarms(many, "bed-2", 12);
+    struct json *two = event_of(NULL, &v, "/"), *twelve = event_of(NULL, &all, "/");
+    assert_string_equal(json_str(json_at(json_get(two, "technical"), 0), ""), "bed-2, bed-2: no signal");
+    assert_string_equal(json_str(json_at(json_get(twelve, "technical"), 0), ""), "12 beds: no signal");
+    assert_int_equal(json_count(json_get(twelve, "technical")), 1);
+    json_free(two);
+    json_free(twelve);
+    status_drop(s);
+    status_drop(many);
+}
+
+/* Three hundred and more newer alarms wait: one that is on stays on the page. */
+static void no_list_leaves_out_an_alarm_that_is_on(void **state) {
+    (void)state;
+    struct status *s = made(1);
+    const struct page_view v = all_of(s);
+    struct html h;
+    put_alarms(s, "bed-1", 400);
+    s->alarms[399].off_ms = 0;
+    html_init(&h);
+    page_alarms(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "id=\"a-a-399\""));
+    assert_null(strstr(str_cstr(&h.out), "id=\"a-a-398\""));
+    assert_non_null(strstr(str_cstr(&h.out), "99 more are not shown"));
+    html_done(&h);
+    status_drop(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_alarm_that_is_over_stays_until_somebody_answers),
+        cmocka_unit_test(an_alarm_of_a_lost_stream_says_that_it_is_blind),
+        cmocka_unit_test(several_alarms_of_a_bed_are_acknowledged_at_once),
+        cmocka_unit_test(an_alarm_leads_to_the_eeg_while_its_stream_is_there),
+        cmocka_unit_test(technical_alarms_are_grouped),
+        cmocka_unit_test(no_list_leaves_out_an_alarm_that_is_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
