@@ -7,6 +7,7 @@
 #include "daemon/deadline.h"
 #include "daemon/devices.h"
 #include "daemon/jobs/worker.h"
+#include "daemon/rpc/errands.h"
 #include "daemon/server_open.h"
 #include "daemon/server_stop.h"
 #include "daemon/server_watch.h"
@@ -115,6 +116,7 @@ static void on_reports(uv_async_t *handle) {
         uv_async_send(&d->reports); /* others come first, then the rest */
     sessions_journaled(s->sessions);
     desk_take(s->desk);
+    errands_take(d->errands, d->rpc);
     hurry_alarms(s);
     gather_look(d->gather);
     for (struct network_order *o; (o = burst_service_take(&s->burst));)

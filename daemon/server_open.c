@@ -11,6 +11,7 @@
 #include "daemon/lost_database.h"
 #include "daemon/models/serveddb.h"
 #include "daemon/paths.h"
+#include "daemon/rpc/errands.h"
 #include "daemon/server_watch.h"
 #include "daemon/thread_room.h"
 #include "daemon/versions.h"
@@ -276,8 +277,6 @@ static int open_files(struct daemon *d, struct err *err) {
     return reload_start(d->configuration, wake_loop, &d->reports, err);
 }
 
-static const char *state_of(void *services, const char *session) { return gather_state(daemon_of(services)->gather, session); }
-
 static int open_status(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct gather_source source = {
@@ -293,8 +292,9 @@ static int open_status(struct daemon *d, struct err *err) {
         .wake_ctx = &d->reports};
     if (!(d->board = status_board_new()))
         return err_set(err, ERR_EXHAUSTED, "out of memory for the status pages");
-    s->state_of = state_of;
-    return gather_new(&source, d->board, &d->gather, err);
+    int rc = gather_new(&source, d->board, &d->gather, err);
+    s->gather = d->gather;
+    return rc;
 }
 
 static int page_url(struct services *s, const char *path, char *ret, size_t size, struct err *err) {
@@ -305,8 +305,8 @@ static int page_url(struct services *s, const char *path, char *ret, size_t size
 static int open_http(struct daemon *d, struct err *err) {
     const char *slash = strrchr(d->config->database, '/');
     char key[4096];
-    if (!(d->services.recordings = recordings_new()))
-        return err_set(err, ERR_EXHAUSTED, "out of memory for recordings");
+    if (!(d->services.recordings = recordings_new()) || !(d->errands = errands_new(wake_loop, &d->reports)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the pages");
     str_format(key, sizeof key, "%.*spage.key", slash ? (int)(slash + 1 - d->config->database) : 0, d->config->database);
     const struct http_state state = {.serving = &d->services.serving,
                                      .watches = d->services.device_watches,
@@ -330,7 +330,10 @@ static int open_http(struct daemon *d, struct err *err) {
                                      .cookie_key = key,
                                      .names = d->config->http_names,
                                      .n_names = d->config->n_http_names,
-                                     .open = d->config->http_pages == 1};
+                                     .open = d->config->http_pages == 1,
+                                     .errands = d->errands,
+                                     .methods = d->methods,
+                                     .n_methods = d->n_methods};
     d->services.page_url = page_url;
     if (!d->config->http || !http_start(d->config->http, &state, &d->http, err))
         return 0;
@@ -393,7 +396,7 @@ static int open_scheduler(struct daemon *d, struct err *err) {
 static int start_rpc(struct daemon *d, struct err *err) {
     const struct config *c = d->config;
     struct rpc_config rpc = {.methods = d->methods,
-                             .n_methods = services_methods(d->methods, SERVER_MAX_METHODS),
+                             .n_methods = d->n_methods,
                              .max_calls = (int)c->max_calls,
                              .max_sessions = (int)c->max_sessions,
                              .max_unsent_bytes = (size_t)c->unread_bytes,
@@ -436,6 +439,7 @@ int server_open(struct daemon *d, struct err *err) {
                                 .local_paths = c->local_paths,
                                 .stores = d->stores,
                                 .n_stores = c->n_stores};
+    d->n_methods = services_methods(d->methods, SERVER_MAX_METHODS);
     s->burst.frames.most = OBSERVER_SHARED_BYTES;
     s->wake = wake_loop;
     s->wake_ctx = &d->reports;
@@ -465,7 +469,9 @@ static void close_database(struct db *db) {
 
 void server_close(struct daemon *d) {
     desk_stop(d->services.desk);
+    errands_stop(d->errands);
     http_stop(d->http);
+    errands_free(d->errands);
     recordings_free(d->services.recordings);
     devices_close(&d->services);
     retention_free(d->retention);

@@ -45,6 +45,8 @@ struct daemon {
     struct volume *results; /* of paths.results */
     char snapshots[4096];   /* folder of the snapshot store */
     const struct rpc_method *methods[SERVER_MAX_METHODS];
+    size_t n_methods;
+    struct errands *errands;                       /* of the pages' server */
     struct source_store stores[CONFIG_MAX_STORES]; /* the configuration's, which count into the registry */
     struct err lost_database;                      /* code 0: it is not lost (daemon/lost_database.h) */
     struct db *database;                           /* of jobs; lent to the scheduler, whose thread writes */

@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "base/log.h"
+#include "daemon/rpc/errands.h"
 #include "daemon/server.h"
 
 enum {
@@ -61,6 +62,7 @@ void server_stop_turn(struct daemon *d) {
         server_stop_streams(d);
     if (d->stopping && idle && drain_is_over(&d->drain) && d->rpc) {
         struct rpc_server *rpc = d->rpc;
+        errands_stop(d->errands);
         rpc_server_stop(rpc, on_rpc_stopped, d);
     }
     finish_if_idle(d);

@@ -46,8 +46,8 @@ FLOORS = {
     "daemon/status": LIB + ["daemon/viewer", "daemon/device", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/hooks", "daemon/live", "daemon/burst", "daemon/hosts", "daemon/models", "daemon/jobs"],
     "daemon/page": LIB + ["daemon/viewer", "lib/trust", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/jobs", "daemon/status"],
     "daemon/rpc": ["base", "lib/store", "lib/trust", "daemon/live", "proto"],
-    "daemon/services": LIB + ["daemon/viewer", "lib/trust", "daemon/backup", "daemon/device", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/hooks", "daemon/live", "daemon/burst", "daemon/hosts", "daemon/models", "daemon/jobs", "daemon/rpc", "proto"],
-    "daemon/http": LIB + ["daemon/viewer", "lib/trust", "daemon/device", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/live", "daemon/hosts", "daemon/models", "daemon/jobs", "daemon/rpc", "daemon/status", "daemon/page"],
+    "daemon/services": LIB + ["daemon/viewer", "lib/trust", "daemon/backup", "daemon/device", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/hooks", "daemon/live", "daemon/burst", "daemon/hosts", "daemon/models", "daemon/jobs", "daemon/status", "daemon/rpc", "proto"],
+    "daemon/http": LIB + ["proto", "daemon/viewer", "lib/trust", "daemon/device", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/live", "daemon/hosts", "daemon/models", "daemon/jobs", "daemon/rpc", "daemon/status", "daemon/page"],
     "daemon": LIB + ["daemon/viewer", "lib/trust", "lib/post", "daemon/backup", "daemon/device", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/hooks", "daemon/live", "daemon/burst", "daemon/hosts", "daemon/models", "daemon/jobs", "daemon/rpc", "daemon/services", "daemon/status", "daemon/page", "daemon/http", "proto"],
     "client": ["base", "lib/trust", "proto"],
     "client/brrctl": ["client", "lib/trust", "proto"] + [room for room in LIB if room not in ("kernels", "lib/nn", "lib/kinds")],
@@ -82,7 +82,7 @@ WALLS = {
     "jansson.h": ["base/json.c"],
     "yaml.h": ["base/yaml.c"],
     "uv.h": ["daemon/"],
-    "grpc/": ["daemon/rpc/rpc_state.h"] + [f"daemon/rpc/rpc_{part}.c" for part in ("admission", "answers", "call", "events", "server")] + ["daemon/rpc/listeners.c", "daemon/rpc/tls.c", "daemon/rpc/peer.c", "client/conn.c"],
+    "grpc/": ["daemon/rpc/rpc_state.h"] + [f"daemon/rpc/rpc_{part}.c" for part in ("admission", "answers", "call", "events", "server")] + ["daemon/rpc/errands.c", "daemon/rpc/listeners.c", "daemon/rpc/tls.c", "daemon/rpc/peer.c", "client/conn.c"],
     "sqlite3.h": ["daemon/db/db.c"],
     "microhttpd.h": ["daemon/http/"],
     "systemd/": ["daemon/"],
@@ -96,7 +96,7 @@ WALLS = {
     "cuda": ["kernels/cuda/"],
     "cudnn": ["kernels/cuda/"],
     "cublas": ["kernels/cuda/"],
-    "protobuf-c/": ["proto/", "daemon/rpc/", "daemon/services/", "client/"],
+    "protobuf-c/": ["proto/", "daemon/http/", "daemon/rpc/", "daemon/services/", "client/"],
 }
 # Versions of libraries are shown by one file of the daemon.
 VERSION_FILE = "daemon/versions.c"

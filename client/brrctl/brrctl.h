@@ -62,8 +62,8 @@ void *brrctl_ask_within(brr_client *client, const char *path, const ProtobufCMes
 typedef bool brrctl_visit_fn(void *ctx, const void *message);
 int brrctl_follow(const struct arguments *o, const char *path, const ProtobufCMessage *request, brrctl_visit_fn *visit, void *ctx);
 
-/* How messages are shown: with --json as lines with the fields of `json` (proto/json.h) and what `put` adds, else as rows of a
- * listing, or by `print`. */
+/* How messages are shown: with --json as lines with the fields of `json` (proto/json.h; NULL: all) and what `put` adds, else as
+ * rows of a listing, or by `print`. */
 struct listing;
 struct brrctl_view {
     const char *json;

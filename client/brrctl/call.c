@@ -5,6 +5,7 @@
 #include "base/user_paths.h"
 #include "brr/v1/admin.pb-c.h"
 #include "brr/v1/alarms.pb-c.h"
+#include "brr/v1/beds.pb-c.h"
 #include "brr/v1/checkpoints.pb-c.h"
 #include "brr/v1/hooks.pb-c.h"
 #include "brr/v1/journal.pb-c.h"
@@ -109,9 +110,9 @@ int brrctl_keep_error(struct brr_error *ret, const struct err *err) {
 }
 
 static const ProtobufCServiceDescriptor *const services[] = {
-    &brr__v1__admin__descriptor,  &brr__v1__alarms__descriptor,  &brr__v1__checkpoints__descriptor,
-    &brr__v1__hooks__descriptor,  &brr__v1__jobs__descriptor,    &brr__v1__journal__descriptor,
-    &brr__v1__models__descriptor, &brr__v1__metrics__descriptor, &brr__v1__sessions__descriptor};
+    &brr__v1__admin__descriptor,   &brr__v1__alarms__descriptor,  &brr__v1__beds__descriptor,    &brr__v1__checkpoints__descriptor,
+    &brr__v1__hooks__descriptor,   &brr__v1__jobs__descriptor,    &brr__v1__journal__descriptor, &brr__v1__models__descriptor,
+    &brr__v1__metrics__descriptor, &brr__v1__sessions__descriptor};
 
 /* The type of the answer to a method such as "/brr.v1.Jobs/Get". The program ends at a path that no service has. */
 static const ProtobufCMessageDescriptor *answer_of(const char *path) {

@@ -62,13 +62,6 @@ static enum MHD_Result go_back(const struct http_request *r, const char *body) {
                                                             .headers = {location, "Cache-Control: no-store"}});
 }
 
-static unsigned status_of(int rc) {
-    return rc == ERR_NOT_FOUND ? MHD_HTTP_NOT_FOUND
-           : rc == ERR_DENIED  ? MHD_HTTP_FORBIDDEN
-           : rc == ERR_INVALID ? MHD_HTTP_BAD_REQUEST
-                               : MHD_HTTP_SERVICE_UNAVAILABLE;
-}
-
 enum MHD_Result http_answer_alarm(struct http_request *r, const struct http_form *f) {
     const struct http_state *state = &r->server->http->state;
     const bool open = !auth_has_tokens(state->auth);
@@ -83,6 +76,6 @@ enum MHD_Result http_answer_alarm(struct http_request *r, const struct http_form
     str_copy(o.answer.author.by, sizeof o.answer.author.by, r->caller.name);
     str_copy(o.answer.author.via, sizeof o.answer.author.via, "page");
     if (rc || (rc = answer_all(state, http_form_text(f), &o, &err)))
-        return http_answer_error(r, NULL, status_of(rc), "Not answered", err.message);
+        return http_answer_error(r, NULL, http_status(rc), "Not answered", err.message);
     return go_back(r, http_form_text(f));
 }

@@ -123,7 +123,9 @@ bool http_admit(struct http_request *r, struct auth_refusal *ret) {
                                          .authorization = header,
                                          .authorization_len = header ? strlen(header) : 0,
                                          .digest = by_cookie ? cookie.digest : NULL};
-    const bool reading = str_starts(r->url, "/streams") || str_starts(r->url, "/jobs/") || str_starts(r->url, "/recordings/");
+    const bool list = http_api_method(r) != NULL;
+    const bool reading =
+        list || str_starts(r->url, "/streams") || str_starts(r->url, "/jobs/") || str_starts(r->url, "/recordings/");
     const struct auth_record record = {.method = r->url, .needed = ROLE_READ, .outcome = "ok", .reading = reading};
     if (lacks_link(r, ret))
         return false;
@@ -196,11 +198,7 @@ static enum MHD_Result answer_samples(const struct http_request *r, int rc, cons
     if (rc == 0)
         return answer_text(r, MHD_HTTP_OK, "application/octet-stream", body);
     str_printf(&why, "%s\n", err->message);
-    enum MHD_Result result = answer_text(r,
-                                         rc == ERR_INVALID     ? MHD_HTTP_BAD_REQUEST
-                                         : rc == ERR_NOT_FOUND ? MHD_HTTP_NOT_FOUND
-                                                               : MHD_HTTP_SERVICE_UNAVAILABLE,
-                                         text_type, &why);
+    enum MHD_Result result = answer_text(r, http_status(rc), text_type, &why);
     str_done(&why);
     return result;
 }
@@ -342,6 +340,8 @@ static enum MHD_Result refuse(const struct http_request *r, const struct auth_re
     struct html page;
     struct str line;
     enum MHD_Result result;
+    if (str_starts(r->url, "/api/"))
+        return http_api_refuse(r, MHD_HTTP_UNAUTHORIZED, refusal->reason, refusal->err.message, 0);
     if (!r->browser) {
         str_init(&line, LINE_BYTES);
         str_printf(&line, "%s: %s\n", refusal->reason, refusal->err.message);
@@ -394,15 +394,18 @@ static enum MHD_Result answer_viewed(const struct http_request *r, const struct 
 /* What needs the role read. */
 static enum MHD_Result answer_reader(struct http_request *r) {
     struct auth_refusal refusal;
+    static const char foreign[] = "The daemon does not have the name by which the browser asks for it. Use its address, "
+                                  "or list the name in http.names of its configuration.";
+    const bool api = str_starts(r->url, "/api/");
     if (strcmp(r->url, "/metrics") != 0 && !http_host_fits(r))
-        return http_answer_error(
-            r, NULL, MHD_HTTP_MISDIRECTED_REQUEST, "Not under this name",
-            "The daemon does not have the name by which the browser asks for it. Use its address, or list the name "
-            "in http.names of its configuration.");
+        return api ? http_api_refuse(r, MHD_HTTP_MISDIRECTED_REQUEST, "HOST_UNKNOWN", foreign, 0)
+                   : http_answer_error(r, NULL, MHD_HTTP_MISDIRECTED_REQUEST, "Not under this name", foreign);
     if (!strcmp(r->url, "/link"))
         return http_link(r);
     if (!http_admit(r, &refusal))
         return refuse(r, &refusal);
+    if (api)
+        return http_api(r);
     if (!strcmp(r->url, "/metrics"))
         return answer_metrics(r);
     if (!strcmp(r->url, "/events"))

@@ -17,6 +17,8 @@ struct desk;
 struct recordings;
 struct device_set;
 struct tls;
+struct errands;
+struct rpc_method;
 /* State from which requests are answered; copied. */
 struct http_state {
     const atomic_bool *serving;
@@ -39,7 +41,10 @@ struct http_state {
     const char *cookie_key;         /* file of the key of cookies; made if it is not there */
     const char *const *names;       /* names of this daemon that the header Host may have beside addresses and localhost */
     int n_names;
-    bool open; /* without tokens: the pages need no link */
+    bool open;               /* without tokens: the pages need no link */
+    struct errands *errands; /* takes calls of the methods that have a route */
+    const struct rpc_method *const *methods;
+    size_t n_methods;
 };
 int http_start(const char *address, const struct http_state *state, struct http **ret, struct err *err);
 /* Loop thread, once a second: closes the connections that take too long. NULL is allowed. */

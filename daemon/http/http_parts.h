@@ -48,9 +48,11 @@ struct http_answer {
     const void *data;
     size_t len;
     const char *headers[4];
-    bool document; /* a page or a picture: what it may load is limited */
+    bool document;            /* a page or a picture: what it may load is limited */
+    void (*sent)(void *data); /* gets the data, which it frees, when the answer has left; NULL: they are copied */
 };
 enum MHD_Result http_answer(struct MHD_Connection *connection, const struct http_answer *a);
+unsigned http_status(int rc); /* of an error: ERR_NOT_FOUND is 404 */
 enum MHD_Result http_answer_html(const struct http_request *r, unsigned status, const struct html *page);
 /* A page with these words; v: for a reader who is known, or NULL. */
 enum MHD_Result http_answer_error(const struct http_request *r, const struct page_view *v, unsigned status, const char *title,
@@ -88,6 +90,14 @@ enum MHD_Result http_link(struct http_request *r);
 void http_be_patient(const struct http_request *r, bool for_ever);
 /* The answer has been sent: the next request must come within its time. */
 void http_await_next(struct http_server *server, struct MHD_Connection *connection);
+
+/* The method that has this address as its route; NULL: none. */
+const struct rpc_method *http_api_method(const struct http_request *r);
+/* Its answer as JSON. The caller has been admitted. */
+enum MHD_Result http_api(const struct http_request *r);
+/* Why there is none, as JSON: a brr.v1.ErrorDetail. */
+enum MHD_Result http_api_refuse(const struct http_request *r, unsigned status, const char *reason, const char *message,
+                                int64_t retry_after_ms);
 
 /* Server-sent events for a page, until the client goes, its token ends or the server stops. */
 enum MHD_Result http_follow(struct http_request *r);

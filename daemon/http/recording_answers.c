@@ -26,23 +26,6 @@ static enum MHD_Result refuse_reader(const struct http_request *r, unsigned stat
     return result;
 }
 
-static unsigned status_of_error(int rc) {
-    switch (rc) {
-    case ERR_INVALID:
-        return MHD_HTTP_BAD_REQUEST;
-    case ERR_NOT_FOUND:
-        return MHD_HTTP_NOT_FOUND;
-    case ERR_DENIED:
-        return MHD_HTTP_FORBIDDEN;
-    case ERR_ABORTED:
-    case ERR_EXISTS:
-    case ERR_PRECONDITION:
-        return MHD_HTTP_CONFLICT;
-    default:
-        return MHD_HTTP_SERVICE_UNAVAILABLE;
-    }
-}
-
 /* A field that is a number; NaN without one. */
 static int read_form_number(const char *body, const char *name, double *ret, struct err *err) {
     char text[NUMBER];
@@ -102,7 +85,7 @@ static enum MHD_Result read_answers(const struct http_request *r, const struct p
     *ret_rc = reading_run(&request, &reading, &err);
     enum MHD_Result result =
         *ret_rc
-            ? refuse_reader(r, status_of_error(*ret_rc), err.message)
+            ? refuse_reader(r, http_status(*ret_rc), err.message)
             : answer_with(r, MHD_HTTP_OK, what == READING_EXPORT ? "text/tab-separated-values; charset=utf-8" : "application/json",
                           &reading_page(reading)->out);
     reading_done(reading);
@@ -157,7 +140,7 @@ enum MHD_Result http_correct_recording(const struct http_request *r, const struc
         return refuse_reader(r, MHD_HTTP_FORBIDDEN, refusal.err.message);
     }
     int rc = take_form(r, body, &form, &err);
-    enum MHD_Result result = rc ? refuse_reader(r, body ? status_of_error(rc) : MHD_HTTP_CONTENT_TOO_LARGE, err.message)
+    enum MHD_Result result = rc ? refuse_reader(r, body ? http_status(rc) : MHD_HTTP_CONTENT_TOO_LARGE, err.message)
                                 : read_answers(r, v, READING_ANSWERS, &form, &rc);
     audit_answer(r, v, &form.correction, rc);
     return result;

@@ -17,7 +17,11 @@ static void put_header(struct MHD_Response *response, const char *line) {
 }
 
 enum MHD_Result http_answer(struct MHD_Connection *connection, const struct http_answer *a) {
-    struct MHD_Response *response = MHD_create_response_from_buffer(a->len, (void *)(uintptr_t)a->data, MHD_RESPMEM_MUST_COPY);
+    void *data = (void *)(uintptr_t)a->data;
+    struct MHD_Response *response = a->sent ? MHD_create_response_from_buffer_with_free_callback(a->len, data, a->sent)
+                                            : MHD_create_response_from_buffer(a->len, data, MHD_RESPMEM_MUST_COPY);
+    if (!response && a->sent)
+        a->sent(data);
     if (!response)
         return MHD_NO;
     MHD_add_response_header(response, "Content-Type", a->type);
@@ -35,6 +39,25 @@ enum MHD_Result http_answer(struct MHD_Connection *connection, const struct http
     enum MHD_Result result = MHD_queue_response(connection, a->status, response);
     MHD_destroy_response(response);
     return result;
+}
+
+unsigned http_status(int rc) {
+    switch (rc) {
+    case ERR_INVALID:
+        return MHD_HTTP_BAD_REQUEST;
+    case ERR_UNAUTHENTICATED:
+        return MHD_HTTP_UNAUTHORIZED;
+    case ERR_NOT_FOUND:
+        return MHD_HTTP_NOT_FOUND;
+    case ERR_DENIED:
+        return MHD_HTTP_FORBIDDEN;
+    case ERR_ABORTED:
+    case ERR_EXISTS:
+    case ERR_PRECONDITION:
+        return MHD_HTTP_CONFLICT;
+    default:
+        return MHD_HTTP_SERVICE_UNAVAILABLE;
+    }
 }
 
 enum MHD_Result http_answer_html(const struct http_request *r, unsigned status, const struct html *page) {

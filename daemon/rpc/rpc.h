@@ -46,12 +46,18 @@ struct rpc_method {
     void (*end)(struct rpc_call *call);
     bool reading;  /* it reads a patient's data: audited at level info, once an hour for each caller and object */
     bool frequent; /* many times a second: calls that end well are audited at level debug */
-    int idle_ms;   /* a call for whose client the daemon waits so long, for a message or for answers to be read, ends; 0 = never */
+    /* Of a list that answers at once: its path at the HTTP server, "/api/v1/jobs", and the type of its answer. */
+    const char *route;
+    const struct ProtobufCMessageDescriptor *answer;
+    int idle_ms; /* a call for whose client the daemon waits so long, for a message or for answers to be read, ends; 0 = never */
 };
 
 /* The fields that every row has; others may follow. `type` is the request's C name, such as brr__v1__get_job_request. */
 #define RPC_METHOD(method_path, least_role, type, handler)                                                                         \
     .path = (method_path), .role = (least_role), .request = &type##__descriptor, .message = (handler)
+
+/* Of a row that has a route: its answer is of this type. */
+#define RPC_ROUTE(at, type) .route = (at), .answer = &type##__descriptor
 
 struct rpc_config {
     struct listeners_config listeners; /* the listeners; max_message, opened and ctx are filled in */

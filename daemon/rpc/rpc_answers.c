@@ -56,6 +56,8 @@ static void send_status(struct rpc_call *c) {
 
 /* Send the next answer, or the status when nothing is left and the call is finishing. */
 static void call_pump(struct rpc_call *c) {
+    if (!c->call && c->stage == CALL_FINISHING)
+        c->flushed(c);
     if (c->sending || c->stage >= CALL_ANSWERED || c->gone)
         return;
     if (!c->first) {

@@ -40,7 +40,7 @@ struct rpc_call {
     struct auth_caller caller;
     struct rpc_call *next, *before; /* among the server's open calls */
     const struct rpc_method *method;
-    grpc_call *call;
+    grpc_call *call; /* NULL: it has no connection (errands.h), and its answers stay queued */
     grpc_call_details details;
     grpc_metadata_array metadata;
     grpc_byte_buffer *received;

@@ -94,3 +94,42 @@ Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_
     m->progress = progress_of(arena, &job->progress);
     return m->progress ? m : NULL;
 }
+
+static Brr__V1__AlarmAuthor *describe_author(const struct alarm_author *author, Brr__V1__AlarmAuthor *ret) {
+    brr__v1__alarm_author__init(ret);
+    ret->by = convert_text(author->by);
+    ret->person = convert_text(author->person);
+    ret->via = convert_text(author->via);
+    ret->at_ms = author->at_ms;
+    return ret;
+}
+
+void convert_alarm(const struct alarm *a, const struct alarms_now *now, struct alarm_message *ret) {
+    static const char *const sounds[] = {[ALARM_QUIET] = "none", [ALARM_LOW] = "low", [ALARM_HIGH] = "high"};
+    Brr__V1__BedAlarm *out = &ret->alarm;
+    brr__v1__bed_alarm__init(out);
+    out->id = convert_text(a->id);
+    out->kind = convert_text(alarm_kind_name(a->kind));
+    out->bed = convert_text(a->bed);
+    out->session_id = convert_text(a->session);
+    out->principal = convert_text(a->principal);
+    out->model = convert_text(a->model);
+    COPY_MEMBERS(*out, *a, live, test, on_ms, off_ms, blind);
+    out->why = convert_text(a->why);
+    out->cut = a->cut;
+    out->value = a->value;
+    out->silent_until_ms = alarm_is_silent(a, now->boot_ms) ? a->silent_ms : 0;
+    out->length_ms = alarm_length_ms(a, now->boot_ms);
+    out->untold = a->due_boot_ms != 0;
+    out->status = a->status;
+    out->step = a->step;
+    out->mark = convert_text(alarm_mark_name(a->mark));
+    out->note = convert_text(a->note);
+    out->open = alarm_is_open(a);
+    out->sound = convert_text(sounds[alarm_sound(a, now->boot_ms)]);
+    out->start_s = a->kind == ALARM_SEIZURE ? a->start_s : NAN;
+    if (a->answered.at_ms)
+        out->answered = describe_author(&a->answered, &ret->answered);
+    if (out->silent_until_ms)
+        out->silenced = describe_author(&a->silenced, &ret->silenced);
+}

@@ -55,9 +55,8 @@ struct services {
     /* The device for a stream of this model: the one that the client names, else the one of its model's devices with the fewest
      * streams. NOT_FOUND, INVALID (the model serves elsewhere), UNAVAILABLE. NULL: the first one. */
     int (*place_stream)(void *services, const char *wanted, const char *model, int *ret, struct err *err);
-    struct db *db; /* the job database, to read; changes go through sched_writer */
-    /* The state of a stream as the pages show it, by its session's id; "": none. NULL: there are no pages. */
-    const char *(*state_of)(void *services, const char *session);
+    struct db *db;         /* the job database, to read; changes go through sched_writer */
+    struct gather *gather; /* what the pages show; NULL: nothing */
     struct sched *sched;
     struct joblog *joblog;
     struct models *models;
@@ -121,7 +120,7 @@ static inline struct services *services_of(const struct rpc_call *call) { return
 
 /* The tables, each with a row without a path at its end. */
 extern const struct rpc_method svc_jobs[], svc_logs[], svc_events[], svc_job_files[], svc_validate[], svc_stream[], svc_sessions[],
-    svc_journal[], svc_alarms[], svc_hooks[], svc_models[], svc_checkpoints[], svc_checkpoint_files[], svc_burst[],
+    svc_journal[], svc_alarms[], svc_beds[], svc_hooks[], svc_models[], svc_checkpoints[], svc_checkpoint_files[], svc_burst[],
     svc_burst_files[], svc_admin[], svc_view[], svc_backup[], svc_metrics[], svc_health[], svc_reflection[];
 
 /* Notifies every Watch of grpc.health whose status has changed. Call at each change of the conditions of /readyz, and once a

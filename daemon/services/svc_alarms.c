@@ -9,53 +9,6 @@
 
 enum { LISTED = 1000, LOOK_MS = 5 };
 
-static char *text(const char *borrowed) { return (char *)(uintptr_t)borrowed; }
-
-/* A message of the alarm, which borrows from it. */
-struct described {
-    Brr__V1__BedAlarm alarm;
-    Brr__V1__AlarmAuthor answered, silenced;
-};
-
-static Brr__V1__AlarmAuthor *describe_author(const struct alarm_author *author, Brr__V1__AlarmAuthor *ret) {
-    brr__v1__alarm_author__init(ret);
-    ret->by = text(author->by);
-    ret->person = text(author->person);
-    ret->via = text(author->via);
-    ret->at_ms = author->at_ms;
-    return ret;
-}
-
-static void describe(const struct alarm *a, const struct alarms_now *now, struct described *ret) {
-    static const char *const sounds[] = {[ALARM_QUIET] = "none", [ALARM_LOW] = "low", [ALARM_HIGH] = "high"};
-    Brr__V1__BedAlarm *out = &ret->alarm;
-    brr__v1__bed_alarm__init(out);
-    out->id = text(a->id);
-    out->kind = text(alarm_kind_name(a->kind));
-    out->bed = text(a->bed);
-    out->session_id = text(a->session);
-    out->principal = text(a->principal);
-    out->model = text(a->model);
-    COPY_MEMBERS(*out, *a, live, test, on_ms, off_ms, blind);
-    out->why = text(a->why);
-    out->cut = a->cut;
-    out->value = a->value;
-    out->silent_until_ms = alarm_is_silent(a, now->boot_ms) ? a->silent_ms : 0;
-    out->length_ms = alarm_length_ms(a, now->boot_ms);
-    out->untold = a->due_boot_ms != 0;
-    out->status = a->status;
-    out->step = a->step;
-    out->mark = text(alarm_mark_name(a->mark));
-    out->note = text(a->note);
-    out->open = alarm_is_open(a);
-    out->sound = text(sounds[alarm_sound(a, now->boot_ms)]);
-    out->start_s = a->kind == ALARM_SEIZURE ? a->start_s : NAN;
-    if (a->answered.at_ms)
-        out->answered = describe_author(&a->answered, &ret->answered);
-    if (out->silent_until_ms)
-        out->silenced = describe_author(&a->silenced, &ret->silenced);
-}
-
 /* ---- List ---- */
 
 static bool wanted(const struct auth_caller *caller, const Brr__V1__ListAlarmsRequest *in, const struct alarm *a) {
@@ -68,7 +21,7 @@ static int list(struct rpc_call *call, const void *message, struct err *err) {
     const struct alarms *all = desk_alarms(services_of(call)->desk);
     const struct alarms_now now = desk_now();
     Brr__V1__ListAlarmsResponse out = BRR__V1__LIST_ALARMS_RESPONSE__INIT;
-    struct described *items = arena_alloc(rpc_arena(call), LISTED * sizeof *items);
+    struct alarm_message *items = arena_alloc(rpc_arena(call), LISTED * sizeof *items);
     Brr__V1__BedAlarm **list = arena_alloc(rpc_arena(call), LISTED * sizeof *list);
     int64_t n = 0, at = 0;
     if (!items || !list)
@@ -80,7 +33,7 @@ static int list(struct rpc_call *call, const void *message, struct err *err) {
     for (const struct alarm *a; (a = alarms_next(all, &cursor));) {
         if (!wanted(rpc_caller(call), in, a) || at++ < out.left_out)
             continue;
-        describe(a, &now, &items[out.n_alarms]);
+        convert_alarm(a, &now, &items[out.n_alarms]);
         list[out.n_alarms] = &items[out.n_alarms].alarm;
         out.n_alarms++;
     }
@@ -102,12 +55,12 @@ static void answer_call(struct rpc_call *call, const char *id, int64_t until_ms)
     const struct alarms_now now = desk_now();
     const struct alarm *a = *id ? alarms_find(desk_alarms(services_of(call)->desk), id) : NULL;
     Brr__V1__StandbyResponse standby = BRR__V1__STANDBY_RESPONSE__INIT;
-    struct described described;
+    struct alarm_message alarm;
     standby.until_ms = until_ms;
     if (a)
-        describe(a, &now, &described);
+        convert_alarm(a, &now, &alarm);
     if (a)
-        convert_answer(call, &described.alarm.base);
+        convert_answer(call, &alarm.alarm.base);
     else if (!*id)
         convert_answer(call, &standby.base);
     else
@@ -209,7 +162,8 @@ static int standby(struct rpc_call *call, const void *message, struct err *err) 
 }
 
 const struct rpc_method svc_alarms[] = {
-    {RPC_METHOD("/brr.v1.Alarms/List", ROLE_READ, brr__v1__list_alarms_request, list)},
+    {RPC_METHOD("/brr.v1.Alarms/List", ROLE_READ, brr__v1__list_alarms_request, list),
+     RPC_ROUTE("/api/v1/alarms", brr__v1__list_alarms_response)},
     {RPC_METHOD("/brr.v1.Alarms/Answer", ROLE_READ, brr__v1__answer_alarm_request, answer), .end = end_writing},
     {RPC_METHOD("/brr.v1.Alarms/Standby", ROLE_READ, brr__v1__standby_request, standby), .end = end_writing},
     {RPC_METHOD("/brr.v1.Alarms/Test", ROLE_READ, brr__v1__test_alarm_request, test), .end = end_writing},

@@ -444,7 +444,8 @@ static int delete_job(struct rpc_call *call, const void *message, struct err *er
 const struct rpc_method svc_jobs[] = {
     {RPC_METHOD("/brr.v1.Jobs/Submit", ROLE_SUBMIT, brr__v1__submit_request, submit), .end = offload_end},
     {RPC_METHOD("/brr.v1.Jobs/Get", ROLE_READ, brr__v1__get_job_request, get)},
-    {RPC_METHOD("/brr.v1.Jobs/List", ROLE_READ, brr__v1__list_jobs_request, list)},
+    {RPC_METHOD("/brr.v1.Jobs/List", ROLE_READ, brr__v1__list_jobs_request, list),
+     RPC_ROUTE("/api/v1/jobs", brr__v1__list_jobs_response)},
     {RPC_METHOD("/brr.v1.Jobs/Watch", ROLE_READ, brr__v1__watch_job_request, watch), .writable = watch_writable, .end = watch_end},
     {RPC_METHOD("/brr.v1.Jobs/Cancel", ROLE_SUBMIT, brr__v1__cancel_job_request, cancel), .end = offload_end},
     {RPC_METHOD("/brr.v1.Jobs/Delete", ROLE_SUBMIT, brr__v1__delete_job_request, delete_job), .end = offload_end},

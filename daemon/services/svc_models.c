@@ -279,7 +279,8 @@ static int unload(struct rpc_call *call, const void *message, struct err *err) {
 }
 
 const struct rpc_method svc_models[] = {
-    {RPC_METHOD("/brr.v1.Models/List", ROLE_READ, brr__v1__list_models_request, list)},
+    {RPC_METHOD("/brr.v1.Models/List", ROLE_READ, brr__v1__list_models_request, list),
+     RPC_ROUTE("/api/v1/models", brr__v1__list_models_response)},
     {RPC_METHOD("/brr.v1.Models/Load", ROLE_ADMIN, brr__v1__load_model_request, load), .end = svc_models_load_end},
     {RPC_METHOD("/brr.v1.Models/Unload", ROLE_ADMIN, brr__v1__unload_model_request, unload), .end = offload_end},
     {RPC_METHOD("/brr.v1.Models/Describe", ROLE_READ, brr__v1__describe_model_request, describe_one), .end = offload_end},

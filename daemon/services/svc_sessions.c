@@ -7,6 +7,7 @@
 #include "daemon/services/convert.h"
 #include "daemon/services/convert_stream.h"
 #include "daemon/services/services.h"
+#include "daemon/status/gather.h"
 
 enum { INFO_MS = 1000, QUEUE = 64, LIST_BYTES = 16 << 20, LIST_TURN_MS = 5 };
 
@@ -55,11 +56,10 @@ static void describe(const struct services *services, const struct session *s, s
     out->probability = (double)state.probability;
     out->reconnects = state.reconnects;
     const struct alarm *on = state.alarm && services->desk ? alarms_on_in(desk_alarms(services->desk), state.id) : NULL;
+    const bool told = state.alarm && !(on && on->due_boot_ms);
     out->alarms_off = state.live && services->desk && alarms_are_off(desk_alarms(services->desk), state.client);
-    if (services->state_of)
-        out->state = state.alarm && !(on && on->due_boot_ms)
-                         ? (char *)(uintptr_t) "alarm"
-                         : (char *)(uintptr_t)services->state_of((void *)(uintptr_t)services, state.id);
+    if (services->gather)
+        out->state = convert_text(told ? "alarm" : gather_state(services->gather, state.id));
     describe_alarm(services, out);
     stream_quality(state.quality, state.measured_rate_hz, &ret->quality, &ret->channels, &flawed);
     out->quality = flawed ? &ret->quality : NULL;
@@ -308,7 +308,8 @@ static int close_session(struct rpc_call *call, const void *message, struct err 
 }
 
 const struct rpc_method svc_sessions[] = {
-    {RPC_METHOD("/brr.v1.Sessions/List", ROLE_READ, brr__v1__list_sessions_request, list), .end = list_end},
+    {RPC_METHOD("/brr.v1.Sessions/List", ROLE_READ, brr__v1__list_sessions_request, list),
+     RPC_ROUTE("/api/v1/streams", brr__v1__list_sessions_response), .end = list_end},
     {RPC_METHOD("/brr.v1.Sessions/Observe", ROLE_READ, brr__v1__observe_session_request, observe), .reading = true,
      .writable = view_writable, .end = view_end},
     {RPC_METHOD("/brr.v1.Sessions/Close", ROLE_STREAM, brr__v1__close_session_request, close_session)},

@@ -294,6 +294,8 @@ void gather_look(struct gather *g) {
         work(g);
 }
 
+const struct status *gather_newest(const struct gather *g) { return status_newest(g->board); }
+
 const char *gather_state(const struct gather *g, const char *session) {
     const struct bed *b = beds_find(g->beds, session);
     return b ? status_mood_name(b->mood) : "";

@@ -46,6 +46,8 @@ struct gather;
 int gather_new(const struct gather_source *source, struct status_board *board, struct gather **ret, struct err *err);
 void gather_free(struct gather *g); /* before the sessions; NULL is fine */
 void gather_tick(struct gather *g); /* once a second */
+/* The newest status, shared; NULL before the first. */
+const struct status *gather_newest(const struct gather *g);
 /* The state of a stream as the pages show it (status_mood_name); "": there is none of this id. */
 const char *gather_state(const struct gather *g, const char *session);
 /* Call in each turn: goes on with a status that is being made, and begins one at once for what people must not wait for. */

@@ -7,6 +7,7 @@ import glob
 import io
 import json
 import os
+import re
 import ssl
 import subprocess
 import sys
@@ -32,6 +33,9 @@ def jobs_of_others(d):
     assert shown["owner"] == "token:ana", shown
     listed = lambda who: [json.loads(line)["job"] for line in d.as_role(who, "jobs", "--json")[1].splitlines()]
     assert job in listed("ana") and job in listed("station") and listed("bob") == []
+    as_json = lambda who: json.loads(api(d, "/api/v1/jobs", open(d.token_file(who), encoding="utf-8").read().strip())[2])["jobs"]
+    assert [j["id"] for j in as_json("ana")] == listed("ana") and job in [j["id"] for j in as_json("station")] and as_json("bob") == []
+    assert all(set(j) == fields_of("Job", "jobs") and j["file"] is None for j in as_json("ana")), "every field, and no job file"
     for command in (["job", job], ["logs", job], ["watch", job]):
         assert d.as_role("bob", *command)[0] == 3, command
     page = lambda who: d.scrape(f"/jobs/{job}", d.tokens.get(who) or open(d.token_file(who), encoding="utf-8").read().strip())
@@ -166,6 +170,57 @@ def first_event(d, token):
         return "".join(lines)
 
 
+def api(d, path, token=None, method="GET", host=None):
+    """Status, headers and body of an answer to a program."""
+    headers = {**({"Authorization": f"Bearer {token}"} if token else {}), **({"Host": host} if host else {})}
+    request = urllib.request.Request(f"https://127.0.0.1:{d.port}{path}", method=method, headers=headers)
+    try:
+        with urllib.request.urlopen(request, context=ssl.create_default_context(cafile=f"{d.ca}/ca.crt"), timeout=PATIENCE) as answer:
+            return answer.status, answer.headers, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read().decode()
+
+
+def fields_of(name, file):
+    """The names of a message's fields, as the .proto file has them."""
+    with open(f"{SOURCE}/proto/brr/v1/{file}.proto", encoding="utf-8") as f:
+        return set(re.findall(r"^  (?:repeated )?[\w.]+ (\w+) = \d+;", re.search(rf"^message {name} {{\n(.*?)^}}", f.read(), re.M | re.S)[1], re.M))
+
+
+def lists_as_json(d, token, alarm):
+    """/api/v1: the messages with every field, as JSON that no browser takes for a page; nothing but GET, and no other path."""
+    note = "</script><img src=x onerror=alert(1)>\"'\\ \u202e\u00e9"
+    code, _, err = d.as_role("admin", "alarms", "note", alarm, note)
+    assert code == 0, err
+    for path, file, items, message in (("beds", "beds", "beds", "Bed"), ("streams", "sessions", "sessions", "SessionInfo"), ("alarms", "alarms", "alarms", "BedAlarm"),
+                                       ("models", "checkpoints", "models", "ModelDescription"), ("jobs", "jobs", "jobs", "Job")):
+        code, head, body = api(d, f"/api/v1/{path}", token)
+        assert code == 200 and head["Content-Type"] == "application/json" and head["X-Content-Type-Options"] == "nosniff", (code, head, body)
+        assert head["Cache-Control"] == "no-store" and head["Cross-Origin-Resource-Policy"] == "same-origin", head
+        listed = json.loads(body)[items]
+        assert listed or path in ("models", "jobs"), (path, body)
+        assert all(set(item) == fields_of(message, file) for item in listed), (path, listed[:1])
+    assert api(d, "/api/v1/beds", token, "HEAD")[::2] == (200, ""), "HEAD has no body"
+    assert {a["bed"] for a in json.loads(api(d, "/api/v1/alarms?open=true&bed=icu-Ahorn", token)[2])["alarms"]} == {"icu-Ahorn"}
+    told = {a["id"]: a for a in json.loads(api(d, "/api/v1/alarms?open=true", token)[2])["alarms"]}
+    assert told[alarm]["note"] == note and "<img" in api(d, "/api/v1/alarms", token)[2], "a text is a text"
+    bed = next(b for b in json.loads(api(d, "/api/v1/beds", token)[2])["beds"] if b["name"] == "icu-Ahorn")
+    assert bed["state"] in ("alarm", "was") and bed["alarm"]["id"] in told and bed["alarm"]["on_ms"] > 0 and bed["session_id"], bed
+    absent = next(b for b in json.loads(api(d, "/api/v1/beds", token)[2])["beds"] if b["name"] == "icu-Drei")
+    assert absent["in_roster"] and absent["state"] in ("absent", "standby") and not absent["session_id"] and absent["probability"] is None, absent
+    assert [api(d, "/api/v1/beds", token, method)[0] for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS")] == [405] * 5
+    for path in ("/api", "/api/", "/api/v1", "/api/v1/", "/api/v1/beds/", "/api/v1/../beds", "/api/v1/%2e%2e/v1/beds", "/api/v1//beds", "/api/v1/BEDS", "/api/v1/logs", "/api/v2/beds",
+                 "/api/v1/brr.v1.Jobs/Submit", "/api/v1/" + "x" * 4000):
+        assert api(d, path, token)[0] == 404, path
+    for words in ("limit=x", "limit=1.5", "limit=99999999999", "limit=", "limit", "states=1", "nothing=1", "<img>=1"):
+        code, head, body = api(d, f"/api/v1/jobs?{words}", token)
+        assert code == 400 and json.loads(body)["reason"] == "INVALID_ARGUMENT" and head["Content-Type"] == "application/json", (words, body)
+    assert api(d, "/api/v1/alarms?bed=%ff", token)[0] == 400 and api(d, "/api/v1/jobs?limit=1", token)[0] == 200
+    code, head, body = api(d, "/api/v1/beds")
+    assert code == 401 and json.loads(body)["reason"] == "TOKEN_MISSING" and head["Content-Type"] == "application/json", body
+    assert api(d, "/api/v1/beds", "wrong")[0] == 401 and api(d, "/api/v1/beds", token, host="evil.example")[0] == 421
+
+
 def rights_to_beds(d, recording):
     """Each look at beds by a token with `all`, one with names= and one with neither: it shows the beds of that caller, and no name of another one."""
     beds = {"Ahorn": Bed(d, "porter-1", "icu-Ahorn", recording), "Birke": Bed(d, "porter-2", "ward-Birke", recording), "Ceder": Bed(d, "plain", "Ceder", recording)}
@@ -173,8 +228,9 @@ def rights_to_beds(d, recording):
     secret = lambda who: open(d.token_file(who), encoding="utf-8").read().strip()
     looks = {" ".join(words): lambda who, words=words: d.as_role(who, *words)[1]
              for words in (("sessions",), ("sessions", "--json"), ("alarms",), ("alarms", "--json"), ("journal", "--json", "--last", "500"), ("journal", "--csv"),
-                           ("alarms", "report", "--since", "1h"))}
+                           ("alarms", "report", "--since", "1h"), ("beds",), ("beds", "--json"))}
     looks |= {path: lambda who, path=path: page(d, path, secret(who)).read().decode() for path in ("/", "/streams", "/streams?wall", "/alarms")}
+    looks |= {f"/api/v1/{path}": lambda who, path=path: api(d, f"/api/v1/{path}", secret(who))[2] for path in ("beds", "streams", "alarms")}
     looks["/events"] = lambda who: first_event(d, secret(who))
     for what, look in looks.items():
         for who, expected in sees.items():
@@ -186,6 +242,10 @@ def rights_to_beds(d, recording):
             assert (eeg_status(d, who, f"/streams/{bed.session}") != 404) == (name in expected), (who, name)
             if name not in expected:
                 assert d.refused(who, "sessions", "observe", bed.session) == "NOT_OWNER"
+    rows = [json.loads(line) for line in d.as_role("house", "beds", "--json")[1].splitlines()]
+    assert rows and all(set(row) == fields_of("Bed", "beds") for row in rows), rows
+    lists_as_json(d, secret("house"), beds["Ahorn"].alarm)
+    assert any("principal=token:house" in line and "method=/api/v1/beds" in line for line in d.read_log().splitlines()), "the audit log"
     assert not any(bed in d.scrape(token=secret("icu")) for bed in beds), "labels of metrics"
     code = lambda who, *words: d.as_role(who, "alarms", *words)[0]
     assert code("icu", "ack", beds["Birke"].alarm) == 3 and code("plain", "ack", beds["Ceder"].alarm) == 1 and code("house", "ack", beds["Ahorn"].alarm) == 1

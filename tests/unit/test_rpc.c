@@ -2,6 +2,7 @@
  * job, and one that sends a stream, whose results are whole. */
 #include "base/base.h"
 #include "daemon/models/serveddb.h"
+#include "daemon/rpc/errands.h"
 #include "daemon/rpc/rpc.h"
 
 #include <sys/socket.h>
@@ -67,7 +68,8 @@ struct bench {
     uv_loop_t loop;
     uv_timer_t tick;
     uv_check_t turn;
-    uv_async_t stop;
+    uv_async_t stop, asks;
+    struct errands *errands;
     pthread_t thread;
     struct metrics *metrics;
     struct auth *auth;
@@ -95,6 +97,22 @@ static int count_message(struct rpc_call *call, const void *request, struct err 
     (void)call, (void)request, (void)err;
     atomic_fetch_add(&counted, 1);
     return 0;
+}
+
+/* A method that answers in a later turn of the loop, or never. */
+static struct rpc_call *kept;
+static atomic_bool answers_later, errands_end;
+static atomic_int kept_ends;
+static int keep_call(struct rpc_call *call, const void *request, struct err *err) {
+    (void)request, (void)err;
+    kept = call;
+    return 0;
+}
+
+static void end_kept(struct rpc_call *call) {
+    (void)call;
+    kept = NULL;
+    atomic_fetch_add(&kept_ends, 1);
 }
 
 static void on_turn(uv_check_t *turn) {
@@ -204,6 +222,9 @@ static void on_tick(uv_timer_t *tick) {
     sessions_tick(b->services.sessions);
     db_writer_turn(sched_writer(b->services.sched));
     work(b);
+    const Brr__V1__ListJobsResponse none = BRR__V1__LIST_JOBS_RESPONSE__INIT;
+    if (kept && atomic_load(&answers_later))
+        convert_answer(kept, &none.base);
 }
 
 static void on_stopped(void *ctx) {
@@ -211,9 +232,21 @@ static void on_stopped(void *ctx) {
     uv_close((uv_handle_t *)&b->tick, NULL);
     uv_close((uv_handle_t *)&b->turn, NULL);
     uv_close((uv_handle_t *)&b->stop, NULL);
+    uv_close((uv_handle_t *)&b->asks, NULL);
 }
 
-static void on_stop(uv_async_t *stop) { rpc_server_stop(((struct bench *)stop->data)->server, on_stopped, stop->data); }
+static void on_stop(uv_async_t *stop) {
+    errands_stop(((struct bench *)stop->data)->errands);
+    rpc_server_stop(((struct bench *)stop->data)->server, on_stopped, stop->data);
+}
+
+static void on_asks(uv_async_t *asks) {
+    struct bench *b = asks->data;
+    errands_take(b->errands, b->server);
+    if (atomic_load(&errands_end))
+        errands_stop(b->errands);
+}
+static void wake(void *ctx) { uv_async_send(ctx); }
 
 static void *run(void *arg) {
     struct bench *b = arg;
@@ -268,7 +301,9 @@ static int set_up(void **state) {
     uv_check_init(&b->loop, &b->turn);
     uv_check_start(&b->turn, on_turn);
     uv_async_init(&b->loop, &b->stop, on_stop);
-    b->tick.data = b->stop.data = b;
+    uv_async_init(&b->loop, &b->asks, on_asks);
+    b->tick.data = b->stop.data = b->asks.data = b;
+    b->errands = errands_new(wake, &b->asks);
     if (rpc_server_start(&b->loop, &config, &b->server, NULL) || brr_connect(b->endpoint, &b->client, NULL))
         return -1;
     uv_timer_start(&b->tick, on_tick, 5, 5);
@@ -284,6 +319,7 @@ static int tear_down(void **state) {
     uv_async_send(&b->stop);
     pthread_join(b->thread, NULL);
     rpc_server_free(b->server);
+    errands_free(b->errands);
     uv_loop_close(&b->loop);
     auth_free(b->auth);
     metrics_free(b->metrics);
@@ -644,6 +680,81 @@ static void a_client_that_sends_nothing_more_does_not_keep_its_call(void **state
     assert_int_equal(uploads, 3);
 }
 
+/* The list of jobs, asked for by another thread of the process. */
+static int ask(struct bench *b, const struct rpc_method *m, const struct auth_caller *caller, size_t *ret_jobs,
+               struct errand_answer *ret, struct err *err) {
+    const Brr__V1__ListJobsRequest request = BRR__V1__LIST_JOBS_REQUEST__INIT;
+    const int rc = errands_run(b->errands, &(struct errand){m, caller, &request.base}, ret, err);
+    Brr__V1__ListJobsResponse *jobs = rc ? NULL : brr__v1__list_jobs_response__unpack(NULL, ret->len, ret->data);
+    *ret_jobs = jobs ? jobs->n_jobs : 0;
+    brr__v1__list_jobs_response__free_unpacked(jobs, NULL);
+    free(ret->data);
+    return rc;
+}
+
+static const struct rpc_method *method_at(const char *route) {
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        if (methods[i] && methods[i]->route && !strcmp(methods[i]->route, route))
+            return methods[i];
+    return NULL;
+}
+
+static void a_thread_that_asks_for_a_caller_passes_what_callers_pass(void **state) {
+    struct bench *b = *state;
+    const struct rpc_method *list = method_at("/api/v1/jobs"),
+                            admins = {SAME_MEMBERS(*list, path, request, message), .role = ROLE_ADMIN},
+                            late = {.path = "/test.Late/List",
+                                    .role = ROLE_READ,
+                                    .request = list->request,
+                                    .message = keep_call,
+                                    .end = end_kept};
+    struct auth_caller ward = {.name = "token:ward", .listener = "http", .peer = "here", .role = ROLE_READ, .all = true},
+                       other = {.name = "token:other", .listener = "http", .peer = "here", .role = ROLE_READ};
+    struct errand_answer answer;
+    struct err err = {0};
+    size_t jobs = 0;
+    int rc = 0, asked = 0;
+    assert_int_equal(ask(b, list, &ward, &jobs, &answer, &err), 0);
+    assert_int_equal(jobs, 1);
+    assert_int_equal(ask(b, &admins, &ward, &jobs, &answer, &err), ERR_DENIED);
+    assert_string_equal(answer.reason, "ROLE_TOO_SMALL");
+    atomic_store(&answers_later, true);
+    assert_int_equal(ask(b, &late, &ward, &jobs, &answer, &err), 0);
+    atomic_store(&answers_later, false);
+    assert_int_equal(ask(b, &late, &ward, &jobs, &answer, &err), ERR_UNAVAILABLE);
+    assert_string_equal(answer.reason, "UNAVAILABLE");
+    while (atomic_load(&kept_ends) < 2) /* nobody waits for it any more */
+        uv_sleep(1);
+    while (!(rc = ask(b, list, &ward, &jobs, &answer, &err)) && asked < 100 * ERRANDS_BURST)
+        asked++;
+    assert_int_equal(rc, ERR_EXHAUSTED); /* a machine that needs a quarter of a second for each would go on */
+    assert_in_range(asked, ERRANDS_BURST - 5, 100 * ERRANDS_BURST);
+    assert_true(answer.retry_after_ms > 0);
+    assert_int_equal(ask(b, list, &other, &jobs, &answer, &err), 0); /* others are answered meanwhile */
+    assert_served(b, &three);
+    atomic_store(&errands_end, true);
+    assert_int_equal(ask(b, &late, &other, &jobs, &answer, &err), ERR_UNAVAILABLE);
+    assert_string_equal(answer.reason, "DRAINING");
+    assert_int_equal(ask(b, list, &other, &jobs, &answer, &err), ERR_UNAVAILABLE);
+    assert_string_equal(answer.reason, "DRAINING");
+}
+
+/* What has a route needs no more than the role read: nothing that changes or that waits for news has one. */
+static void routes_are_of_lists_alone(void **state) {
+    static const char *const expected[] = {"/api/v1/jobs", "/api/v1/streams", "/api/v1/alarms", "/api/v1/beds", "/api/v1/models"};
+    const struct rpc_method *all[96];
+    size_t n = services_methods(all, sizeof all / sizeof *all), routes = 0;
+    (void)state;
+    for (size_t i = 0; i < n; i++)
+        if (all[i]->route) {
+            routes++;
+            assert_true(STR_AMONG(all[i]->route, expected) >= 0);
+            assert_true(str_ends(all[i]->path, "/List") && all[i]->role == ROLE_READ && all[i]->answer);
+            assert_false(all[i]->client_stream);
+        }
+    assert_int_equal(routes, sizeof expected / sizeof *expected);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_listener_from_which_no_call_could_be_requested_is_tried_again, set_up, tear_down),
@@ -658,6 +769,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_label_is_no_longer_than_a_snapshot_can_hold, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_flood_of_calls_is_bounded_and_leaves_the_loop_its_turns, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stream_is_read_no_faster_than_its_rate, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_thread_that_asks_for_a_caller_passes_what_callers_pass, set_up, tear_down),
+        cmocka_unit_test(routes_are_of_lists_alone),
     };
     setenv("UV_THREADPOOL_SIZE", "16", 1); /* brrd has more */
     return cmocka_run_group_tests(tests, NULL, NULL);

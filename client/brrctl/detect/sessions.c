@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "base/counted.h"
+#include "brr/v1/beds.pb-c.h"
 #include "brr/v1/sessions.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/listing.h"
@@ -91,15 +92,19 @@ static const char fields[] =
     "note "
     "probability reconnects";
 
-/* The words of the pages; of a daemon that does not say the state: what follows from the rest. */
-static const char *state_words(const Brr__V1__SessionInfo *s) {
-    static const char *const words[][2] = {{"alarm", "ALARM"}, {"was", "was on"}, {"lost", "no signal"}, {"poor", "poor signal"}};
+/* The words of the pages. */
+static const char *words_of(const char *state, bool live) {
+    static const char *const words[][2] = {
+        {"alarm", "ALARM"}, {"was", "was on"}, {"lost", "no signal"}, {"poor", "poor signal"}, {"absent", "not connected"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (!strcmp(s->state, words[i][0]))
+        if (!strcmp(state, words[i][0]))
             return words[i][1];
-    if (*s->state)
-        return strcmp(s->state, "fine") != 0 ? s->state : s->realtime ? "good" : "replay";
-    return !s->connected ? "no signal" : s->alarm ? "ALARM" : s->realtime ? "good" : "replay";
+    return strcmp(state, "fine") != 0 ? state : live ? "good" : "replay";
+}
+
+/* Of a daemon that does not say the state: what follows from the rest. */
+static const char *state_words(const Brr__V1__SessionInfo *s) {
+    return words_of(*s->state ? s->state : !s->connected ? "lost" : s->alarm ? "alarm" : "fine", s->realtime);
 }
 
 /* The state, and what people must know of its alarm. */
@@ -134,6 +139,59 @@ static int list(const struct arguments *o) {
     const Brr__V1__ListSessionsRequest in = BRR__V1__LIST_SESSIONS_REQUEST__INIT;
     return brrctl_show(o, "/brr.v1.Sessions/List", &in.base, &view);
 }
+
+/* ---- beds ---- */
+
+/* "on 0 min 40 s (a1b2c3), acknowledged by Ana"; technical alarms by their kinds; the rule that holds alarms back. */
+static void put_alarms(struct str *text, const Brr__V1__Bed *b) {
+    char time[32];
+    if (b->alarm) {
+        const int64_t end = b->alarm->off_ms ? b->alarm->off_ms : clock_wall_ms();
+        str_printf(text, "%s %s (%s)", b->alarm->off_ms ? "was on" : "on",
+                   output_duration((double)(end - b->alarm->on_ms) / 1000, time, sizeof time), b->alarm->id);
+    }
+    if (b->alarm && b->alarm->answered)
+        str_printf(text, ", acknowledged by %s%s", b->alarm->answered->person,
+                   *b->alarm->answered->person ? "" : b->alarm->answered->by);
+    for (size_t i = 0; i < b->n_technical; i++)
+        str_printf(text, "%s%s", text->len ? ", " : "", b->technical[i]->kind);
+    if (*b->rule)
+        str_printf(text, "%s%s", text->len ? ", " : "", b->rule);
+}
+
+static void list_bed(struct listing *l, const void *bed) {
+    const Brr__V1__Bed *b = bed;
+    char p[16], seen[32];
+    OWNED(str_done) struct str alarms = str_of(4096);
+    put_alarms(&alarms, b);
+    output_time(b->seen_ms, seen, sizeof seen);
+    listing_row(l, "%s|%s|%.*s|%s|%.2f|%s|%s|%s", b->name, words_of(b->state, b->live), SHORT_ID, b->session_id,
+                output_probability(b->probability, p), b->lag_s, seen, str_cstr(&alarms), b->quality);
+}
+
+static int cmd_beds(const struct arguments *o) {
+    static const struct brrctl_view view = {.titles = "bed|state|session|>probability|>lag s|samples until|alarms|quality",
+                                            .row = list_bed,
+                                            .none = "no stream is open, and `beds` of daemon.yaml lists none"};
+    const Brr__V1__ListBedsRequest in = BRR__V1__LIST_BEDS_REQUEST__INIT;
+    int code = 0;
+    OWNED_ANSWER Brr__V1__ListBedsResponse *out = brrctl_call(o, "/brr.v1.Beds/List", &in.base, &code);
+    if (!out)
+        return code;
+    brrctl_show_items(o, &view, (void *const *)out->beds, out->n_beds);
+    if (out->left_out)
+        fprintf(stderr, "brrctl: %lld more are not shown; `brrctl sessions` lists all\n", (long long)out->left_out);
+    return 0;
+}
+
+const struct command command_beds = {
+    .name = "beds",
+    .words = "",
+    .options = &arguments_none,
+    .summary = "list beds and streams as the pages show them",
+    .run = cmd_beds,
+    .details = "--json has every field of brr.v1.Bed, as GET /api/v1/beds has (docs/protocol.md)\nexample: brrctl beds",
+};
 
 /* ---- observe ---- */
 
