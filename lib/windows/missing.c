@@ -2,25 +2,56 @@
 
 #include "base/counted.h"
 
+void missing_look(struct missing_count *count, const float *uv, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (isfinite(uv[i])) {
+            count->moves += uv[i] != count->last;
+            count->last = uv[i];
+        } else {
+            count->n++;
+        }
+}
+
+/* A channel of one value has one move at most, that to its value. */
+static void describe_flat(const struct missing_channel *channels, int n, char *text, size_t size) {
+    const char *first = NULL;
+    const size_t len = strlen(text);
+    int flat = 0;
+    for (int i = 0; i < n; i++) {
+        const bool still = channels[i].count->moves <= 1;
+        first = still && !first ? channels[i].name : first;
+        flat += still;
+    }
+    if (flat == n)
+        str_format(text + len, size - len, "%sall %s are flat: the same value throughout", len ? "; " : "",
+                   counted(n, "channel").text);
+    else if (flat)
+        str_format(text + len, size - len, "%s%s of %d, %s the first of them, %s flat: the same value throughout", len ? "; " : "",
+                   counted(flat, "channel").text, n, first, flat > 1 ? "are" : "is");
+}
+
 int missing_describe(const struct missing_channel *channels, int n, int64_t samples, char *text, size_t size, struct err *err) {
-    int64_t sum = 0;
+    int64_t sum = 0, lacks = 0;
     int some = 0, most = 0;
     for (int i = 0; i < n; i++) {
-        sum += *channels[i].n;
-        some += *channels[i].n > 0;
-        most = *channels[i].n > *channels[most].n ? i : most;
+        const int64_t own = channels[i].count->n;
+        sum += own;
+        some += own > 0;
+        most = own > lacks ? i : most;
+        lacks = own > lacks ? own : lacks;
     }
     text[0] = '\0';
-    if (!sum)
-        return 0;
-    const double percent = samples ? 100.0 * (double)*channels[most].n / (double)samples : 0;
-    if (2 * *channels[most].n > samples)
+    const double percent = samples ? 100.0 * (double)lacks / (double)samples : 0;
+    if (sum && 2 * lacks > samples)
         return err_set(
             err, ERR_INVALID,
             "%.0f %% of the samples of %s are no numbers (NaN or infinite); expected at most half: leave the recording out, "
             "or take a model without this channel",
             percent, channels[most].name);
-    str_format(text, size, "%lld samples of %s are no numbers: the last number is held in their place (%s: %.2g %%)",
-               (long long)sum, counted(some, "channel").text, channels[most].name, percent);
+    if (sum)
+        str_format(text, size, "%lld samples of %s are no numbers: the last number is held in their place (%s: %.2g %%)",
+                   (long long)sum, counted(some, "channel").text, channels[most].name, percent);
+    if (n && samples > 1)
+        describe_flat(channels, n, text, size);
     return 0;
 }

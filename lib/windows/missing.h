@@ -1,12 +1,21 @@
-/* missing: what is said of samples that are no numbers, in whose place the last number is held (quality_hold). Pure, any thread. */
+/* missing: what is said of channels that lack samples, in whose place the last number is held (quality_hold), or whose samples
+ * never change. Pure, any thread. */
 #pragma once
 
 #include "base/base.h"
 
-/* Says how many of the samples of n channels, `samples` of each, are no numbers: "" without any. INVALID if one lacks more than
- * half. */
+/* Of a channel; begins with zeros. */
+struct missing_count {
+    int64_t n, moves; /* samples that are no numbers; numbers that differ from the one before */
+    float last;       /* number */
+};
+/* Counts the next n samples. */
+void missing_look(struct missing_count *count, const float *uv, int64_t n);
+
+/* Says how many of the samples of n channels, `samples` of each, are no numbers, and which channels are flat: "" without any.
+ * INVALID if one lacks more than half. */
 struct missing_channel {
     const char *name;
-    const int64_t *n; /* how many it lacks */
+    const struct missing_count *count;
 };
 int missing_describe(const struct missing_channel *channels, int n, int64_t samples, char *text, size_t size, struct err *err);

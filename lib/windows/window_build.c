@@ -8,7 +8,6 @@
 #include "eeg/quality.h"
 #include "formats/amplitude.h"
 #include "store/mirror.h"
-#include "windows/missing.h"
 #include "windows/window_builder.h"
 
 enum { READ_BYTES = 4 << 20, MOST_FAULTS = 2, INDEX_ROOM = 64 << 10 };
@@ -118,9 +117,12 @@ int builder_segment_start(const struct eeg_segment *segment, double rate_hz, int
 
 /* As in a stream. */
 static void hold_missing(struct builder *b, float **uv, int channels, int64_t n) {
-    for (int c = 0; c < channels; c++)
+    for (int c = 0; c < channels; c++) {
+        float held = b->missing[c].last;
+        missing_look(&b->missing[c], uv[c], n);
         for (int64_t i = 0; i < n; i++)
-            b->missing[c].n += quality_hold(&uv[c][i], &b->missing[c].last);
+            (void)quality_hold(&uv[c][i], &held);
+    }
 }
 
 /* Says what was held. A recording of which a channel lacks more than half is none of that channel. */
@@ -132,7 +134,7 @@ static int describe_missing(const struct builder *b, const struct channels *c, c
     for (int s = 0; s < b->n_segments; s++)
         samples += b->segments[s].n_records * c->samples_per_record;
     for (int i = 0; i < n; i++)
-        channels[i] = (struct missing_channel){c->labels[used[i]], &b->missing[i].n};
+        channels[i] = (struct missing_channel){c->labels[used[i]], &b->missing[i]};
     return missing_describe(channels, n, samples, text, size, err);
 }
 

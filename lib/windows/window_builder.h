@@ -7,6 +7,7 @@
 #include "formats/eegfile.h"
 #include "store/cache.h"
 #include "store/digest.h"
+#include "windows/missing.h"
 #include "windows/recording.h"
 #include "windows/window.h"
 
@@ -31,14 +32,11 @@ struct builder {
     struct frontend *frontend;
     struct frontend_report report;
     struct recording_writer *writer;
-    struct cache_slot slot; /* of the writer, with a cache */
-    bool reserved, pinned;  /* the slot; the cache's file of the key */
-    int64_t end;            /* 256 Hz samples written so far in file time */
-    struct {                /* samples of a used channel that are no numbers */
-        int64_t n;
-        float last;
-    } missing[FRONTEND_MAX_LABELS];
-    char assumed[200]; /* channels.faults */
+    struct cache_slot slot;                            /* of the writer, with a cache */
+    bool reserved, pinned;                             /* the slot; the cache's file of the key */
+    int64_t end;                                       /* 256 Hz samples written so far in file time */
+    struct missing_count missing[FRONTEND_MAX_LABELS]; /* of the used channels */
+    char assumed[200];                                 /* channels.faults */
     char faults[BUILDER_FAULTS_BYTES];
 };
 

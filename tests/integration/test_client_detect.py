@@ -335,6 +335,31 @@ def check_units(d, recording, model):
         assert json.loads(text.splitlines()[-1])["note"] == note and numpy.array_equal(p, same), text
 
 
+def check_flat(d, recording, model):
+    """Channels that never change are named, in detect as in the log of a job: EEG in volts that was written in steps of 0.1 uV is all of one value."""
+    with open(recording, "rb") as f:
+        data = bytearray(f.read())
+    n, first = int(data[252:256]), 256 * (int(data[252:256]) + 1)
+    sizes = [2 * int(data[256 + n * 216 + 8 * i:264 + n * 216 + 8 * i]) for i in range(n)]
+    labels = [data[256 + 16 * i:272 + 16 * i].decode().strip() for i in range(n)]
+    os.makedirs(f"{d.dir}/still")
+    for name, flat in (("one", ["EEG Fp1-REF"]), ("all", [x for x in labels if x.startswith("EEG ")])):
+        for record in range(first, len(data), sum(sizes)):
+            for i, at in ((i, record + sum(sizes[:i])) for i in range(n) if labels[i] in flat):
+                data[at:at + sizes[i]] = bytes(sizes[i])
+        with open(f"{d.dir}/still/{name}_eeg.edf", "wb") as f:
+            f.write(data)
+    code, text, err = d.ctl("detect", f"{d.dir}/still", "--model", model, "--output", f"{d.dir}/still_found", "--json")
+    rows = {os.path.basename(row["recording"])[:3]: row for row in map(json.loads, text.splitlines())}
+    assert code == 0 and "1 channel of 19, EEG Fp1-REF the first of them, is flat: the same value throughout" in rows["one"]["note"], (rows, err)
+    assert "all 19 channels are flat: the same value throughout" in rows["all"]["note"], rows
+    with open(f"{d.dir}/still.yaml", "w", encoding="utf-8") as f:
+        json.dump({"kind": "detect", "data": {"source": f"file://{d.dir}/still"}, "detect": {"model": model}}, f)
+    code, end, err = d.submit(file=f"{d.dir}/still.yaml")
+    log = d.ctl("logs", end["job"])[1]
+    assert code == 0 and "all_eeg.edf" in log and "all 19 channels are flat" in log and "1 channel of 19, EEG Fp1-REF" in log, (log, err)
+
+
 def check_pace(d, recording, model):
     start = time.time()
     _, p, text = trace(d, recording, model, "--realtime", "60")
@@ -441,6 +466,7 @@ def main():
         check_gap_of_days(d, recording, model)
         check_trends(d)
         check_units(d, recording, model)
+        check_flat(d, recording, model)
         check_pace(d, recording, model)
         check_thresholds(d, recording, model)
         check_alarms(d, recording, model)

@@ -6,6 +6,7 @@
 #include "client/brrctl/arguments.h"
 #include "eeg/frontend.h"
 #include "formats/eegfile.h"
+#include "windows/missing.h"
 
 /* Samples that follow each other, or news about time: first is their place in source samples from 0, −1 = right behind the block
  * before. What lies between them is a gap, also where n is 0. */
@@ -42,7 +43,7 @@ struct source {
     double rate_hz;
     int64_t start_ms; /* Unix time of the first sample, where it is known without a calendar; else 0: info says the local time */
     char assumed[200];
-    int64_t *missing; /* (n) samples so far that are no numbers, and of how many of each row; NULL: not counted */
+    struct missing_count *missing; /* (n) of the samples so far, `read` of each row; NULL: not counted */
     int64_t read;
 };
 
