@@ -13,6 +13,7 @@ from daemon import temporary, until
 from npm import skip
 from page_beds import Bed
 from secured import Secured, tls
+from test_alarm_hooks import lines, script
 from test_answers import Ward, alarms, begin
 
 SHOTS = f"{os.environ['BRR_BUILD_DIR']}/pages-ward"
@@ -103,6 +104,23 @@ def check_silence(s, d):
     wall.call("Page.close")
 
 
+def told(d):
+    """The beds of whose alarms the hook was told."""
+    return [json.loads(line)["entry"]["client"] for line in lines(f"{d.dir}/told")]
+
+
+def check_least(s, d, bed):
+    """People are told of an alarm when it has been on for the least duration of its bed, and not before."""
+    bed.seizure.set()
+    note = f"{tile('bed-9')}.querySelector('.note').textContent"
+    s.browser.wait(f"{note}.startsWith('an alarm is on, not yet') && {tile('bed-9')}.dataset.mood === 'fine'")
+    early = told(d)
+    s.browser.wait(f"{tile('bed-9')}.dataset.mood === 'alarm'")
+    until(lambda: "bed-9" in told(d), lambda: d.read_log()[-2000:])
+    assert "bed-9" not in early and told(d).count("bed-9") == 1, told(d)
+    assert d.ctl("alarms", "ack", "bed-9", "--yes")[0] == 0
+
+
 def check_rules(s, d, bed):
     """Of a bed whose alarms are off the tile says so, before and during an alarm; with the rule gone people are told."""
     browser = s.browser
@@ -127,8 +145,10 @@ def check_rules(s, d, bed):
         text = f.read()
     with open(f"{d.dir}/daemon.yaml", "w", encoding="utf-8") as f:
         f.write(text.replace("{name: bed-5, alarms: off}", "bed-5"))
+    assert "bed-3" in told(d) and "bed-5" not in told(d), told(d)
     d.process.send_signal(signal.SIGHUP)
     browser.wait(f"{tile('bed-5')}.dataset.mood === 'alarm' && {banner}.includes('bed-5')")
+    until(lambda: "bed-5" in told(d), lambda: d.read_log()[-2000:])
 
 
 def check_blind(s, d, bed):
@@ -228,15 +248,17 @@ def main():
     os.makedirs(SHOTS)
     with temporary() as tmp:
         os.makedirs(f"{tmp}/secured")
-        d = Ward(tmp, [], BEDS).start()
+        write = script(f"{tmp}/write", 'cat >> "$1"; echo >> "$1"\n')
+        d = Ward(tmp, [{"name": "pager", "command": [write, f"{tmp}/told"], "kinds": ["alarm_on"]}], BEDS).start()
         browser = Chromium()
         s, beds = Screen(browser, f"http://127.0.0.1:{d.port}"), []
         try:
             browser.size(1280, 844)
-            beds = {name: Bed(d, name) for name in ("bed-3", "bed-5", "bed-7")}
+            beds = {name: Bed(d, name) for name in ("bed-3", "bed-5", "bed-7", "bed-9")}
             beds["bed-3"].seizure.set()
             check_silence(s, d)
             check_rules(s, d, beds["bed-5"])
+            check_least(s, d, beds["bed-9"])
             check_blind(s, d, beds["bed-3"])
             check_places(s, d)
             check_all_of_a_bed(s, d)
