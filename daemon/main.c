@@ -106,6 +106,17 @@ static void raise_descriptors(void) {
     }
 }
 
+static pthread_t main_thread;
+
+/* A library has ended the process on one of its threads, such as that of OpenMP for want of threads: its handlers would wait for
+ * ever for threads that go on. What is lost is what a crash loses. */
+static void leave_at_once(void) {
+    if (pthread_equal(pthread_self(), main_thread))
+        return;
+    log_error("a library ended the daemon; its last words are above", NULL);
+    _exit(SERVER_RESTART);
+}
+
 static int check_or_serve(struct arguments *a, struct arena *arena, struct err *err) {
     struct config config;
     int rc;
@@ -121,6 +132,8 @@ static int check_or_serve(struct arguments *a, struct arena *arena, struct err *
     log_setup((enum log_level)config.log_level, config.log_format == 1);
     log_names(config.log_names);
     umask(umask(S_IRWXO) | S_IWGRP | S_IRWXO); /* results are the group's to read at most */
+    main_thread = pthread_self();
+    atexit(leave_at_once);
     return server_run(&config, &source, err);
 }
 

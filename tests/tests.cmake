@@ -130,7 +130,7 @@ target_sources(test_listing PRIVATE ${CMAKE_SOURCE_DIR}/client/brrctl/listing.c)
 target_link_libraries(test_client_call PRIVATE brr_proto_json)
 target_link_libraries(test_message_json PRIVATE brr_proto_json)
 target_sources(test_proxy PRIVATE ${CMAKE_SOURCE_DIR}/client/proxy.c)
-target_sources(test_thread_room PRIVATE ${CMAKE_SOURCE_DIR}/daemon/deadline.c ${CMAKE_SOURCE_DIR}/daemon/thread_room.c)
+target_sources(test_thread_room PRIVATE ${CMAKE_SOURCE_DIR}/daemon/deadline.c)
 target_sources(test_lsl_timeline PRIVATE ${CMAKE_SOURCE_DIR}/client/brrctl/lsl/lsl_timeline.c)
 target_link_libraries(test_link PRIVATE brr_proto) # libbrr hides its parts; the test stands in for its connections
 target_sources(test_link PRIVATE ${CMAKE_SOURCE_DIR}/client/link.c ${CMAKE_SOURCE_DIR}/client/inbox.c ${CMAKE_SOURCE_DIR}/client/outbox.c)

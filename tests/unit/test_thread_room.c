@@ -3,7 +3,7 @@
 #include <sys/wait.h>
 
 #include "daemon/deadline.h"
-#include "daemon/thread_room.h"
+#include "daemon/hosts/thread_room.h"
 #include "skip.h"
 #include "unit/cmocka_all.h"
 

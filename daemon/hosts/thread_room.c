@@ -1,11 +1,14 @@
-#include "daemon/thread_room.h"
+#include "daemon/hosts/thread_room.h"
 
 enum { FIXED = 63, EACH_CPU = 5, STACK_BYTES = 64 << 10 };
 
-int thread_room_needed(void) {
-    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    return FIXED + EACH_CPU * (int)(cpus > 0 ? cpus : 1);
+static int cpus(void) {
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return (int)(n > 0 ? n : 1);
 }
+
+int thread_room_of_team(void) { return 1 + cpus(); }
+int thread_room_needed(void) { return FIXED + EACH_CPU * cpus(); }
 
 static void *wait_for_end(void *gate) {
     LOCKED(gate);
