@@ -362,6 +362,14 @@ int eegfile_read(const struct eegfile *file, const int *signals, int n_signals, 
 
 /* ---- companions ---- */
 
+/* A part under the name that it has in the folder. */
+static void name_as_there(const char *path, char name[EEGFILE_NAME_SIZE]) {
+    char part[FORMAT_PATH_SIZE];
+    const int folder = (int)(fsio_basename(path) - path);
+    if (str_format(part, sizeof part, "%.*s%s", folder, path, name) && letters_find(part, sizeof part))
+        str_copy(name, EEGFILE_NAME_SIZE, part + folder);
+}
+
 int eegfile_list_companions(const char *path, struct eegfile_companions *ret, struct err *err) {
     struct format_source source = {.depth = FORMAT_HEADER, .listed = ret};
     OWNED_POINTER(eegfile_close) struct eegfile *file = NULL;
@@ -374,6 +382,8 @@ int eegfile_list_companions(const char *path, struct eegfile_companions *ret, st
     struct err why = {0};
     rc = open_in_format(&source, &file, &why);
     filebytes_close(&source.bytes);
+    for (int i = 0; i < ret->n; i++)
+        name_as_there(path, ret->names[i]);
     if (rc && rc != ERR_NOT_FOUND && err)
         *err = why;
     return rc == ERR_NOT_FOUND ? 0 : rc;
@@ -388,7 +398,7 @@ bool eegfile_samples_path(const char *path, char *ret, size_t size) {
     for (bool here = false; found < parts.n_samples && !here; found += !here) {
         if (!str_format(ret, size, "%.*s%s", folder, path, parts.names[found]))
             return false;
-        here = letters_find(ret, size);
+        here = fsio_exists(ret);
     }
     return parts.n_samples && (found < parts.n_samples || str_format(ret, size, "%.*s%s", folder, path, parts.names[0]));
 }

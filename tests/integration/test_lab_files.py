@@ -318,6 +318,14 @@ class LabFiles(unittest.TestCase):
                 facts, said = dataset(path.parent, "--unlabeled", "background")
                 self.assertEqual([x["patients"] for x in facts["splits"].values()], [1], said)
 
+    def test_detections_in_a_folder_of_the_recordings(self):
+        (self.dir / "ref" / "found").mkdir(parents=True)
+        (self.dir / "hyp").symlink_to(self.dir / "ref" / "found")
+        for folder in ("ref", "hyp"):
+            (self.dir / folder / "a_events.tsv").write_text("onset\tduration\teventType\trecordingDuration\n5\t10\tsz\t60\n")
+        found, said = self.score()
+        self.assertEqual((found["hours"] * 3600, found["pooled"]["event"]["tp"], found["pooled"]["event"]["ref"], said), (60, 1, 1, ""))
+
     def test_lengths_that_labels_state(self):
         """The header's length counts; labels that state another one, or two, are named."""
         for folder in ("ref", "hyp"):
@@ -335,6 +343,21 @@ class LabFiles(unittest.TestCase):
         for lengths, words in (((60, 120), "a_events.tsv:3: recordingDuration is 120.00 s, and 60.00 s above"), ((-60,), "recordingDuration -60 is no length")):
             events.write_text(head + "".join(map(row.format, lengths)))
             self.assertIn(words, " ".join(dataset(path)[0]["problems"]))
+
+    def test_changed_samples_under_the_other_name_are_seen(self):
+        """The key of what is cached covers a part that the header names in the other way; two headers on it are one recording."""
+        for i, (of_file, of_header) in enumerate((("NFC", "NFD"), ("NFD", "NFC"))):
+            folder = self.dir / str(i)
+            folder.mkdir()
+            path = pathlib.Path(brainvision(folder / "a", samples(), "3906.25", data=unicodedata.normalize(of_file, "Caf\u00e9.eeg")))
+            names = [unicodedata.normalize(form, "Caf\u00e9.eeg") for form in (of_file, of_header)]
+            path.write_bytes(path.read_bytes().replace(*[name.encode() for name in names]))
+            shutil.copy(path, folder / "b.vhdr")
+            self.assertIn("a.vhdr and b.vhdr are one file", dataset(folder, "--unlabeled", "background")[1])
+            stamp = lambda: subprocess.run([BRRCTL, "windows", str(path), "--json"], capture_output=True, text=True).stdout
+            first = json.loads(stamp())
+            (folder / names[0]).write_bytes(samples(256, 40).T.astype("<f4").tobytes())
+            self.assertEqual((first["duration_s"], json.loads(stamp())["duration_s"]), (60, 40))
 
     def test_segmented_files_are_refused(self):
         self.assertIn("SegmentationType=MARKERBASED is not read", dataset(brainvision(self.dir / "cut", samples(), "3906.25", extra="SegmentationType=MARKERBASED\r\n"))[1])

@@ -136,9 +136,20 @@ static int add_pair(struct score_pairs *p, const char *ref_path, const char *rel
     return 0;
 }
 
+/* Detections are often written into a folder of the recordings. */
+static void find_inside(struct score_pairs *p) {
+    OWNED_MEMORY char *ref = realpath(p->ref, NULL);
+    OWNED_MEMORY char *hyp = realpath(p->hyp, NULL);
+    const size_t n = ref ? strlen(ref) : 0;
+    if (n && hyp && !strncmp(ref, hyp, n) && hyp[n] == '/')
+        str_format(p->inside, sizeof p->inside, "%s/", hyp + n + 1);
+}
+
 static int visit(void *ctx, const struct fsio_found *found, struct err *err) {
     struct score_pairs *p = ctx;
     char path[4096];
+    if (*p->inside && str_starts(found->path, p->inside))
+        return 0;
     int rc = fsio_join(path, sizeof path, p->ref, found->path, err);
     if (rc || found->folder)
         return rc;
@@ -181,6 +192,7 @@ void score_pairs_done(struct score_pairs *p) {
 int score_pairs_find(struct score_pairs *p, struct err *err) {
     int rc;
     p->directory = fsio_is_dir(p->ref);
+    find_inside(p);
     if ((rc = check_pair(p, err)) ||
         (p->directory &&
          ((rc = find_recordings(p, err)) || (rc = stems_read(p->ref, score_is_reference, NULL, &p->references, err)) ||

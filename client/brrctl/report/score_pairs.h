@@ -14,6 +14,7 @@ struct score_pairs {
     struct stems *references, *hypotheses;
     char **recordings; /* below ref, paths and stems of those that count (eeg/tree.h), in order */
     int n_recordings;
+    char inside[4096]; /* where hyp lies below ref, as "found/": its files are no references; "" elsewhere */
     bool directory;
     struct score_recording *items;
     int n, missing, unusable; /* recordings; of them without a hypothesis; with one that cannot be used */
