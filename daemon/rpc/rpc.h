@@ -111,9 +111,9 @@ int rpc_refuse(struct rpc_call *call, const struct err *err, const char *reason,
  * returning unless it called rpc_hold; then rpc_release lets the next one in. */
 void rpc_hold(struct rpc_call *call);
 void rpc_release(struct rpc_call *call);
-/* From now on a message of the client stream, and the end of the last answer's sending, wait up to RPC_PATIENCE_MS for those of
- * other calls, so that a thread reads and the loop wakes once for many; but not messages that come less than RPC_APART_MS after
- * one another. */
+/* From now on a message of the client stream, and the end of an answer's sending where few follow, wait up to RPC_PATIENCE_MS for
+ * those of other calls, so that a thread reads and the loop wakes once for many; but not messages of which three come within
+ * RPC_APART_MS. */
 void rpc_be_patient(struct rpc_call *call);
 /* Calls the handler as `message` is called: for what happens later. */
 void rpc_handle(struct rpc_call *call, rpc_handler *handler, const void *request);

@@ -178,7 +178,8 @@ static void take_message(struct rpc_call *c, const uint8_t *data, size_t len) {
 
 void call_take_message(struct rpc_call *c, bool ok) {
     c->receiving = false;
-    c->apart = uv_now(c->server->loop) - c->heard_ms >= RPC_APART_MS;
+    c->apart = uv_now(c->server->loop) - c->before_ms >= RPC_APART_MS;
+    c->before_ms = c->heard_ms;
     c->heard_ms = uv_now(c->server->loop);
     grpc_byte_buffer *buffer = c->received;
     c->received = NULL;

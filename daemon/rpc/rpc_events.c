@@ -6,7 +6,7 @@
 #include "daemon/rpc/rpc_state.h"
 
 enum { BUSY_EVENTS = 200, BUSY_MS = 10 /* so many in that time: the drain thread is busy */ };
-enum { REST_MS = RPC_PATIENCE_MS * 4 / 5 };
+enum { REST_MS = RPC_PATIENCE_MS * 4 / 5, FEW_ANSWERS = 2 };
 
 static gpr_timespec from_now(int ms) { return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(ms, GPR_TIMESPAN)); }
 
@@ -92,7 +92,8 @@ struct tag *tag_new(struct rpc_server *s, enum tag_kind kind, struct rpc_call *c
     struct tag *tag = calloc(1, sizeof *tag);
     if (!tag)
         return NULL;
-    const bool patient = call && call->patient && (kind == TAG_RECV ? call->apart : kind == TAG_SEND && !call->first);
+    const bool patient =
+        call && call->patient && (kind == TAG_RECV ? call->apart : kind == TAG_SEND && call->queued <= FEW_ANSWERS);
     *tag = (struct tag){.kind = kind, .patient = patient, .call = call, .server = s};
     if (call)
         call->tags++;

@@ -61,8 +61,8 @@ struct rpc_call {
     bool gone;                              /* the client went away, as the loop knows it */
     bool admitted;                          /* the caller is known and may call the method */
     bool given_up;                          /* cancelled for reading nothing */
-    bool patient, apart;                    /* rpc_be_patient; the newest message came long after the one before */
-    uint64_t heard_ms;                      /* when it came; 0: none has come */
+    bool patient, apart;                    /* rpc_be_patient; the newest message came long after the last but one */
+    uint64_t heard_ms, before_ms;           /* when it came, and the one before; 0: none has come */
     bool listed;                            /* among the calls of the server, and counted at its listener */
     bool counted;                           /* among those of its caller */
     void (*flushed)(struct rpc_call *call); /* told when no answer is left; may be NULL */
