@@ -1,7 +1,6 @@
 #include "eeg/feature.h"
 
 #include "base/clones.h"
-#include "base/order.h"
 #include "eeg/background.h"
 #include "eeg/dsp.h"
 #include "eeg/frontend.h"
@@ -184,9 +183,12 @@ CLONES static void count_row(const struct feature *f, const double *restrict y, 
 static double median(struct feature *f) {
     double samples = (double)f->blocks * FEATURE_BLOCK;
     int n = f->channels;
-    for (int c = 0; c < n; c++)
-        f->medians[c] = (double)f->sum[c] / (samples * f->measure->steps_per_unit);
-    qsort(f->medians, (size_t)n, sizeof *f->medians, order_f64s);
+    for (int c = 0, at; c < n; c++) {
+        const double mean = (double)f->sum[c] / (samples * f->measure->steps_per_unit);
+        for (at = c; at > 0 && f->medians[at - 1] > mean; at--) /* few, several times a second */
+            f->medians[at] = f->medians[at - 1];
+        f->medians[at] = mean;
+    }
     for (int c = (n - 1) / 2; f->measure->square && c <= n / 2; c++)
         f->medians[c] = sqrt(f->medians[c]);
     return (f->medians[(n - 1) / 2] + f->medians[n / 2]) / 2;
