@@ -285,7 +285,7 @@ static enum MHD_Result answer_traces(const struct http_request *r, const struct 
     if (s && !held)
         rc = err_set(&err, ERR_NOT_FOUND, "no EEG of this stream is kept (viewer.minutes, viewer.memory)");
     if (rc == 0) {
-        const struct traces_stream stream = {s->eeg, s->on, !s->ended_ms};
+        const struct traces_stream stream = {s->eeg, s->bed.threshold_on, !s->bed.ended_ms};
         rc = traces_of_stream(&stream, &query, &body, &err);
     }
     if (held)

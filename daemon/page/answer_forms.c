@@ -110,8 +110,8 @@ void answer_forms_put_bed(struct html *h, const struct page_view *v) {
                 "method=\"post\" action=\"/alarms\"><input type=\"hidden\" name=\"next\" value=\"/alarms\"><label>Bed <input "
                 "type=\"text\" name=\"bed\" maxlength=\"127\" required list=\"beds\"></label><datalist id=\"beds\">");
     for (int i = 0; i < v->status->n_streams; i++)
-        if (page_sees(v, &v->status->streams[i]) && *v->status->streams[i].client)
-            html_put(h, "<option value=\"%s\"></option>", v->status->streams[i].client);
+        if (page_sees(v, &v->status->streams[i]) && *v->status->streams[i].bed.name)
+            html_put(h, "<option value=\"%s\"></option>", v->status->streams[i].bed.name);
     html_put(h, "</datalist>");
     put_name_field(h, v);
     html_put(h, "<button type=\"submit\" name=\"standby\" value=\"30\">Standby 30 min</button><button type=\"submit\" "

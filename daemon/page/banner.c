@@ -7,7 +7,7 @@ enum { GROUP = 3 /* so many beds of a kind are named, more are counted */ };
 
 static void add_link(struct banner_link *links, int *n, const struct status_stream *s) {
     if (*n < BANNER_NAMED)
-        links[*n] = (struct banner_link){s->id, tile_name(s)};
+        links[*n] = (struct banner_link){s->bed.session_id, tile_name(s)};
     ++*n;
 }
 

@@ -54,9 +54,9 @@ void chart_put_minute(struct html *h, const struct status_stream *s) {
     html_put(h,
              "<svg class=\"minute\" viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"probability of "
              "the last 60 s, now %s\">",
-             CHART_WIDTH, CHART_HEIGHT, words_p(&w, s->probability));
-    if (s->on > 0)
-        html_put(h, "<path class=\"on\" d=\"M0 %.1fH%d\"/>", height_of(s->on), CHART_WIDTH);
+             CHART_WIDTH, CHART_HEIGHT, words_p(&w, s->bed.probability));
+    if (s->bed.threshold_on > 0)
+        html_put(h, "<path class=\"on\" d=\"M0 %.1fH%d\"/>", height_of(s->bed.threshold_on), CHART_WIDTH);
     html_put(h, "<path class=\"p\" data-f=\"line\" d=\"%s\"/></svg>", chart_minute(s->minute, path));
 }
 

@@ -35,14 +35,14 @@ static void put_streams(struct json_writer *w, const struct page_view *before, c
     json_begin_object(w, "streams");
     for (int i = 0, at = 0, n = 0; i < v->status->n_streams && n < TILES_MOST; i++) {
         const struct status_stream *s = &v->status->streams[i], *old = NULL;
-        if (!page_sees(v, s) || (only && strcmp(s->id, only) != 0))
+        if (!page_sees(v, s) || (only && strcmp(s->bed.session_id, only) != 0))
             continue;
         n++;
         /* Mostly the order is that of before. */
         if (before && at < before->status->n_streams && !strcmp(before->status->streams[at].key, s->key))
             old = &before->status->streams[at];
         else
-            old = found_in(before, s->id); /* a bed without a stream is new each time it moves */
+            old = found_in(before, s->bed.session_id); /* a bed without a stream is new each time it moves */
         at = old ? (int)(old - before->status->streams) + 1 : at;
         put_stream(w, old, before ? before->status->taken_ms : 0, s, v->status->taken_ms);
     }

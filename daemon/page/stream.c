@@ -76,8 +76,11 @@ static void put_hours(struct html *h, const struct status_stream *s, const struc
     while (ranges[range] < PAST_POINTS - first)
         range++;
     const int n = ranges[range];
-    const struct chart_hours chart = {
-        .points = points + PAST_POINTS - n, .n = n, .on = s->on, .spans = spans, .n_spans = spans_of(past, now_ms, n, spans)};
+    const struct chart_hours chart = {.points = points + PAST_POINTS - n,
+                                      .n = n,
+                                      .on = s->bed.threshold_on,
+                                      .spans = spans,
+                                      .n_spans = spans_of(past, now_ms, n, spans)};
     html_put(h, "<section class=\"wide\" aria-labelledby=\"hours\"><h2 id=\"hours\">%s</h2>", range_names[range]);
     chart_put_hours(h, &chart);
     html_put(
@@ -91,7 +94,7 @@ static void put_eeg(struct html *h, const struct status_stream *s) {
         html_put(h,
                  "<section class=\"eeg\" id=\"eeg\" data-eeg=\"/streams/%s/eeg\" aria-labelledby=\"traces\"><h2 "
                  "id=\"traces\">EEG</h2><noscript><p>The traces need script.</p></noscript></section>\n",
-                 s->id);
+                 s->bed.session_id);
     else if (s->loaded)
         html_put(h, "<section class=\"eeg\" id=\"no-eeg\"><p class=\"empty\">No EEG of this stream is kept for people "
                     "(<code>viewer.minutes</code>, <code>viewer.memory</code>).</p></section>\n");
@@ -103,12 +106,12 @@ static void put_facts(struct html *h, const struct status_stream *s) {
     struct words w;
     char text[160];
     html_put(h, "<section aria-labelledby=\"facts\"><h2 id=\"facts\">Stream</h2><dl>");
-    shell_put_fact(h, "client", *s->client ? s->client : "–");
-    shell_put_fact(h, "opened by", s->principal);
+    shell_put_fact(h, "client", *s->bed.name ? s->bed.name : "–");
+    shell_put_fact(h, "opened by", s->bed.principal);
     shell_put_fact(h, "from", *s->address ? s->address : "–");
-    shell_put_fact(h, "session", s->id);
-    html_put(h, "<dt>model</dt><dd><a href=\"/models\">%s</a></dd><dt>opened</dt><dd>", s->model);
-    shell_put_time(h, s->opened_ms);
+    shell_put_fact(h, "session", s->bed.session_id);
+    html_put(h, "<dt>model</dt><dd><a href=\"/models\">%s</a></dd><dt>opened</dt><dd>", s->bed.model);
+    shell_put_time(h, s->bed.opened_ms);
     html_put(h, "</dd>");
     if (s->mood != STATUS_ENDED) {
         str_format(text, sizeof text, s->measured_hz > 0 ? "%g Hz; measured: %.2f Hz" : "%g Hz", s->rate_hz, s->measured_hz);
@@ -116,8 +119,8 @@ static void put_facts(struct html *h, const struct status_stream *s) {
         shell_put_fact(h, "received", words_duration(&w, s->received_s));
         html_put(h, "<dt>events</dt><dd>%lld</dd><dt>reconnects</dt><dd>%lld</dd>", (long long)s->events, (long long)s->reconnects);
     }
-    if (s->on > 0) {
-        str_format(text, sizeof text, "on above %.3f, off below %.3f", s->on, s->off);
+    if (s->bed.threshold_on > 0) {
+        str_format(text, sizeof text, "on above %.3f, off below %.3f", s->bed.threshold_on, s->off);
         shell_put_fact(h, "alarm", text);
     }
     html_put(h, "</dl></section>\n");

@@ -9,12 +9,12 @@ static const char *const fields[TILE_FIELDS] = {"mood", "p", "value", "lag", "se
 
 const char *tile_field_name(enum tile_field f) { return fields[f]; }
 
-const char *tile_name(const struct status_stream *s) { return *s->client ? s->client : s->model; }
+const char *tile_name(const struct status_stream *s) { return *s->bed.name ? s->bed.name : s->bed.model; }
 
 const char *tile_by(const struct status_stream *s) {
     static const char token[] = "token:";
-    const bool same = str_starts(s->principal, token) && !strcmp(s->principal + strlen(token), s->client);
-    return same ? "" : s->principal;
+    const bool same = str_starts(s->bed.principal, token) && !strcmp(s->bed.principal + strlen(token), s->bed.name);
+    return same ? "" : s->bed.principal;
 }
 
 static int64_t since(int64_t now_ms, int64_t then_ms) { return then_ms > 0 && now_ms > then_ms ? (now_ms - then_ms) / 1000 : 0; }
@@ -27,9 +27,11 @@ const char *tile_mood_words(enum status_mood m) {
 
 /* The word for a probability beside the threshold of its alarm: "low", "raised", "high"; "": there is none. */
 static const char *tile_word(const struct status_stream *s) {
-    if (!isfinite(s->probability) || s->on <= 0)
+    if (!isfinite(s->bed.probability) || s->bed.threshold_on <= 0)
         return "";
-    return (double)s->probability >= s->on ? "high" : (double)s->probability >= s->on / 2 ? "raised" : "low";
+    return (double)s->bed.probability >= s->bed.threshold_on       ? "high"
+           : (double)s->bed.probability >= s->bed.threshold_on / 2 ? "raised"
+                                                                   : "low";
 }
 
 static void say_alarm(const struct status_stream *s, int64_t now_ms, char *text) {
@@ -48,7 +50,7 @@ static void say_alarm(const struct status_stream *s, int64_t now_ms, char *text)
 
 static void say_mood(const struct status_stream *s, int64_t now_ms, char *text) {
     struct words w;
-    const int64_t heard_ms = s->seen_ms > 0 ? s->seen_ms : s->opened_ms;
+    const int64_t heard_ms = s->bed.seen_ms > 0 ? s->bed.seen_ms : s->bed.opened_ms;
     switch (s->mood) {
     case STATUS_ALARM:
     case STATUS_WAS:
@@ -58,13 +60,13 @@ static void say_mood(const struct status_stream *s, int64_t now_ms, char *text) 
         str_format(text, TILE_TEXT, "No signal %s", words_timer(&w, since(now_ms, heard_ms)));
         break;
     case STATUS_LATE:
-        str_format(text, TILE_TEXT, "Late %s", words_seconds(&w, s->lag_s));
+        str_format(text, TILE_TEXT, "Late %s", words_seconds(&w, s->bed.lag_s));
         break;
     case STATUS_POOR:
         str_copy(text, TILE_TEXT, "Poor signal");
         break;
     case STATUS_STANDBY:
-        str_format(text, TILE_TEXT, "Standby %s", words_timer(&w, since(s->standby_ms, now_ms)));
+        str_format(text, TILE_TEXT, "Standby %s", words_timer(&w, since(s->bed.standby_until_ms, now_ms)));
         break;
     case STATUS_ABSENT:
         str_copy(text, TILE_TEXT, "Not connected");
@@ -73,15 +75,15 @@ static void say_mood(const struct status_stream *s, int64_t now_ms, char *text) 
         str_copy(text, TILE_TEXT, "Ended");
         break;
     default:
-        str_copy(text, TILE_TEXT, s->live ? "Good" : "Replay");
+        str_copy(text, TILE_TEXT, s->bed.live ? "Good" : "Replay");
     }
 }
 
 /* "blind: no signal for 0:20": the alarm is on and nobody hears the bed, so how it goes on is not known. */
 static void say_blind(const struct status_stream *s, int64_t now_ms, char *text) {
     struct words w;
-    if (s->seen_ms)
-        str_format(text, TILE_TEXT, "blind: no signal for %s", words_timer(&w, since(now_ms, s->seen_ms)));
+    if (s->bed.seen_ms)
+        str_format(text, TILE_TEXT, "blind: no signal for %s", words_timer(&w, since(now_ms, s->bed.seen_ms)));
     else
         str_copy(text, TILE_TEXT, "blind: no stream");
 }
@@ -109,41 +111,42 @@ static void say_note(const struct status_stream *s, int64_t now_ms, char *text) 
     *text = '\0';
     if (s->alarm)
         say_alarm_note(s, now_ms, text);
-    else if (*s->rule)
-        str_copy(text, TILE_TEXT, s->rule);
+    else if (*s->bed.rule)
+        str_copy(text, TILE_TEXT, s->bed.rule);
     if (*text)
         return;
-    if (s->ended_ms)
-        str_format(text, TILE_TEXT, "ended %s ago", words_duration(&w, since(now_ms, s->ended_ms)));
-    else if (*s->quality)
-        str_copy(text, TILE_TEXT, s->quality);
+    if (s->bed.ended_ms)
+        str_format(text, TILE_TEXT, "ended %s ago", words_duration(&w, since(now_ms, s->bed.ended_ms)));
+    else if (*s->bed.quality)
+        str_copy(text, TILE_TEXT, s->bed.quality);
     else if (s->mood == STATUS_POOR)
-        str_format(text, TILE_TEXT, "%.0f %% of the samples lost", 100 * s->gap_fraction);
-    else if (s->learning_s)
-        str_format(text, TILE_TEXT, "learning this patient, %d s", s->learning_s);
+        str_format(text, TILE_TEXT, "%.0f %% of the samples lost", 100 * s->bed.gap_fraction);
+    else if (s->bed.learning_s)
+        str_format(text, TILE_TEXT, "learning this patient, %d s", s->bed.learning_s);
     else if (s->mood != STATUS_ALARM && s->alarm_ms)
         str_format(text, TILE_TEXT, "last alarm %s ago", words_duration(&w, since(now_ms, s->alarm_ms)));
     else if (s->mood == STATUS_LOST)
-        str_copy(text, TILE_TEXT, s->connected ? "connected, but nothing comes" : "connection lost");
+        str_copy(text, TILE_TEXT, s->bed.connected ? "connected, but nothing comes" : "connection lost");
 }
 
 void tile_of(const struct status_stream *s, int64_t now_ms, struct tile *ret) {
     struct words w;
     *ret = (struct tile){0};
     say_mood(s, now_ms, ret->text[TILE_MOOD]);
-    str_copy(ret->text[TILE_P], TILE_TEXT, *tile_word(s) ? tile_word(s) : words_p(&w, s->probability));
-    str_copy(ret->text[TILE_VALUE], TILE_TEXT, *tile_word(s) ? words_p(&w, s->probability) : "");
-    str_copy(ret->text[TILE_LAG], TILE_TEXT, s->ended_ms || !*s->id ? "–" : words_seconds(&w, s->lag_s));
-    if (s->seen_ms)
-        str_format(ret->text[TILE_SEEN], TILE_TEXT, "%s ago", words_duration(&w, since(now_ms, s->seen_ms)));
+    str_copy(ret->text[TILE_P], TILE_TEXT, *tile_word(s) ? tile_word(s) : words_p(&w, s->bed.probability));
+    str_copy(ret->text[TILE_VALUE], TILE_TEXT, *tile_word(s) ? words_p(&w, s->bed.probability) : "");
+    const bool open = *s->bed.session_id && !s->bed.ended_ms;
+    str_copy(ret->text[TILE_LAG], TILE_TEXT, open ? words_seconds(&w, s->bed.lag_s) : "–");
+    if (s->bed.seen_ms)
+        str_format(ret->text[TILE_SEEN], TILE_TEXT, "%s ago", words_duration(&w, since(now_ms, s->bed.seen_ms)));
     else
         str_copy(ret->text[TILE_SEEN], TILE_TEXT, "not yet");
     say_note(s, now_ms, ret->text[TILE_NOTE]);
 }
 
 static void put_name(struct html *h, const struct status_stream *s) {
-    if (*s->id)
-        html_put(h, "<h2 data-by=\"%s\"><a href=\"/streams/%s\">%s</a></h2>", tile_by(s), s->id, tile_name(s));
+    if (*s->bed.session_id)
+        html_put(h, "<h2 data-by=\"%s\"><a href=\"/streams/%s\">%s</a></h2>", tile_by(s), s->bed.session_id, tile_name(s));
     else
         html_put(h, "<h2>%s</h2>", tile_name(s));
 }
@@ -152,7 +155,7 @@ void tile_put(struct html *h, const struct page_view *v, const struct status_str
     struct tile t;
     tile_of(s, v->status->taken_ms, &t);
     html_put(h, "<li class=\"tile\" id=\"s-%s\" data-mood=\"%s\" data-waiting=\"%d\" data-rule=\"%d\">", s->key,
-             status_mood_name(s->mood), s->alarm && s->alarm->waiting, *s->rule != 0);
+             status_mood_name(s->mood), s->alarm && s->alarm->waiting, *s->bed.rule != 0);
     put_name(h, s);
     html_put(h, "<p class=\"mood\" data-f=\"mood\">%s</p>", t.text[TILE_MOOD]);
     html_put(h,
@@ -174,5 +177,5 @@ void tile_put(struct html *h, const struct page_view *v, const struct status_str
     html_put(h,
              "<p class=\"small\"><span>%s</span> <span>lag <span data-f=\"lag\">%s</span></span> <span>last seen <span "
              "data-f=\"seen\">%s</span></span></p></li>\n",
-             s->model, t.text[TILE_LAG], t.text[TILE_SEEN]);
+             s->bed.model, t.text[TILE_LAG], t.text[TILE_SEEN]);
 }

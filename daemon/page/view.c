@@ -9,7 +9,7 @@ static bool sees_bed(const struct page_view *v, const char *principal, const cha
     return token_sees_bed(&(struct token_sight){v->all, v->principal, v->names}, principal, bed);
 }
 
-bool page_sees(const struct page_view *v, const struct status_stream *s) { return sees_bed(v, s->principal, s->client); }
+bool page_sees(const struct page_view *v, const struct status_stream *s) { return sees_bed(v, s->bed.principal, s->bed.name); }
 
 bool page_sees_job(const struct page_view *v, const char *owner) {
     return v->all || !*owner || principal_is_same(owner, v->principal);
@@ -37,7 +37,7 @@ static uint64_t mix_alarm(uint64_t hash, const struct status_alarm *a) {
 
 const struct status_stream *page_find_stream(const struct page_view *v, const char *id) {
     for (int i = 0; i < v->status->n_streams + v->status->n_folded; i++)
-        if (*id && !strcmp(v->status->streams[i].id, id) && page_sees(v, &v->status->streams[i]))
+        if (*id && !strcmp(v->status->streams[i].bed.session_id, id) && page_sees(v, &v->status->streams[i]))
             return &v->status->streams[i];
     return NULL;
 }
@@ -48,7 +48,7 @@ uint64_t page_order(const struct page_view *v) {
         const struct status_stream *s = &v->status->streams[i];
         if (!page_sees(v, s))
             continue;
-        hash = mix(mix(hash, s->key), s->rule);
+        hash = mix(mix(hash, s->key), s->bed.rule);
         hash = (hash ^ (unsigned)s->mood) * 1099511628211u;
         if (s->alarm)
             hash = mix_alarm(hash, s->alarm);

@@ -50,20 +50,20 @@ static void find_technical(struct listing *l) {
 }
 
 static bool is_of_bed(const struct alarm *a, const struct status_stream *s) {
-    return !strcmp(a->bed, s->client) && (s->place < INT_MAX || !strcmp(a->principal, s->principal)) &&
-           (alarm_bed_is_named(a->bed) || !strcmp(a->session, s->id));
+    return !strcmp(a->bed, s->bed.name) && (s->place < INT_MAX || !strcmp(a->principal, s->bed.principal)) &&
+           (alarm_bed_is_named(a->bed) || !strcmp(a->session, s->bed.session_id));
 }
 
 static void put_technical(struct listing *l, const struct status_stream *s, Brr__V1__Bed *out) {
     size_t first = 0, end = l->n_technical;
     while (first < end) { /* of this bed */
         const size_t middle = (first + end) / 2;
-        if (strcmp(l->technical[middle]->bed, s->client) < 0)
+        if (strcmp(l->technical[middle]->bed, s->bed.name) < 0)
             first = middle + 1;
         else
             end = middle;
     }
-    for (end = first; end < l->n_technical && !strcmp(l->technical[end]->bed, s->client);)
+    for (end = first; end < l->n_technical && !strcmp(l->technical[end]->bed, s->bed.name);)
         end++;
     if (first == end || !(out->technical = bed_memory(l, (end - first) * sizeof *out->technical)))
         return;
@@ -76,19 +76,7 @@ static Brr__V1__Bed *bed_of(struct listing *l, const struct status_stream *s) {
     Brr__V1__Bed *out = bed_memory(l, sizeof *out);
     if (!out)
         return NULL;
-    brr__v1__bed__init(out);
-    out->name = convert_text(s->client);
-    out->state = convert_text(status_mood_name(s->mood));
-    out->session_id = convert_text(s->id);
-    out->model = convert_text(s->model);
-    out->principal = convert_text(s->principal);
-    COPY_MEMBERS(*out, *s, live, connected, lag_s, gap_fraction, learning_s, opened_ms, seen_ms, ended_ms);
-    out->in_roster = s->place < INT_MAX;
-    out->probability = (double)s->probability;
-    out->threshold_on = s->on;
-    out->quality = convert_text(s->quality);
-    out->rule = convert_text(s->rule);
-    out->standby_until_ms = s->standby_ms;
+    *out = s->bed;
     out->alarm = s->alarm ? message_of_alarm(l, alarms_find(l->alarms, s->alarm->id)) : NULL;
     put_technical(l, s, out);
     return out;
@@ -100,7 +88,7 @@ static int answer_beds(struct rpc_call *call, struct listing *l, const struct st
     out.beds = bed_memory(l, (size_t)(status->n_streams + 1) * sizeof *out.beds);
     for (int i = 0; i < status->n_streams && !l->full; i++) {
         const struct status_stream *s = &status->streams[i];
-        if (auth_sees_bed(l->caller, s->principal, s->client))
+        if (auth_sees_bed(l->caller, s->bed.principal, s->bed.name))
             out.beds[out.n_beds++] = bed_of(l, s);
     }
     out.taken_ms = status->taken_ms;

@@ -113,35 +113,37 @@ static const struct status_alarm *alarm_of(const struct gather *g, const struct 
     const struct status_alarm *a = NULL;
     if (!g->open || !map_count(g->open))
         return NULL;
-    if (*s->id)
-        a = map_get(g->open, index_key(key, 's', "", s->id));
-    if (a || !s->live || !alarm_bed_is_named(s->client))
+    if (*s->bed.session_id)
+        a = map_get(g->open, index_key(key, 's', "", s->bed.session_id));
+    if (a || !s->bed.live || !alarm_bed_is_named(s->bed.name))
         return a;
     if (s->place < INT_MAX) /* of any caller */
-        return map_get(g->open, index_key(key, 'r', "", s->client));
-    a = map_get(g->open, index_key(key, 'b', s->principal, s->client));
-    return a ? a : map_get(g->open, index_key(key, 't', "", s->client));
+        return map_get(g->open, index_key(key, 'r', "", s->bed.name));
+    a = map_get(g->open, index_key(key, 'b', s->bed.principal, s->bed.name));
+    return a ? a : map_get(g->open, index_key(key, 't', "", s->bed.name));
 }
 
 bool gather_holds_back(const struct gather *g, const struct status_stream *s) {
     char key[KEY];
-    return *s->id && g->open && map_get(g->open, index_key(key, 'u', "", s->id));
+    return *s->bed.session_id && g->open && map_get(g->open, index_key(key, 'u', "", s->bed.session_id));
 }
 
 void gather_alarm_of_stream(const struct gather *g, const struct status *to, struct status_stream *s) {
     const struct alarms_now now = desk_now();
     (void)to;
-    s->place = gather_place(g, s->client);
-    s->rule = "";
+    s->place = gather_place(g, s->bed.name);
+    s->bed.rule = "";
     if (!g->source.desk)
         return;
     s->alarm = alarm_of(g, s);
-    const bool off = s->live && alarms_are_off(desk_alarms(g->source.desk), s->client), held = gather_holds_back(g, s);
-    s->rule = off && held ? "alarms off by the configuration; one is on"
-              : off       ? "alarms off by the configuration"
-              : held      ? "an alarm is on, not yet for the bed's least duration"
-                          : "";
-    s->standby_ms = *s->client ? alarms_in_standby(desk_alarms(g->source.desk), s->client, &now, NULL) : 0;
+    const bool off = s->bed.live && alarms_are_off(desk_alarms(g->source.desk), s->bed.name);
+    const bool held = gather_holds_back(g, s);
+    s->bed.rule = off && held ? "alarms off by the configuration; one is on"
+                  : off       ? "alarms off by the configuration"
+                  : held      ? "an alarm is on, not yet for the bed's least duration"
+                              : "";
+    if (*s->bed.name)
+        s->bed.standby_until_ms = alarms_in_standby(desk_alarms(g->source.desk), s->bed.name, &now, NULL);
 }
 
 /* ---- a bed has one tile ---- */
@@ -149,25 +151,25 @@ void gather_alarm_of_stream(const struct gather *g, const struct status *to, str
 /* Of a recording that brrctl reads for a person, who looks at the result: it is no bed. */
 static bool is_of_file(const struct status_stream *s) {
     static const char *const readers[] = {"brrctl detect", "brrctl view"};
-    return !s->live && STR_AMONG(s->client, readers) >= 0;
+    return !s->bed.live && STR_AMONG(s->bed.name, readers) >= 0;
 }
 
-static bool is_heard(const struct status_stream *s) { return s->connected && !s->silent && !s->ended_ms; }
+static bool is_heard(const struct status_stream *s) { return s->bed.connected && !s->silent && !s->bed.ended_ms; }
 
 /* Of two streams of a bed the one whose tile stays: one that is heard, else an open one, else the newer one. */
 static bool has_better_tile(const struct status_stream *a, const struct status_stream *b) {
     if (is_heard(a) != is_heard(b))
         return is_heard(a);
-    if (!a->ended_ms != !b->ended_ms)
-        return !a->ended_ms;
-    return a->opened_ms > b->opened_ms;
+    if (!a->bed.ended_ms != !b->bed.ended_ms)
+        return !a->bed.ended_ms;
+    return a->bed.opened_ms > b->bed.opened_ms;
 }
 
 static const char *bed_key(char key[KEY], const struct status_stream *s) {
-    return index_key(key, 'b', s->place < INT_MAX ? "" : s->principal, s->client);
+    return index_key(key, 'b', s->place < INT_MAX ? "" : s->bed.principal, s->bed.name);
 }
 
-static bool is_bed(const struct status_stream *s) { return (s->live || s->ended_ms) && alarm_bed_is_named(s->client); }
+static bool is_bed(const struct status_stream *s) { return (s->bed.live || s->bed.ended_ms) && alarm_bed_is_named(s->bed.name); }
 
 void gather_fold(const struct gather *g, struct status *to) {
     struct map *best = map_new((size_t)to->n_streams + 1);
@@ -205,17 +207,12 @@ static struct status_stream *add_absent(struct status *to, const char *bed, cons
     if (to->n_folded) /* these stay behind the others */
         to->streams[to->n_streams + to->n_folded] = to->streams[to->n_streams];
     struct status_stream *s = &to->streams[to->n_streams++];
-    *s = (struct status_stream){.id = "",
-                                .client = bed,
-                                .model = "",
-                                .principal = principal,
-                                .address = "",
-                                .quality = "",
-                                .montage = "",
-                                .realtime = true,
-                                .live = true,
-                                .mood = STATUS_ABSENT,
-                                .probability = NAN};
+    *s = (struct status_stream){.bed = BRR__V1__BED__INIT, .address = "", .montage = "", .mood = STATUS_ABSENT};
+    s->realtime = true;
+    s->bed.name = (char *)(uintptr_t)bed;
+    s->bed.principal = (char *)(uintptr_t)principal;
+    s->bed.live = true;
+    s->bed.probability = NAN;
     for (int i = 0; i < STATUS_MINUTE; i++)
         s->minute[i] = NAN;
     return s;
@@ -224,20 +221,22 @@ static struct status_stream *add_absent(struct status *to, const char *bed, cons
 static enum status_mood mood_without_stream(const struct status_stream *s) {
     if (s->alarm)
         return s->alarm->off_ms ? STATUS_WAS : STATUS_ALARM;
-    return s->standby_ms ? STATUS_STANDBY : STATUS_ABSENT;
+    return s->bed.standby_until_ms ? STATUS_STANDBY : STATUS_ABSENT;
 }
 
 static void add_beds(const struct gather *g, struct status *to) {
     bool *found = calloc((size_t)g->source.n_beds + 1, sizeof *found);
     for (int i = 0; found && i < to->n_streams; i++)
-        if (to->streams[i].place < INT_MAX && (to->streams[i].live || to->streams[i].ended_ms)) /* a replay is not the bed */
+        if (to->streams[i].place < INT_MAX &&
+            (to->streams[i].bed.live || to->streams[i].bed.ended_ms)) /* a replay is not the bed */
             found[to->streams[i].place] = true;
     for (int i = 0; found && i < g->source.n_beds; i++) {
         struct status_stream *s = found[i] ? NULL : add_absent(to, g->source.beds[i], "");
         if (!s)
             continue;
         gather_alarm_of_stream(g, to, s);
-        s->principal = s->alarm ? s->alarm->principal : "";
+        if (s->alarm)
+            s->bed.principal = (char *)(uintptr_t)s->alarm->principal;
         s->mood = mood_without_stream(s);
     }
     free(found);
@@ -251,7 +250,7 @@ static void add_orphans(const struct gather *g, struct status *to) {
     for (int i = 0; shown && i < to->n_streams; i++) {
         if (to->streams[i].alarm)
             (void)map_put(shown, index_key(key, 'a', "", to->streams[i].alarm->id), &yes, NULL);
-        (void)map_put(shown, index_key(key, 'b', "", to->streams[i].client), &yes, NULL);
+        (void)map_put(shown, index_key(key, 'b', "", to->streams[i].bed.name), &yes, NULL);
     }
     for (int i = 0; shown && i < to->n_alarms; i++) {
         const struct status_alarm *a = &to->alarms[i];
@@ -275,8 +274,11 @@ void gather_roster(const struct gather *g, struct status *to) {
     add_orphans(g, to);
     for (int i = 0, n = 0; i < to->n_streams + to->n_folded; i++) {
         struct status_stream *s = &to->streams[i];
-        s->key = *s->id ? s->id : arena_printf(&to->arena, "bed-%d", s->place < INT_MAX ? s->place : 100000 + n++);
+        s->key = *s->bed.session_id ? s->bed.session_id
+                                    : arena_printf(&to->arena, "bed-%d", s->place < INT_MAX ? s->place : 100000 + n++);
         s->key = s->key ? s->key : "";
+        s->bed.state = (char *)(uintptr_t)status_mood_name(s->mood);
+        s->bed.in_roster = s->place < INT_MAX;
     }
 }
 
@@ -292,16 +294,18 @@ static bool electrodes_off(const struct status_stream *s) {
 
 static void put_cause(struct alarms *all, const struct status_stream *s, enum alarm_kind kind, const char *why,
                       const struct alarms_now *now) {
-    alarms_round_put(
-        all, &(struct alarms_cause){.kind = kind, .bed = s->client, .principal = s->principal, .session = s->id, .why = why}, now);
+    alarms_round_put(all,
+                     &(struct alarms_cause){
+                         .kind = kind, .bed = s->bed.name, .principal = s->bed.principal, .session = s->bed.session_id, .why = why},
+                     now);
 }
 
 /* A replay calls nobody, also one in real time. */
 static void look_at_stream(struct alarms *all, const struct status_stream *s, const struct alarms_now *now) {
     char text[80];
-    if (!s->live || s->ended_ms || !*s->id)
+    if (!s->bed.live || s->bed.ended_ms || !*s->bed.session_id)
         return;
-    if (!s->connected)
+    if (!s->bed.connected)
         put_cause(all, s, ALARM_LOST, "", now);
     else if (s->silent)
         put_cause(all, s, ALARM_NO_SIGNAL, "", now);
@@ -309,11 +313,11 @@ static void look_at_stream(struct alarms *all, const struct status_stream *s, co
         put_cause(all, s, ALARM_TWICE, "", now);
     if (s->late)
         put_cause(all, s, ALARM_LATE, "", now);
-    if (s->connected && !s->loaded)
-        put_cause(all, s, ALARM_MODEL, s->model, now);
+    if (s->bed.connected && !s->loaded)
+        put_cause(all, s, ALARM_MODEL, s->bed.model, now);
     if (electrodes_off(s))
-        put_cause(all, s, ALARM_ELECTRODES, s->quality, now);
-    if (s->connected && !s->silent && s->loaded && !s->late && !electrodes_off(s) && s->learning_s)
+        put_cause(all, s, ALARM_ELECTRODES, s->bed.quality, now);
+    if (s->bed.connected && !s->silent && s->loaded && !s->late && !electrodes_off(s) && s->bed.learning_s)
         put_cause(all, s, ALARM_LEARNING, "", now);
     str_format(text, sizeof text, "%.1f Hz instead of %g", s->measured_hz, s->rate_hz);
     if (s->measured_hz > 0)
@@ -342,14 +346,14 @@ static void look_at_clock(struct gather *g, struct alarms *all, const struct ala
     alarms_round_put(all, &(struct alarms_cause){.kind = ALARM_CLOCK, .bed = "", .principal = "", .session = "", .why = text}, now);
 }
 
-static bool is_open(const struct status_stream *s) { return *s->id && !s->ended_ms; }
+static bool is_open(const struct status_stream *s) { return *s->bed.session_id && !s->bed.ended_ms; }
 
 /* A bed of the roster that had a live stream since the daemon's start, and has none. open: of each bed, whether it has one. */
 static void look_at_bed(const struct gather *g, const bool *open, const struct status_stream *s, const struct alarms_now *now) {
     if (s->place == INT_MAX)
         return;
     if (is_open(s))
-        g->seen[s->place] |= s->live;
+        g->seen[s->place] |= s->bed.live;
     else if (g->seen[s->place] && !open[s->place])
         put_cause(desk_alarms(g->source.desk), s, ALARM_LOST, "no stream", now);
 }
@@ -357,7 +361,7 @@ static void look_at_bed(const struct gather *g, const bool *open, const struct s
 static void look_at_streams(const struct gather *g, const struct status *from, const struct alarms_now *now) {
     bool *open = calloc((size_t)g->source.n_beds + 1, sizeof *open);
     for (int i = 0; open && i < from->n_streams; i++)
-        if (from->streams[i].place < INT_MAX && from->streams[i].live && is_open(&from->streams[i]))
+        if (from->streams[i].place < INT_MAX && from->streams[i].bed.live && is_open(&from->streams[i]))
             open[from->streams[i].place] = true;
     for (int i = 0; i < from->n_streams; i++) {
         look_at_stream(desk_alarms(g->source.desk), &from->streams[i], now);

@@ -62,7 +62,7 @@ static int count_streams(const struct status *to, const char *model) {
     int n = 0;
     for (int i = 0; i < to->n_streams + to->n_folded; i++) {
         const struct status_stream *s = &to->streams[i];
-        n += *s->id && !s->ended_ms && !strcmp(s->model, model);
+        n += *s->bed.session_id && !s->bed.ended_ms && !strcmp(s->bed.model, model);
     }
     return n;
 }

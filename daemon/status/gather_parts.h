@@ -33,9 +33,9 @@ struct gather {
 };
 
 /* A copy that lives as long as the status; "" for NULL, and without memory. */
-static inline const char *gather_text(struct status *to, const char *text) {
-    const char *copy = text && *text ? arena_strdup(&to->arena, text) : "";
-    return copy ? copy : "";
+static inline char *gather_text(struct status *to, const char *text) {
+    char *copy = text && *text ? arena_strdup(&to->arena, text) : NULL;
+    return copy ? copy : (char *)(uintptr_t) "";
 }
 /* The streams, as many as a turn of the loop may take. True: there are more, for the next call. */
 bool gather_streams(struct gather *g, struct status *to);

@@ -13,7 +13,7 @@ struct gathering {
 };
 
 /* "F3 flat, O2 clipped noisy", of the channels that the model uses, behind the note of the whole. */
-static const char *name_flaws(struct status *to, const struct status_stream *s, const char *note) {
+static char *name_flaws(struct status *to, const struct status_stream *s, const char *note) {
     struct str text = str_of(QUALITY_TEXT);
     str_puts(&text, note);
     for (int i = 0; i < s->n_channels; i++) {
@@ -23,14 +23,13 @@ static const char *name_flaws(struct status *to, const struct status_stream *s, 
         str_printf(&text, "%s%s", text.len ? ", " : "", c->name);
         quality_put_flaws(&text, c->flaws);
     }
-    const char *copy = gather_text(to, str_cstr(&text));
+    char *copy = gather_text(to, str_cstr(&text));
     str_done(&text);
     return copy;
 }
 
 static void put_channels(struct status *to, const struct session_state *from, struct status_stream *s) {
     struct status_channel *c = arena_alloc(&to->arena, (size_t)from->n_channels * sizeof *c);
-    s->quality = "";
     if (!c)
         return;
     for (int i = 0; i < from->n_channels; i++)
@@ -45,21 +44,21 @@ static void put_channels(struct status *to, const struct session_state *from, st
         s->n_flawed += c[i].used && c[i].flaws;
     s->channels = c;
     s->n_channels = from->n_channels;
-    s->quality = name_flaws(to, s, from->note);
+    s->bed.quality = name_flaws(to, s, from->note);
 }
 
 static enum status_mood mood_of(const struct status_stream *s) {
     if (s->alarm)
         return s->alarm->off_ms ? STATUS_WAS : STATUS_ALARM;
-    if (s->standby_ms)
+    if (s->bed.standby_until_ms)
         return STATUS_STANDBY;
-    if (s->ended_ms)
+    if (s->bed.ended_ms)
         return s->place < INT_MAX ? STATUS_ABSENT : STATUS_ENDED;
-    if (!s->connected || s->silent)
+    if (!s->bed.connected || s->silent)
         return STATUS_LOST;
     if (s->late)
         return STATUS_LATE;
-    return s->n_flawed || s->gap_fraction > LOST_SHARE ? STATUS_POOR : STATUS_FINE;
+    return s->n_flawed || s->bed.gap_fraction > LOST_SHARE ? STATUS_POOR : STATUS_FINE;
 }
 
 static int64_t silence(const struct gathering *g, const struct bed *b) {
@@ -72,10 +71,11 @@ static int64_t unix_ms(const struct gathering *g, int64_t at_ms) { return at_ms 
 static void put_past(const struct gathering *g, const struct bed *b, struct status_stream *s) {
     for (int i = 0; i < STATUS_MINUTE; i++)
         s->minute[i] = b->minute[(b->at + i) % STATUS_MINUTE];
-    s->probability = isnan(s->probability) ? b->newest : s->probability; /* without alarms: of the record trace */
-    s->seen_ms = unix_ms(g, b->seen_ms);
+    s->bed.probability =
+        isnan(s->bed.probability) ? (double)b->newest : s->bed.probability; /* without alarms: of the record trace */
+    s->bed.seen_ms = unix_ms(g, b->seen_ms);
     s->alarm_ms = unix_ms(g, b->alarm_ms);
-    s->ended_ms = unix_ms(g, b->ended_ms);
+    s->bed.ended_ms = unix_ms(g, b->ended_ms);
     s->trace = b->trace ? past_share(b->trace) : NULL;
     s->eeg = eegring_mention(b->eeg);
 }
@@ -88,6 +88,13 @@ static struct status_stream *next_stream(struct status *to) {
     return &to->streams[to->n_streams++];
 }
 
+static void name_bed(struct status *to, struct status_stream *s, const char *const texts[4]) {
+    s->bed.session_id = gather_text(to, texts[0]);
+    s->bed.name = gather_text(to, texts[1]);
+    s->bed.model = gather_text(to, texts[2]);
+    s->bed.principal = gather_text(to, texts[3]);
+}
+
 static void put_stream(void *ctx, const struct session *session) {
     struct gathering *g = ctx;
     struct session_state from;
@@ -97,21 +104,19 @@ static void put_stream(void *ctx, const struct session *session) {
     struct status_stream *s = next_stream(g->to);
     if (!s)
         return;
-    *s = (struct status_stream){.id = gather_text(g->to, from.id),
-                                .client = gather_text(g->to, from.client),
-                                .model = gather_text(g->to, from.model),
-                                .principal = gather_text(g->to, from.principal),
+    *s = (struct status_stream){.bed = BRR__V1__BED__INIT,
                                 .address = gather_text(g->to, from.address),
-                                SAME_MEMBERS(from, realtime, live, connected, probability, rate_hz, learning_s),
+                                SAME_MEMBERS(from, realtime, rate_hz),
                                 .measured_hz = from.measured_rate_hz,
-                                .lag_s = from.lag_s,
-                                .gap_fraction = from.quality->gap_fraction,
-                                .opened_ms = from.opened_ms,
                                 .received_s = (int64_t)((double)from.received_through / from.rate_hz),
                                 .events = from.events,
                                 .reconnects = from.reconnects,
                                 .montage = gather_text(g->to, from.opened ? from.opened->info.file.montage : "")};
-    s->on = from.opened ? from.opened->alarms.on : 0;
+    name_bed(g->to, s, (const char *[]){from.id, from.client, from.model, from.principal});
+    COPY_MEMBERS(s->bed, from, live, connected, learning_s, lag_s, opened_ms);
+    s->bed.probability = (double)from.probability;
+    s->bed.gap_fraction = from.quality->gap_fraction;
+    s->bed.threshold_on = from.opened ? from.opened->alarms.on : 0;
     s->off = from.opened ? from.opened->alarms.off : 0;
     put_channels(g->to, &from, s);
     const struct bed *b = beds_find(g->from->beds, from.id);
@@ -120,11 +125,11 @@ static void put_stream(void *ctx, const struct session *session) {
     if (b)
         put_past(g, b, s);
     s->loaded = from.opened != NULL;
-    s->ahead_s = from.start_ms && s->seen_ms
-                     ? (double)(from.start_ms - s->seen_ms) / 1000 + (double)from.received_through / from.rate_hz
+    s->ahead_s = from.start_ms && s->bed.seen_ms
+                     ? (double)(from.start_ms - s->bed.seen_ms) / 1000 + (double)from.received_through / from.rate_hz
                      : NAN;
     s->silent = s->realtime && silence(g, b) > SILENT_MS;
-    s->late = s->realtime && s->lag_s > LATE_S;
+    s->late = s->realtime && s->bed.lag_s > LATE_S;
     gather_alarm_of_stream(g->from, g->to, s);
     s->mood = from.alarm && !gather_holds_back(g->from, s) ? STATUS_ALARM : mood_of(s);
     beds_set_mood(g->from->beds, from.id, s->mood);
@@ -134,15 +139,10 @@ static void put_ended(struct gathering *g, const struct bed *b) {
     struct status_stream *s = next_stream(g->to);
     if (!s)
         return;
-    *s = (struct status_stream){.id = gather_text(g->to, b->id),
-                                .client = gather_text(g->to, b->client),
-                                .model = gather_text(g->to, b->model),
-                                .principal = gather_text(g->to, b->principal),
-                                .address = "",
-                                .quality = "",
-                                .montage = "",
-                                .probability = NAN,
-                                .opened_ms = b->opened_ms};
+    *s = (struct status_stream){.bed = BRR__V1__BED__INIT, .address = "", .montage = ""};
+    name_bed(g->to, s, (const char *[]){b->id, b->client, b->model, b->principal});
+    s->bed.probability = NAN;
+    s->bed.opened_ms = b->opened_ms;
     put_past(g, b, s);
     gather_alarm_of_stream(g->from, g->to, s);
     s->mood = mood_of(s);

@@ -18,7 +18,8 @@ struct status *status_new(void) {
 /* Fixed places: by the roster, then by name, numbers in names by their value. */
 static int by_place(const void *a, const void *b) {
     const struct status_stream *l = a, *r = b;
-    return order_then(order_i64(l->place, r->place), order_then(strverscmp(l->client, r->client), strcmp(l->id, r->id)));
+    return order_then(order_i64(l->place, r->place),
+                      order_then(strverscmp(l->bed.name, r->bed.name), strcmp(l->bed.session_id, r->bed.session_id)));
 }
 
 void status_sort(struct status *s) {

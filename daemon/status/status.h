@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/base.h"
+#include "brr/v1/beds.pb-c.h"
 #include "daemon/alarms/alarm.h"
 #include "daemon/status/past.h"
 #include "daemon/viewer/eegring.h"
@@ -58,30 +59,23 @@ struct status_alarm {
 };
 
 struct status_stream {
-    const char *id, *client, *model, *principal, *address; /* id "": a bed without a stream; address "": unknown */
-    const char *key;                                       /* names the tile: the id, or one of the bed */
-    int place;                                             /* in the roster; INT_MAX: not in it */
-    const struct status_alarm *alarm;                      /* the open alarm of its patient; NULL: none */
-    const char *rule;                                      /* whom it holds its alarms back from, in words; "": it has none */
-    int64_t standby_ms;                                    /* in standby until then; 0: it is not */
-    enum status_mood mood;
-    bool realtime, connected, loaded; /* loaded: the model */
-    bool live;                        /* realtime, and not of a recording */
+    Brr__V1__Bed bed;                 /* what its tile shows, but for the alarms; its texts lie in the arena */
+    const char *address;              /* "": unknown */
+    const char *key;                  /* names the tile: the id, or one of the bed */
+    int place;                        /* in the roster; INT_MAX: not in it */
+    const struct status_alarm *alarm; /* the open alarm of its patient; NULL: none */
+    enum status_mood mood;            /* bed.state */
+    bool realtime, loaded;            /* loaded: the model */
     bool silent, late;                /* no samples come; the device is behind */
     bool twice;                       /* another stream of this name is heard as well */
-    float probability;                /* newest of the alarm trace; NaN: none yet */
     float minute[STATUS_MINUTE];      /* the highest of each of the last seconds, oldest first; NaN: none */
-    double on, off;                   /* thresholds of the alarm; 0: unknown */
+    double off;                       /* threshold at which the alarm ends; 0: unknown */
     double rate_hz, measured_hz;      /* measured: 0 = it is what the client says */
-    double lag_s, gap_fraction;       /* gap: of the newest samples */
     double ahead_s;                   /* the newest samples are stamped so long after they came; NaN: they have no stamps */
-    int learning_s;                   /* session_state */
-    int64_t opened_ms, seen_ms;       /* Unix time; seen: newest samples, 0: none yet */
-    int64_t alarm_ms, ended_ms;       /* since when it is on, else when the newest began; 0: none */
+    int64_t alarm_ms;                 /* since when it is on, else when the newest began; 0: none */
     int64_t received_s, events, reconnects;
     const struct status_channel *channels;
     int n_channels, n_flawed;
-    const char *quality; /* "F3 flat, O2 clipped noisy"; "" when no channel has a flaw */
     const char *montage; /* of the model; "" until it is loaded */
     struct past *trace;  /* NULL: none */
     struct eegring *eeg; /* a mention; NULL: it keeps none */

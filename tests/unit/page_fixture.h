@@ -29,31 +29,31 @@ static inline struct status *made(int n) {
     s->models = arena_alloc(&s->arena, sizeof *s->models);
     for (int i = 0; i < n; i++) {
         struct status_stream *t = &s->streams[s->n_streams++];
-        *t = (struct status_stream){.id = arena_printf(&s->arena, "%032x", (unsigned)i),
-                                    .client = i ? arena_printf(&s->arena, "bed-%d", i) : HOSTILE,
-                                    .model = HOSTILE,
-                                    .principal = i % 2 ? "token:odd" : "token:even",
+        *t = (struct status_stream){.bed.session_id = arena_printf(&s->arena, "%032x", (unsigned)i),
+                                    .bed.name = i ? arena_printf(&s->arena, "bed-%d", i) : HOSTILE,
+                                    .bed.model = HOSTILE,
+                                    .bed.principal = i % 2 ? "token:odd" : "token:even",
                                     .address = "",
                                     .place = INT_MAX,
-                                    .quality = i % 10 == 3 ? "F3 flat" : "",
+                                    .bed.quality = i % 10 == 3 ? "F3 flat" : "",
                                     .montage = "bipolar-18",
-                                    .rule = "",
+                                    .bed.rule = "",
                                     .mood = i == n / 2    ? STATUS_ALARM
                                             : i % 10 == 3 ? STATUS_POOR
                                                           : STATUS_FINE,
                                     .realtime = true,
-                                    .live = true,
-                                    .connected = true,
-                                    .probability = 0.5f,
-                                    .on = 0.8,
+                                    .bed.live = true,
+                                    .bed.connected = true,
+                                    .bed.probability = 0.5f,
+                                    .bed.threshold_on = 0.8,
                                     .rate_hz = 256,
-                                    .opened_ms = s->taken_ms - 60000,
-                                    .seen_ms = s->taken_ms - 1000,
+                                    .bed.opened_ms = s->taken_ms - 60000,
+                                    .bed.seen_ms = s->taken_ms - 1000,
                                     .alarm_ms = i == n / 2 ? s->taken_ms - 45000 : 0,
                                     .channels = channels,
                                     .n_channels = 3,
                                     .n_flawed = i % 10 == 3};
-        t->key = t->id;
+        t->key = t->bed.session_id;
         for (int k = 0; k < STATUS_MINUTE; k++)
             t->minute[k] = k < 30 ? NAN : (float)k / STATUS_MINUTE;
     }

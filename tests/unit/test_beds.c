@@ -116,7 +116,7 @@ static void a_silent_stream_has_no_signal_though_the_clock_is_set_back(void **st
         second(b, beds);
     struct status_stream now = shown(b, beds);
     assert_int_equal(now.mood, STATUS_LOST);
-    assert_int_equal(now.seen_ms, now_ms + set_ms - 11000);
+    assert_int_equal(now.bed.seen_ms, now_ms + set_ms - 11000);
     set_ms = 3600 * 1000;
     assert_int_equal(push(s, RATE, RATE), 0);
     second(b, beds);
@@ -126,7 +126,7 @@ static void a_silent_stream_has_no_signal_though_the_clock_is_set_back(void **st
     set_ms = -3600 * 1000;
     now = shown(b, beds);
     assert_int_equal(now.mood, STATUS_ENDED);
-    assert_int_equal(now.ended_ms, now_ms + set_ms);
+    assert_int_equal(now.bed.ended_ms, now_ms + set_ms);
     now_ms += BEDS_ENDED_MS;
     second(b, beds);
     assert_null(beds_ended(beds));
@@ -144,8 +144,10 @@ static const struct alarm *wrong_clock(struct desk *desk) {
 /* So many seconds, in which the stream's samples are stamped so long after they come. */
 static void look(struct gather *g, double ahead_s, int seconds, int64_t wall_shift_ms) {
     static struct alarms_now now = {.boot_ms = 5000000, .wall_ms = 1800000000000};
-    struct status_stream s = {.id = "id", .client = "bed 7", .principal = "p", .model = "m", .quality = "", .place = INT_MAX};
-    s.realtime = s.live = s.connected = s.loaded = true;
+    struct status_stream s = {
+        .bed.session_id = "id", .bed.name = "bed 7", .bed.principal = "p", .bed.model = "m", .bed.quality = "", .place = INT_MAX};
+    s.realtime = s.loaded = true;
+    s.bed.live = s.bed.connected = true;
     s.ahead_s = ahead_s;
     struct status from = {.streams = &s, .n_streams = 1};
     now.wall_ms += wall_shift_ms;
@@ -190,21 +192,21 @@ static void a_replay_under_the_name_of_a_bed_is_not_the_bed(void **state) {
     s->streams = arena_alloc(&s->arena, 2 * sizeof *s->streams);
     s->room_streams = 2;
     struct status_stream *own = &s->streams[s->n_streams++];
-    *own = (struct status_stream){.id = "1",
-                                  .client = "bed 7",
-                                  .principal = "p",
-                                  .model = "m",
-                                  .quality = "",
-                                  .connected = true,
+    *own = (struct status_stream){.bed.session_id = "1",
+                                  .bed.name = "bed 7",
+                                  .bed.principal = "p",
+                                  .bed.model = "m",
+                                  .bed.quality = "",
+                                  .bed.connected = true,
                                   .loaded = true,
-                                  .live = true,
+                                  .bed.live = true,
                                   .realtime = true};
     gather_roster(&g, s);
     assert_int_equal(s->n_streams, 1);
     assert_null(after_a_minute(&g, s));
     assert_true(metric_value(without) == 0);
-    own->id = "2";
-    own->live = false; /* the recorder is gone, and somebody plays its recording again */
+    own->bed.session_id = "2";
+    own->bed.live = false; /* the recorder is gone, and somebody plays its recording again */
     gather_roster(&g, s);
     assert_int_equal(s->n_streams, 2);
     assert_int_equal(s->streams[1].mood, STATUS_ABSENT);
@@ -242,11 +244,11 @@ static void a_replay_in_real_time_has_no_technical_alarm(void **state) {
         now.boot_ms += 1000;
         now.wall_ms += 1000;
         struct status_stream seen = shown(b, beds);
-        seen.id = "id"; /* its texts are gone */
-        seen.client = seen.principal = seen.model = seen.quality = "";
+        seen.bed.session_id = "id"; /* its texts are gone */
+        seen.bed.name = seen.bed.principal = seen.bed.model = seen.bed.quality = "";
         seen.n_channels = 0;
         seen.place = INT_MAX;
-        assert_true(seen.realtime && !seen.live);
+        assert_true(seen.realtime && !seen.bed.live);
         gather_causes(&g, &(struct status){.streams = &seen, .n_streams = 1}, &now);
     }
     assert_null(alarms_next(desk_alarms(g.source.desk), &cursor));
@@ -257,21 +259,23 @@ static void a_replay_in_real_time_has_no_technical_alarm(void **state) {
 }
 
 static void minutes_of_learning_are_a_technical_alarm(void **state) {
-    struct status_stream s = {.id = "id", .client = "bed 7", .principal = "p", .model = "m", .quality = "", .place = INT_MAX};
+    struct status_stream s = {
+        .bed.session_id = "id", .bed.name = "bed 7", .bed.principal = "p", .bed.model = "m", .bed.quality = "", .place = INT_MAX};
     const struct status from = {.streams = &s, .n_streams = 1};
     struct gather g = {0};
     (void)state;
     assert_int_equal(desk_new(&(struct desk_config){0}, &g.source.desk, NULL), 0);
-    s.realtime = s.live = s.connected = s.loaded = true;
+    s.realtime = s.loaded = true;
+    s.bed.live = s.bed.connected = true;
     s.ahead_s = NAN;
-    s.learning_s = 60; /* what comes is flat */
+    s.bed.learning_s = 60; /* what comes is flat */
     assert_null(after_a_minute(&g, &from));
     assert_null(after_a_minute(&g, &from));
     after_a_minute(&g, &from);
     const struct alarm *learning = after_a_minute(&g, &from);
     assert_non_null(learning);
     assert_int_equal(learning->kind, ALARM_LEARNING);
-    s.learning_s = 0;
+    s.bed.learning_s = 0;
     assert_null(after_a_minute(&g, &from));
     desk_free(g.source.desk);
 }
@@ -349,15 +353,15 @@ static void ended_streams_are_bounded(void **state) {
 /* ---- a bed has one tile ---- */
 
 static struct status_stream tile(const char *id, const char *client, const char *principal) {
-    return (struct status_stream){.id = id,
-                                  .client = client,
-                                  .principal = principal,
-                                  .model = "",
+    return (struct status_stream){.bed.session_id = (char *)(uintptr_t)id,
+                                  .bed.name = (char *)(uintptr_t)client,
+                                  .bed.principal = (char *)(uintptr_t)principal,
+                                  .bed.model = "",
                                   .place = INT_MAX,
-                                  .live = true,
+                                  .bed.live = true,
                                   .realtime = true,
-                                  .connected = true,
-                                  .opened_ms = 1000};
+                                  .bed.connected = true,
+                                  .bed.opened_ms = 1000};
 }
 
 static struct status *folded(const struct gather *g, const struct status_stream *list, int n) {
@@ -376,36 +380,36 @@ static void a_bed_has_one_tile_while_one_stream_of_it_is_heard(void **state) {
     struct status_stream list[5] = {tile("old", "bed-1", "token:a"), tile("new", "bed-1", "token:a"),
                                     tile("ended", "bed-1", "token:a"), tile("x", "brrctl", "token:a"),
                                     tile("y", "brrctl", "token:a")};
-    list[0].connected = false; /* its client was restarted */
-    list[2].ended_ms = 5;
-    list[2].live = false;
-    list[3].connected = false; /* a program's own name is no bed */
+    list[0].bed.connected = false; /* its client was restarted */
+    list[2].bed.ended_ms = 5;
+    list[2].bed.live = false;
+    list[3].bed.connected = false; /* a program's own name is no bed */
     struct status *s = folded(&g, list, 5);
     assert_int_equal(s->n_streams, 3);
     assert_int_equal(s->n_folded, 2);
     for (int i = 0; i < 3; i++) {
-        assert_true(strcmp(s->streams[i].id, "old") != 0 && strcmp(s->streams[i].id, "ended") != 0);
+        assert_true(strcmp(s->streams[i].bed.session_id, "old") != 0 && strcmp(s->streams[i].bed.session_id, "ended") != 0);
         assert_false(s->streams[i].twice);
     }
     status_drop(s);
-    list[0].connected = true; /* two that send are two tiles, which is said */
+    list[0].bed.connected = true; /* two that send are two tiles, which is said */
     s = folded(&g, list, 2);
     assert_true(s->n_streams == 2 && s->streams[0].twice && s->streams[1].twice);
     status_drop(s);
     struct status_stream files[3] = {tile("d", "brrctl detect", "token:a"), tile("v", "brrctl view", "token:a"),
                                      tile("l", "brrctl view", "token:a")};
-    files[0].live = files[1].live = false; /* recordings that are read for a person; the third is a bed with an odd name */
+    files[0].bed.live = files[1].bed.live = false; /* recordings that are read for a person; the third is a bed with an odd name */
     s = folded(&g, files, 3);
-    assert_true(s->n_streams == 1 && s->n_folded == 2 && !strcmp(s->streams[0].id, "l"));
+    assert_true(s->n_streams == 1 && s->n_folded == 2 && !strcmp(s->streams[0].bed.session_id, "l"));
     status_drop(s);
-    list[1].principal = "token:b"; /* another caller's bed of that name is another bed */
-    list[0].connected = false;
+    list[1].bed.principal = "token:b"; /* another caller's bed of that name is another bed */
+    list[0].bed.connected = false;
     s = folded(&g, list, 2);
     assert_true(s->n_streams == 2 && !s->streams[0].twice);
     status_drop(s);
     list[0].place = list[1].place = 0; /* but the roster has it once */
     s = folded(&g, list, 2);
-    assert_true(s->n_streams == 1 && !strcmp(s->streams[0].id, "new"));
+    assert_true(s->n_streams == 1 && !strcmp(s->streams[0].bed.session_id, "new"));
     status_drop(s);
 }
 

@@ -105,7 +105,7 @@ static void hostile_names_are_no_markup_on_any_page(void **state) {
         html_done(&h);
     }
     html_init(&h);
-    assert_true(page_stream(&h, &v, s->streams[0].id));
+    assert_true(page_stream(&h, &v, s->streams[0].bed.session_id));
     assert_harmless(&h);
     assert_non_null(strstr(str_cstr(&h.out), "The journal cannot be read now"));
     html_done(&h);
@@ -227,7 +227,7 @@ static void a_reader_sees_the_streams_of_its_own_principal_only(void **state) {
     struct page_view v = all_of(s);
     v.all = false;
     v.principal = "token:odd";
-    s->streams[1].client = "odd"; /* the token's own name */
+    s->streams[1].bed.name = "odd"; /* the token's own name */
     struct html h;
     html_init(&h);
     page_streams(&h, &v);
@@ -253,17 +253,18 @@ static void an_event_says_what_has_changed_and_nothing_else(void **state) {
     struct status *old = made(3), *now = made(3);
     struct page_view before = all_of(old), after = all_of(now);
     struct json *same = event_of(&before, &after, "/streams");
-    assert_int_equal(json_count(json_get(json_get(same, "streams"), now->streams[0].id)), 0);
+    assert_int_equal(json_count(json_get(json_get(same, "streams"), now->streams[0].bed.session_id)), 0);
     const char *order = json_str(json_get(same, "order"), "");
     struct json *first = event_of(NULL, &after, "/streams");
     assert_string_equal(json_str(json_get(first, "order"), ""), order);
-    assert_string_equal(json_str(json_get(json_get(json_get(first, "streams"), now->streams[1].id), "mood"), ""), "Alarm 0:45");
+    assert_string_equal(json_str(json_get(json_get(json_get(first, "streams"), now->streams[1].bed.session_id), "mood"), ""),
+                        "Alarm 0:45");
     assert_int_equal(json_i64(json_get(first, "n_alarms"), 0), 1);
     json_free(first);
     now->streams[0].mood = STATUS_LOST;
-    now->streams[0].lag_s = 3;
+    now->streams[0].bed.lag_s = 3;
     struct json *moved = event_of(&before, &after, "/streams");
-    const struct json *fields = json_get(json_get(moved, "streams"), now->streams[0].id);
+    const struct json *fields = json_get(json_get(moved, "streams"), now->streams[0].bed.session_id);
     assert_string_equal(json_str(json_get(fields, "state"), ""), "lost");
     assert_string_equal(json_str(json_get(fields, "lag"), ""), "3.0 s");
     assert_null(json_get(fields, "p"));
@@ -299,7 +300,7 @@ static void clients_with_the_same_page_and_rights_share_an_event(void **state) {
     struct status *old = made(4), *now = made(4);
     old->number = 1;
     now->number = 2;
-    now->streams[2].lag_s = 3;
+    now->streams[2].bed.lag_s = 3;
     const struct page_view before = all_of(old), after = all_of(now);
     struct page_view own = after;
     own.all = false;
@@ -312,7 +313,7 @@ static void clients_with_the_same_page_and_rights_share_an_event(void **state) {
                                          event_cache_get(c, &before, &before, "/streams")};
     assert_ptr_equal(one, same);
     assert_non_null(strstr(str_cstr(&one->text), "3.0 s"));
-    assert_null(strstr(str_cstr(&others[2]->text), now->streams[0].id)); /* another reader's stream */
+    assert_null(strstr(str_cstr(&others[2]->text), now->streams[0].bed.session_id)); /* another reader's stream */
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         assert_ptr_not_equal(one, others[i]);
         assert_string_not_equal(str_cstr(&one->text), str_cstr(&others[i]->text));
@@ -453,7 +454,7 @@ static void look_at_all(const struct page_view *v) {
         str_done(&event);
     }
     html_init(&h);
-    assert_true(page_stream(&h, v, v->status->streams[0].id));
+    assert_true(page_stream(&h, v, v->status->streams[0].bed.session_id));
     assert_null(strstr(str_cstr(&h.out), "(null)"));
     html_done(&h);
 }
@@ -469,12 +470,12 @@ static void every_mood_of_a_stream_is_shown(void **state) {
                 put_alarms(s, "bed-1", 1);
             t->alarm = s->n_alarms ? &s->alarms[0] : NULL;
             t->mood = (enum status_mood)mood;
-            t->live = t->realtime = bits & 2;
-            t->connected = bits & 4;
-            t->probability = bits & 8 ? 0.5f : NAN;
-            t->on = bits & 16 ? 0.8 : 0;
-            t->ended_ms = mood == STATUS_ENDED ? s->taken_ms - 1000 : 0;
-            t->standby_ms = mood == STATUS_STANDBY ? s->taken_ms + 1000 : 0;
+            t->bed.live = (t->realtime = bits & 2);
+            t->bed.connected = bits & 4;
+            t->bed.probability = bits & 8 ? 0.5f : NAN;
+            t->bed.threshold_on = bits & 16 ? 0.8 : 0;
+            t->bed.ended_ms = mood == STATUS_ENDED ? s->taken_ms - 1000 : 0;
+            t->bed.standby_until_ms = mood == STATUS_STANDBY ? s->taken_ms + 1000 : 0;
             t->loaded = v.answers = bits & 32;
             v.wall = !v.answers;
             look_at_all(&v);
@@ -522,7 +523,7 @@ static void every_kind_of_entry_is_on_the_page_of_its_stream(void **state) {
             int64_t id;
             struct journal_entry e = {.kind = (enum journal_kind)kind, .number = filled, .received_ms = s->taken_ms - kind};
             e.start_s = e.end_s = e.value = filled ? 0.5 : NAN;
-            str_copy(e.session, sizeof e.session, s->streams[0].id);
+            str_copy(e.session, sizeof e.session, s->streams[0].bed.session_id);
             str_copy(e.detail, sizeof e.detail, filled ? "ended" : "");
             str_copy(e.person, sizeof e.person, filled ? "Ana" : "");
             assert_int_equal(journaldb_insert(db, &e, &id, &err), 0);
@@ -530,7 +531,7 @@ static void every_kind_of_entry_is_on_the_page_of_its_stream(void **state) {
         }
     db_close(db);
     html_init(&h);
-    assert_true(page_stream(&h, &v, s->streams[0].id));
+    assert_true(page_stream(&h, &v, s->streams[0].bed.session_id));
     for (int kind = 0; kind < JOURNAL_KINDS; kind++) {
         char row[80];
         str_format(row, sizeof row, "<th scope=\"row\">%s</th>", journal_kind_words((enum journal_kind)kind));

@@ -60,7 +60,7 @@ static void an_alarm_of_a_lost_stream_says_that_it_is_blind(void **state) {
     s->alarms[0].step = 2;
     s->streams[2].alarm = &s->alarms[0];
     s->streams[2].mood = STATUS_ALARM;
-    s->streams[2].seen_ms = s->taken_ms - 20000;
+    s->streams[2].bed.seen_ms = s->taken_ms - 20000;
     html_init(&h);
     page_streams(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "blind: no signal for 0:20; nobody has answered; 2 calls"));
@@ -68,7 +68,7 @@ static void an_alarm_of_a_lost_stream_says_that_it_is_blind(void **state) {
     page_alarms(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "Blind: no signal comes from the bed"));
     html_done(&h);
-    s->streams[1].rule = "alarms off by the configuration";
+    s->streams[1].bed.rule = "alarms off by the configuration";
     html_init(&h);
     page_streams(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "alarms off by the configuration"));
@@ -111,7 +111,7 @@ static void an_alarm_leads_to_the_eeg_while_its_stream_is_there(void **state) {
     const struct page_view v = all_of(s);
     struct html h;
     put_alarms(s, "bed-2", 1);
-    s->alarms[0].session = s->streams[2].id;
+    s->alarms[0].session = s->streams[2].bed.session_id;
     html_init(&h);
     page_alarms(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "#eeg\">EEG of the onset</a>"));
