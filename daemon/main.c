@@ -9,6 +9,7 @@
 #include "daemon/restore.h"
 #include "daemon/run_command.h"
 #include "daemon/server.h"
+#include "daemon/spare_memory.h"
 #include "daemon/user_daemon.h"
 #include "daemon/versions.h"
 #include "kernels/device.h"
@@ -134,6 +135,7 @@ static int check_or_serve(struct arguments *a, struct arena *arena, struct err *
     umask(umask(S_IRWXO) | S_IWGRP | S_IRWXO); /* results are the group's to read at most */
     main_thread = pthread_self();
     atexit(leave_at_once);
+    spare_memory_prepare();
     return server_run(&config, &source, err);
 }
 

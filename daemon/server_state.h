@@ -18,6 +18,7 @@
 #include "daemon/paths.h"
 #include "daemon/reload.h"
 #include "daemon/services/services.h"
+#include "daemon/spare_memory.h"
 #include "daemon/status/gather.h"
 
 enum { SERVER_MAX_METHODS = 96 };
@@ -57,6 +58,7 @@ struct daemon {
     int64_t stop_ms;          /* when the stop began */
     struct deadline deadline; /* of its last part, when the handles of the loop are closed */
     bool file_waits;          /* for a model file that does not answer */
+    struct spare_memory spare_memory;
     struct meters meters;
     char versions[JOB_VERSIONS_SIZE]; /* for the records of jobs */
 };

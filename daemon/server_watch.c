@@ -120,7 +120,10 @@ static void look_at_results(struct daemon *d) {
 }
 
 void server_watch_tick(struct daemon *d) {
+    const double resident = metric_value(metrics_series(d->meters.metrics, "process_resident_memory_bytes", ""));
     look_for_deafness(d);
     look_at_results(d);
     look_at_model_files(d);
+    if (!d->stopping)
+        spare_memory_look(&d->spare_memory, &d->loop, (int64_t)resident, clock_ms());
 }

@@ -130,6 +130,8 @@ target_sources(test_listing PRIVATE ${CMAKE_SOURCE_DIR}/client/brrctl/listing.c)
 target_link_libraries(test_client_call PRIVATE brr_proto_json)
 target_link_libraries(test_message_json PRIVATE brr_proto_json)
 target_sources(test_proxy PRIVATE ${CMAKE_SOURCE_DIR}/client/proxy.c)
+target_sources(test_spare_memory PRIVATE ${CMAKE_SOURCE_DIR}/daemon/spare_memory.c)
+target_link_options(test_spare_memory PRIVATE -Wl,--wrap=malloc_trim)
 target_sources(test_thread_room PRIVATE ${CMAKE_SOURCE_DIR}/daemon/deadline.c)
 target_sources(test_lsl_timeline PRIVATE ${CMAKE_SOURCE_DIR}/client/brrctl/lsl/lsl_timeline.c)
 target_link_libraries(test_link PRIVATE brr_proto) # libbrr hides its parts; the test stands in for its connections
