@@ -368,7 +368,11 @@ static int open_database(struct daemon *d, struct err *err) {
 static int open_scheduler(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
-    s->rules = (struct submission_rules){.places = &s->places, .refer_model = refer_model, .ctx = s};
+    s->rules = (struct submission_rules){.places = &s->places,
+                                         .refer_model = refer_model,
+                                         .ctx = s,
+                                         .kept_most = c->max_files_bytes > 0 ? c->max_files_bytes : 0,
+                                         .shared = c->tokens_file != NULL};
     devices_fill_rules(s, &s->rules);
     versions_describe(s->libraries, s->n_libraries, d->versions, sizeof d->versions);
     struct sched_config sched = {.db = d->database,

@@ -63,6 +63,7 @@ struct job {
     bool alone;                         /* active: isolated, and nothing else runs; not stored */
     bool short_of_memory;               /* queued: its reason says for which memory it waits; not stored */
     int64_t memory_bytes;               /* device memory that it needs; 0 = not known */
+    int64_t kept_bytes;                 /* of models that its directory keeps for it (work/task.h) */
     int64_t paused_ms;  /* queued: when it began to wait for room on the cache volume; 0 = it does not wait. Not stored: a */
     int64_t room_bytes; /* daemon that starts tries at once. room_bytes: free bytes at that time */
     int64_t run_ms;     /* wall time of finished attempts */

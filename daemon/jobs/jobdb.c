@@ -47,6 +47,7 @@ static const struct field fields[] = {
     FIELD("device_ms", I64, device_ms),
     FIELD("seen_ms", I64, seen_ms),
     FIELD("memory_bytes", I64, memory_bytes),
+    FIELD("kept_bytes", I64, kept_bytes),
     FIELD("step", I64, progress.step),
     FIELD("steps", I64, progress.steps),
     FIELD("epoch", I64, progress.epoch),

@@ -281,6 +281,9 @@ static void attempt(struct runner *r, struct task_end *ret) {
     if (ret->rc) /* a failure that a wish to stop has caused, or overtaken */
         ret->stopped = (enum stop_reason)atomic_load(&r->wish->stop);
     close_task(r);
+    char kept[4096];
+    if (!ret->rc && ret->stopped == STOP_NONE && is_writer(r) && !fsio_join(kept, sizeof kept, r->env.directory, TASK_KEPT, NULL))
+        (void)fsio_remove_tree(kept, NULL); /* what stays goes with the directory */
     ret->has_checkpoint = r->has_checkpoint;
 }
 

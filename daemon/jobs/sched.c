@@ -218,6 +218,14 @@ int sched_check_after(const struct sched *s, const char *id, bool hidden, struct
     return 0;
 }
 
+/* What this caller's jobs keep of models. */
+static int64_t kept_by(const struct sched *s, const char *owner) {
+    int64_t bytes = 0;
+    for (int i = 0; i < s->count; i++)
+        bytes += principal_is_same(s->jobs[i]->owner, owner) ? s->jobs[i]->kept_bytes : 0;
+    return bytes;
+}
+
 int sched_admit(struct sched *s, struct draft *d, bool hidden, const struct job **ret_same, struct err *err) {
     int rc = find_same(s, d->job, ret_same, err);
     if (rc || *ret_same)
@@ -226,6 +234,7 @@ int sched_admit(struct sched *s, struct draft *d, bool hidden, const struct job 
         (rc = sched_check_after(s, d->file.after, hidden, err)))
         return rc;
     d->next = &s->next_sequence;
+    d->kept_before = kept_by(s, d->job->owner);
     return 0;
 }
 

@@ -183,6 +183,7 @@ static void finish_running(struct sched *s, struct slot *slot, struct task_end *
         free(job->result);
         job->result = r->result;
         r->result = NULL;
+        job->kept_bytes = 0;
         sched_move(s, job, JOB_SUCCEEDED, "");
     } else if (job->wish == JOB_WISH_CANCEL) { /* whatever else ended it */
         sched_move(s, job, JOB_CANCELLED, "cancelled");

@@ -1,6 +1,10 @@
 #include "daemon/jobs/submission.h"
 
+#include <sys/statvfs.h>
+
+#include "base/counted.h"
 #include "base/log.h"
+#include "base/principal.h"
 #include "daemon/jobs/slurm_record.h"
 #include "daemon/models/model_fetch.h"
 #include "work/estimate.h"
@@ -153,7 +157,7 @@ int draft_parse(const struct submission *r, int64_t now_ms, struct draft **ret, 
 
 int draft_refer(const struct submission_rules *rules, struct draft *d, struct err *err) {
     d->estimate_device = rules->estimate_device;
-    d->estimate_threads = rules->estimate_threads;
+    COPY_MEMBERS(*d, *rules, estimate_threads, kept_most, shared);
     return submission_refer(rules, &d->file, &d->refs, err);
 }
 
@@ -195,10 +199,52 @@ int draft_look(struct draft *d, struct err *err) {
     return 0;
 }
 
+/* Such a model may be pruned, unloaded or replaced while the job waits. */
+static bool may_vanish(const struct draft *d, int i) {
+    const char *results = d->refs.places.results_dir, *path = d->refs.at[i].path;
+    return d->refs.at[i].ref.type != OPTION_PATH && str_starts(path, results) && path[strlen(results)] == '/';
+}
+
+static int check_kept(const struct draft *d, struct err *err) {
+    struct statvfs v;
+    int64_t most = d->kept_most;
+    if (!d->shared || !d->job->kept_bytes)
+        return 0;
+    if (!most && statvfs(d->refs.places.results_dir, &v))
+        return err_errno(err, errno, "%s: its size is unknown", d->refs.places.results_dir);
+    most = principal_share(most ? most : (int64_t)v.f_blocks * (int64_t)v.f_frsize);
+    return d->kept_before + d->job->kept_bytes <= most
+               ? 0
+               : err_set(
+                     err, ERR_EXHAUSTED,
+                     "the models that this job keeps while it waits take %s; those of your other jobs take %s, and one caller may "
+                     "keep %s of paths.results: wait until a job has run, or cancel one",
+                     counted(d->job->kept_bytes, "byte").text, counted(d->kept_before, "byte").text, counted(most, "byte").text);
+}
+
+/* Where the volume has no hard links the job goes without. */
+static int keep_models(struct draft *d, struct err *err) {
+    char kept[4096];
+    int64_t bytes, mtime_ns;
+    int rc;
+    for (int i = 0; i < d->refs.n; i++) {
+        const char *path = d->refs.at[i].path;
+        if (!may_vanish(d, i) || !task_kept_model(d->job->directory, path, kept) || fsio_exists(kept))
+            continue;
+        if ((rc = fsio_mkdirs_above(kept, err)))
+            return rc;
+        if (!link(path, kept) && !fsio_size(kept, &bytes, &mtime_ns, NULL))
+            d->job->kept_bytes += bytes;
+        else if (!fsio_exists(path))
+            return err_set(err, ERR_NOT_FOUND, "%s: %s was removed meanwhile; submit the job again", d->refs.at[i].ref.key, path);
+    }
+    return check_kept(d, err);
+}
+
 int draft_place(struct draft *d, struct err *err) {
     int rc;
     if ((rc = draft_look(d, err)) || (rc = submission_place(d->refs.places.results_dir, d->job, d->next, err)) ||
-        !d->file.executor || !d->file.array.size)
+        (rc = keep_models(d, err)) || !d->file.executor || !d->file.array.size)
         return rc;
     return slurm_record_job(d->job->directory, d->job->yaml, d->job->overrides, err);
 }

@@ -31,6 +31,10 @@ struct submission_rules {
     /* The device for which the memory of a job is estimated, when there are several to choose from; NULL: not estimated. */
     const char *estimate_device;
     int estimate_threads;
+    /* What one caller's waiting jobs may keep of models (job.kept_bytes): kept_most of paths.results; 0: a share of its volume
+     * (shared), or any. */
+    int64_t kept_most;
+    bool shared; /* callers have tokens, and each a share (base/principal.h) */
 };
 
 /* The models and files that a job file names, and its recordings. */
@@ -60,6 +64,9 @@ struct draft {
     int n_overrides;
     const char *estimate_device; /* as in submission_rules */
     int estimate_threads;
+    int64_t kept_most; /* as in submission_rules */
+    bool shared;
+    int64_t kept_before;   /* by the caller's other jobs; the queue sets it */
     _Atomic int64_t *next; /* the number of the next job; borrowed */
 };
 /* Parses the job file. Any thread. */
@@ -71,8 +78,9 @@ int draft_new(const struct submission_rules *rules, const struct submission *sub
               struct err *err);
 /* Completes the record but for its number, id and directory. Any thread; blocks. Errors: those of submission_look, EXHAUSTED. */
 int draft_look(struct draft *d, struct err *err);
-/* Completes the record and makes the job's directory, with the files that a task of an array reads there. Any thread; blocks.
- * Errors: those of submission_look, EXHAUSTED. */
+/* Completes the record and makes the job's directory, with links to the models below paths.results that it names, so that none is
+ * gone when it runs, and with the files that a task of an array reads there. Any thread; blocks. Errors: those of submission_look;
+ * EXHAUSTED, with the sizes: the models are beyond the caller's share. */
 int draft_place(struct draft *d, struct err *err);
 /* Removes the directory of a job that the queue did not take. Any thread; blocks. */
 void draft_discard(struct draft *d);

@@ -55,11 +55,20 @@ bool task_phase(const struct task_env *env, struct task_progress *p, const char 
 
 bool task_model_is_url(const char *ref) { return str_starts(ref, "store://"); }
 
+bool task_kept_model(const char *directory, const char *path, char ret[4096]) {
+    char name[DIGEST_HEX_SIZE];
+    return digest_bytes(path, strlen(path), name) && str_format(ret, 4096, "%s/" TASK_KEPT "/%s.safetensors", directory, name);
+}
+
 int task_model_find(const struct task_env *env, const char *ref, struct task_model *ret, struct err *err) {
-    if (!task_model_is_url(ref))
-        return str_copy(ret->path, sizeof ret->path, ref)
-                   ? digest_file(ret->path, ret->sha256, err)
-                   : err_set(err, ERR_RANGE, "the path of the model %.200s… is too long", ref);
+    char kept[4096];
+    if (!task_model_is_url(ref)) {
+        if (!str_copy(ret->path, sizeof ret->path, ref))
+            return err_set(err, ERR_RANGE, "the path of the model %.200s… is too long", ref);
+        if (!fsio_exists(ref) && env->directory && task_kept_model(env->directory, ref, kept) && fsio_exists(kept))
+            str_copy(ret->path, sizeof ret->path, kept);
+        return digest_file(ret->path, ret->sha256, err);
+    }
     if (!env->model)
         return err_set(err, ERR_UNSUPPORTED, "%.200s: there are no stores here; name a local file", ref);
     return env->model(env->ctx, ref, ret, err);

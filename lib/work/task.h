@@ -115,3 +115,7 @@ void task_stop_mirrors(const struct task_env *env);
 /* True if the model reference is the URL of an object. task_model_find gives the file of a model named by URL or path. */
 bool task_model_is_url(const char *ref);
 int task_model_find(const struct task_env *env, const char *ref, struct task_model *ret, struct err *err);
+/* The name of a link in the job's directory to the model of this path, which the owner of the job may make: task_model_find finds
+ * the model there when the path is gone. They lie in a folder of their own, TASK_KEPT. False: a path is too long. */
+#define TASK_KEPT "kept"
+bool task_kept_model(const char *directory, const char *path, char ret[4096]);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A pinned checkpoint outlives its pruning under the same REF: it is listed, verified, fetched and streamed with, until it is unpinned."""
+"""A pinned checkpoint outlives its pruning under the same REF: it is listed, verified, fetched and streamed with, until it is unpinned.
+A job that waits keeps its model too."""
 import concurrent.futures
 import contextlib
 import json
@@ -121,10 +122,30 @@ def check_memory(d):
     assert d.ctl("checkpoint", "verify", f"{SOURCE}/models/demo.safetensors")[0] == 0
 
 
+def check_waiting(d, tmp):
+    """A job that waits has its model although the checkpoint is pruned meanwhile; what it kept for that is gone when it has run."""
+    code, first, err = d.submit(*MINI, f"data.source=file://{tmp}/eeg", "data.validation_fraction=0", "training.max_steps=1000000",
+                                "checkpoint.every=1s", "checkpoint.keep=1", watch=False)
+    assert code == 0, err
+    d.wait(first["job"], lambda j: j["last_checkpoint"])
+    job = None
+    while not job:  # the checkpoint may be pruned before the job is taken
+        ref, checkpoint = list(listed(d, first["job"]).items())[-1]
+        code, job, err = d.submit(f"evaluate.checkpoint={ref}", f"data.source=file://{tmp}/eeg", "evaluate.baselines=[]",
+                                  "evaluate.threshold=model", watch=False, file=f"{SOURCE}/configs/eval.yaml")
+        assert code == 0 or ref not in listed(d, first["job"]), err
+    kept = f"{d.dir}/results/jobs/{job['job']}/kept"
+    d.wait(first["job"], lambda j: not os.path.exists(checkpoint["path"]))
+    assert d.job(job["job"])["state"] == "queued" and len(os.listdir(kept)) == 1
+    assert d.ctl("cancel", first["job"])[0] == 0
+    d.wait(job["job"], lambda j: j["state"] == "succeeded")
+    assert not os.path.exists(kept)
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=3, patients=2, hours=0.03)
-        d = Daemon(tmp).start()
+        d = Daemon(tmp, ["limits.device_jobs=1"]).start()
         code, job, err = d.submit(*MINI, f"data.source=file://{tmp}/eeg", "data.validation_fraction=0", "training.max_steps=1000000",
                                   "checkpoint.every=1s", "checkpoint.keep=1", watch=False)
         assert code == 0, err
@@ -147,6 +168,7 @@ def main():
         assert d.ctl("checkpoint", "delete", pinned)[0] != 0, "pinned"
         d.ctl("cancel", job["job"])
         d.wait(job["job"], lambda j: j["state"] == "cancelled")
+        check_waiting(d, tmp)
         check_memory(d)
         check_both_at_once(d, job["job"])
         check_card(d, job["job"], f"file://{tmp}/eeg")

@@ -27,6 +27,8 @@ static struct fixture make_fixture(void **state) {
     str_format(f.model, sizeof f.model, "%s/m.safetensors", f.results);
     assert_int_equal(fsio_mkdirs(in_dir(state, "data/eeg"), NULL), 0);
     assert_int_equal(fsio_mkdirs(in_dir(state, "data-beside"), NULL), 0);
+    assert_int_equal(fsio_mkdirs(f.results, NULL), 0);
+    put_file(f.model, "model", 5);
     return f;
 }
 
@@ -120,6 +122,51 @@ static void a_model_reference_becomes_the_file_it_means_now(void **state) {
     job_free(job);
 }
 
+/* A draft of a job that starts from the fixture's model, placed; the caller discards it. */
+static struct draft *place_with_model(const struct fixture *f, _Atomic int64_t *next, int want, struct err *err) {
+    char yaml[400];
+    const char *overrides[] = {"data.source=eeg"};
+    struct draft *draft = NULL;
+    str_format(yaml, sizeof yaml, "%s  init_from: job:known\n", train);
+    const struct submission s = {yaml, "j.yaml", "", "token:x", overrides, 1};
+    assert_int_equal(draft_new(&f->rules, &s, INT64_C(1800000000000), &draft, err), 0);
+    draft->next = next;
+    draft->kept_before = 600;
+    assert_int_equal(draft_place(draft, err), want);
+    return draft;
+}
+
+static void a_model_stays_for_a_job_that_waits(void **state) {
+    struct fixture f = make_fixture(state);
+    _Atomic int64_t next = 1;
+    struct task_model found;
+    struct err err;
+    point(&f);
+    char model[300] = {0};
+    put_file(f.model, model, sizeof model);
+    struct draft *draft = place_with_model(&f, &next, 0, &err);
+    assert_int_equal(draft->job->kept_bytes, 300);
+    assert_int_equal(unlink(f.model), 0); /* it is pruned */
+    const struct task_env env = {.directory = draft->job->directory};
+    assert_int_equal(task_model_find(&env, f.model, &found, &err), 0);
+    assert_true(str_starts(found.path, draft->job->directory));
+    draft_discard(draft);
+    draft_free(draft);
+    put_file(f.model, model, sizeof model);
+    f.rules.kept_most = 1000; /* of which the caller may have 900 */
+    f.rules.shared = true;
+    draft = place_with_model(&f, &next, 0, &err);
+    draft_discard(draft);
+    draft_free(draft);
+    f.rules.kept_most = 990;
+    draft = place_with_model(&f, &next, ERR_EXHAUSTED, &err);
+    assert_non_null(strstr(err.message, "300 bytes"));
+    assert_non_null(strstr(err.message, "600 bytes"));
+    assert_non_null(strstr(err.message, "891 bytes"));
+    draft_discard(draft);
+    draft_free(draft);
+}
+
 static void a_job_gets_a_directory_that_nobody_had(void **state) {
     struct fixture f = make_fixture(state);
     struct job *a = job_new(), *b = job_new();
@@ -172,9 +219,8 @@ static void a_job_writes_below_a_prefix_of_a_store_alone(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        in_temp_dir(a_job_writes_below_a_prefix_of_a_store_alone),
-        in_temp_dir(a_source_means_a_directory_of_the_daemon),
-        in_temp_dir(a_model_reference_becomes_the_file_it_means_now),
+        in_temp_dir(a_job_writes_below_a_prefix_of_a_store_alone),    in_temp_dir(a_source_means_a_directory_of_the_daemon),
+        in_temp_dir(a_model_reference_becomes_the_file_it_means_now), in_temp_dir(a_model_stays_for_a_job_that_waits),
         in_temp_dir(a_job_gets_a_directory_that_nobody_had),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
