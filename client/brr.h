@@ -193,7 +193,7 @@ struct brr_stream_config {
     double alarm_rate;       /* 1, 5 or 10: alarms by the model's rule for that many false alarms per 24 h; 0: by the thresholds */
     const char *device;      /* name of the daemon's device that computes it, such as "cuda:1"; NULL = the daemon chooses */
     int64_t move_after_ms;   /* with several endpoints: how long to try the same daemon before the next one, 0 = 10 s */
-    int partial;             /* line_length, band_power: at least so many channels may do if the montage lacks others; 0 = all */
+    int partial;             /* so many channels may do if the montage lacks others, where the model takes it; 0 = all */
     const char *patient;     /* the same text for the same patient, never a name: what the newest stream of it has learned goes on
                               * (limits.patient_memory of the daemon); NULL = nothing goes from one stream to another */
 };

@@ -40,7 +40,7 @@ install(DIRECTORY client/python/ ${CMAKE_BINARY_DIR}/python/ DESTINATION ${CMAKE
 install(DIRECTORY client/python/brr ${CMAKE_BINARY_DIR}/python/brr DESTINATION lib/python3/dist-packages COMPONENT python3-brr EXCLUDE_FROM_ALL
         FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "__pycache__" EXCLUDE)
 install(DIRECTORY client/erlang/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/erlang COMPONENT libbrr-dev)
-install(FILES models/ward.safetensors models/ward.md models/demo.safetensors models/demo.md DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/models)
+install(FILES models/ward.md models/demo.safetensors models/demo.md DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/models)
 install(PROGRAMS deploy/slurm/train.sbatch DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/slurm)
 install(FILES deploy/grafana/brrd.json DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/grafana)
 install(FILES deploy/prometheus/rules.yml DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/prometheus)

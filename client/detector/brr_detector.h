@@ -57,7 +57,7 @@ struct brr_detector_options {
     int32_t threads;    /* of a CPU; 0: as many as the process may use */
     int32_t bf16;       /* 1: compute in bfloat16; UNSUPPORTED where the device has none */
 };
-/* model: a model file, or a name: "ward" and "demo", which lie in share/brrd/models beside the library, "line_length" or
+/* model: a model file, or a name: "demo", which lies in share/brrd/models beside the library, "ward", "line_length" or
  * "band_power". options may be NULL. */
 BRR_DETECTOR_API int brr_detector_open(const char *model, const struct brr_detector_options *options, brr_detector **ret,
                                        struct brr_detector_error *err);

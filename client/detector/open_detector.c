@@ -87,13 +87,13 @@ static int open_model(void *context, struct err *err) {
         return rc;
     if (!builtin_has(o->model) && (access(o->model, F_OK) == 0 || strchr(o->model, '/')))
         return upload_model(o, o->model, err);
+    if (seizure_feature_from_name(o->model) < SEIZURE_TYPES)
+        return open_made(o, err);
     if (find_installed(o->model, path, sizeof path))
         return upload_model(o, path, err);
-    if (builtin_is_trained(o->model))
+    if (builtin_has(o->model))
         return err_set(err, ERR_NOT_FOUND, "%s is not installed in share/brrd/models beside this library; name its file", o->model);
-    if (!builtin_has(o->model))
-        return err_set(err, ERR_NOT_FOUND, "%.200s is neither a model file nor ward, demo, line_length or band_power", o->model);
-    return open_made(o, err);
+    return err_set(err, ERR_NOT_FOUND, "%.200s is neither a model file nor ward, demo, line_length or band_power", o->model);
 }
 
 static int close_model(void *context, struct err *err) {

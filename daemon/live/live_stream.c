@@ -354,7 +354,7 @@ static int load_parts(struct live_stream *s, struct unpack *state, struct err *e
     return unpack_done(state) ? 0 : err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
 }
 
-/* The channels of a network's montage that the recording has, if it may lack so many. */
+/* The channels of the model's montage that the recording has, if it may lack so many; a network's inputs of the others are 0. */
 static int take_rest(const struct live_stream *s, struct modelfile *file, struct err *err) {
     struct frontend_config frontend = file->frontend;
     struct montage_rest rest;
@@ -363,29 +363,29 @@ static int take_rest(const struct live_stream *s, struct modelfile *file, struct
         return rc;
     if (!file->most_missing)
         return err_set(err, ERR_PRECONDITION,
-                       "montage %s lacks channels, and this model is a network, which needs all of them; line_length and "
-                       "band_power take what is there",
+                       "montage %s lacks channels, and this model is a network, which needs all of them; ward, line_length "
+                       "and band_power take what is there",
                        file->montage);
     int least = channels - (int)file->most_missing;
     if ((rc = montage_rest_of(file->montage, s->open.labels, s->open.n_labels, least > s->open.partial ? least : s->open.partial,
                               &rest, err)))
         return rc;
     frontend.montage = rest.spec;
-    file->absent = rest.absent;
+    file->absent = frontend_is_feature(frontend.normalize) ? 0 : rest.absent;
     return modelfile_set_frontend(file, &frontend, err);
 }
 
-/* The montage for a recording that lacks channels of the model's: the part that it allows, if the model takes it. */
+/* The montage for a recording that lacks channels of the model's: the part that it allows, if the model takes it. Without a
+ * network that may be other channels, past the missing electrodes. */
 static int take_partial(const struct live_stream *s, struct live_opened *o, struct err *err) {
     OWNED_POINTER(montage_free) struct montage *whole = NULL;
     struct modelfile *file = &o->info.file;
     char spec[MONTAGE_PARTIAL_SIZE];
     if (s->open.partial <= 0 || !montage_new(file->montage, s->open.labels, s->open.n_labels, &whole, NULL))
         return 0;
-    if (!frontend_is_feature(file->frontend.normalize))
-        return take_rest(s, file, err);
-    int rc = montage_partial(s->open.labels, s->open.n_labels, s->open.partial, spec, err);
-    if (rc)
+    const bool feature = frontend_is_feature(file->frontend.normalize);
+    int rc = file->most_missing || !feature ? take_rest(s, file, err) : ERR_PRECONDITION;
+    if (rc == 0 || !feature || (rc = montage_partial(s->open.labels, s->open.n_labels, s->open.partial, spec, err)))
         return rc;
     struct frontend_config frontend = file->frontend;
     frontend.montage = spec;

@@ -94,7 +94,7 @@ void page_models(struct html *h, const struct page_view *v) {
     html_put(
         h,
         "<p class=\"empty\">%s<code>brrctl load NAME job:ID</code> makes a model serve under a name. Built in, and loaded when a "
-        "stream asks for them: <code>ward</code> and <code>demo</code> (networks), <code>line_length</code> and "
+        "stream asks for them: <code>demo</code> (a network), <code>ward</code>, <code>line_length</code> and "
         "<code>band_power</code> (without a network).</p>\n",
         s->n_models ? "" : "No model serves under a name. ");
     html_put(h, "<div class=\"cards\">");

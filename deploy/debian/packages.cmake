@@ -107,7 +107,7 @@ of libbrr, libbrr_scan, libbrr_detector and libbrr_burst.")
 set(CPACK_DEBIAN_PYTHON3-BRR_PACKAGE_NAME python3-brr)
 set(CPACK_DEBIAN_PYTHON3-BRR_PACKAGE_SECTION python)
 set(CPACK_DEBIAN_PYTHON3-BRR_PACKAGE_DEPENDS "${exact}, python3, python3-numpy")
-set(CPACK_DEBIAN_PYTHON3-BRR_PACKAGE_RECOMMENDS "brrd, python3-protobuf") # models ward and demo; brr.v1
+set(CPACK_DEBIAN_PYTHON3-BRR_PACKAGE_RECOMMENDS "brrd, python3-protobuf") # the model demo; brr.v1
 set(CPACK_DEBIAN_PYTHON3-BRR_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_DEBIAN_PYTHON3-BRR_PACKAGE_GENERATE_SHLIBS OFF)
 set(CPACK_COMPONENT_PYTHON3-BRR_DESCRIPTION "recordings, detectors and scans of brrd for Python 3

@@ -1,22 +1,27 @@
 #include "detect/builtin.h"
 
-static const double ON = 0.75, OFF = 0.5, MIN_DURATION_S = 5;
+/* How such a model hears and decides: chosen, never trained (models/ward.md). */
+static const struct hearing {
+    double highest_hz, fill_gap_s, on, off, lookback_s, alarm_latch_s, temperature;
+    int most_missing;
+} of_one = {120, 2, 0.75, 0.5, 0, 0, 1, 0}, of_ward = {40, 10, 0.6, 0.4, 60, 60, 0.58, 10};
+static const double MIN_DURATION_S = 5;
 
 int builtin_model(const char *name, struct modelfile *ret, struct err *err) {
     enum seizure_type type = seizure_feature_from_name(name);
     if (type == SEIZURE_TYPES)
         return err_set(err, ERR_INVALID, "there is no built-in model '%.40s'", name);
+    const struct hearing *own = type == SEIZURE_TYPE_WARD ? &of_ward : &of_one;
     const struct frontend_config frontend = {.montage = "bipolar-18",
                                              .notch_hz = FRONTEND_BOTH_NOTCHES,
-                                             .bandpass_hz = {0.5, 120},
-                                             .fill_gap_s = 2,
+                                             .bandpass_hz = {0.5, own->highest_hz},
+                                             .fill_gap_s = own->fill_gap_s,
                                              .learn_background = true,
                                              .normalize = frontend_normalize_from_name(name)};
-    struct modelfile m = {.hop = SEIZURE_STEP, .prior = 0.5};
+    struct modelfile m = {.hop = SEIZURE_STEP, .prior = 0.5, SAME_MEMBERS(*own, temperature, most_missing)};
     int rc = seizure_preset(type, "", 1, &m.model, err);
     events_config_default(&m.events);
-    m.events.on = ON;
-    m.events.off = OFF;
+    COPY_MEMBERS(m.events, *own, on, off, lookback_s, alarm_latch_s);
     m.events.min_duration_s = MIN_DURATION_S;
     m.patients = "[]"; /* trained on nobody */
     str_copy(m.labels, sizeof m.labels, "auto");
@@ -32,14 +37,14 @@ int builtin_path(const char *cache, const char *name, char *ret, size_t size, st
                : err_set(err, ERR_RANGE, "the path of the cache directory is too long: %.200s…", cache);
 }
 
-bool builtin_has(const char *name) { return seizure_feature_from_name(name) < SEIZURE_TYPES || builtin_is_trained(name); }
+bool builtin_has(const char *name) { return seizure_feature_from_name(name) < SEIZURE_TYPES || !strcmp(name, BUILTIN_TRAINED); }
 
 const char *builtin_nearest(const char *name) {
     enum { TYPING_ERRORS = 2 };
     const char *nearest = NULL;
     int least = TYPING_ERRORS + 1;
-    for (int i = 0; i < SEIZURE_TYPES + BUILTIN_TRAINED; i++) {
-        const char *other = i < SEIZURE_TYPES ? seizure_type_name((enum seizure_type)i) : builtin_trained[i - SEIZURE_TYPES];
+    for (int i = 0; i <= SEIZURE_TYPES; i++) {
+        const char *other = i < SEIZURE_TYPES ? seizure_type_name((enum seizure_type)i) : BUILTIN_TRAINED;
         const int distance = builtin_has(other) ? str_distance(name, other) : least;
         nearest = distance < least ? other : nearest;
         least = distance < least ? distance : least;
@@ -47,10 +52,11 @@ const char *builtin_nearest(const char *name) {
     return nearest;
 }
 
-static int write_trained(const char *cache, const char *name, struct err *err) {
+static int write_trained(const char *cache, struct err *err) {
     char from[4096 + 64], to[4096];
     int rc;
-    if ((rc = builtin_installed(name, from, sizeof from, err)) || (rc = builtin_path(cache, name, to, sizeof to, err)))
+    if ((rc = builtin_installed(BUILTIN_TRAINED, from, sizeof from, err)) ||
+        (rc = builtin_path(cache, BUILTIN_TRAINED, to, sizeof to, err)))
         return rc;
     if (fsio_exists(from)) {
         if ((rc = fsio_copy(from, to, err)))
@@ -74,10 +80,5 @@ int builtin_write(const char *cache, struct err *err) {
             (rc = fsio_mkdirs_above(path, err)) || (rc = modelfile_save_initial(path, &m, err)))
             return rc;
     }
-    for (int i = 0; i < BUILTIN_TRAINED; i++) {
-        int rc = write_trained(cache, builtin_trained[i], err);
-        if (rc)
-            return rc;
-    }
-    return 0;
+    return write_trained(cache, err);
 }

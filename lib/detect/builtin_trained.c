@@ -1,15 +1,11 @@
-/* Where the trained built-in models lie. Apart from builtin.c, so that programs which only look for them link no kernels. */
+/* Where the trained built-in model lies. Apart from builtin.c, so that programs which only look for them link no kernels. */
 
 #include "base/base.h"
 #include "detect/builtin.h"
 
-const char *const builtin_trained[BUILTIN_TRAINED] = {"demo", "ward"};
-
-bool builtin_is_trained(const char *name) { return STR_AMONG(name, builtin_trained) >= 0; }
-
 int builtin_installed(const char *name, char *ret, size_t size, struct err *err) {
     char program[4096];
-    if (!builtin_is_trained(name))
+    if (strcmp(name, BUILTIN_TRAINED) != 0)
         return err_set(err, ERR_NOT_FOUND, "there is no trained built-in model '%.40s'", name);
     const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     if (n < 0)

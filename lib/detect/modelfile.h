@@ -37,7 +37,7 @@ struct modelfile {
                          * one allows MODELFILE_BF16_BOUND_DEFAULT */
     double temperature; /* logits are divided by it before the sigmoid; 0 = 1, as in files that do not say it */
     bool had_rejecter;  /* the file names a rejecter of events, which is not applied (modelfile_note) */
-    int64_t most_missing; /* channels of the montage that a recording may lack, whose inputs are then 0 */
+    int64_t most_missing; /* channels of the montage that a recording may lack; a network's inputs of them are then 0 */
     uint64_t absent;      /* those that this recording lacks, a bit each; not in the file */
     char montage[MODELFILE_TEXT];
     char labels[64];                                            /* data.labels of the job */

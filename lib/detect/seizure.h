@@ -1,7 +1,7 @@
 /* seizure: the seizure detector's network, of one of these types: "seizure", U-Net encoder → ResCNN → bidirectional Mamba-2 → U-Net
  * decoder → one logit per sample, which looks at whole windows; "causal", causal convolutions → forward Mamba-2 → one logit per
- * 16 samples, whose inference carries its state from second to second, so that it computes each sample once; and "line_length" and
- * "band_power", which have no network: a logistic function of one feature, for other scores to be read beside. A type is a row of
+ * 16 samples, whose inference carries its state from second to second, so that it computes each sample once; and "line_length",
+ * "band_power" and "ward", which have no network: a logistic function of one feature. A type is a row of
  * struct model_ops (detect/seizure_net.h). Knows shapes, never files. Wiring only: blocks come from lib/nn, arithmetic from
  * kernels/op. A net owns parameters, gradients and activations on one device, each one allocation cut by a table (lib/nn/param,
  * plan). One thread at a time. x (B,T,C) F32 channel-last, logits (B,T) F32; T divisible by 16. Tensor names and shapes of
@@ -19,7 +19,8 @@
     X(UNET, "seizure", model_unet)                                                                                                 \
     X(CAUSAL, "causal", model_causal)                                                                                              \
     X(LINE_LENGTH, "line_length", model_feature)                                                                                   \
-    X(BAND_POWER, "band_power", model_feature)
+    X(BAND_POWER, "band_power", model_feature)                                                                                     \
+    X(WARD, "ward", model_feature)
 
 enum seizure_type {
 #define SEIZURE_TYPE_ENUM(id, name, ops) SEIZURE_TYPE_##id,
@@ -44,7 +45,7 @@ struct seizure_config {
     float dropout;
     enum seizure_mixer mixer;
     int members; /* networks of one shape whose logits are averaged (SEIZURE_MAX_MEMBERS); 0 is read as 1. Inference only */
-    bool skip;   /* the last input is the feature of the model line_length: weight · it is added to the logit (seizure_map) */
+    bool skip;   /* the last input is the feature of a type without a network: weight · it is added to the logit (seizure_map) */
 };
 /* "tiny" "small" "base" for C input channels and T = 15,360; INVALID for another name. Types without a network have no names. */
 int seizure_preset(enum seizure_type type, const char *name, int in_channels, struct seizure_config *ret, struct err *err);

@@ -60,7 +60,8 @@ static int check_feature(const struct seizure_config *c, struct err *err) {
 static const struct type {
     int64_t step; /* samples of a pass that goes on where the last one ended; 0: none */
     /* Without a network: the initial logit = weight · feature + bias. Chosen on clips of two children (docs/models.md): p is 0.5
-     * where the feature is 0.3 (a ratio of 1.35) for line_length and 0.5 (1.65) for band_power. */
+     * where the feature is 0.3 (a ratio of 1.35) for line_length and 0.5 (1.65) for band_power.
+     * ward: the mean of both logits. */
     struct seizure_map map;
     /* INVALID for a configuration that passes the checks of all types and is none of this one. */
     int (*check)(const struct seizure_config *config, struct err *err);
@@ -69,6 +70,7 @@ static const struct type {
     [SEIZURE_TYPE_CAUSAL] = {.step = SEIZURE_STEP, .check = check_causal},
     [SEIZURE_TYPE_LINE_LENGTH] = {.step = SEIZURE_STEP, .map = {10, -3}, .check = check_feature},
     [SEIZURE_TYPE_BAND_POWER] = {.step = SEIZURE_STEP, .map = {6, -3}, .check = check_feature},
+    [SEIZURE_TYPE_WARD] = {.step = SEIZURE_STEP, .map = {10, -3}, .check = check_feature},
 };
 static const char *const names[] = {
 #define NAME(id, name, ops) name,

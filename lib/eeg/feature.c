@@ -74,10 +74,11 @@ static int feature_one(int normalize, int channels, struct feature **ret, struct
 
 int feature_new(int normalize, int channels, struct feature **ret, struct err *err) {
     struct feature *f = NULL;
-    int rc = feature_one(normalize < FIRST ? FRONTEND_LINE_LENGTH : normalize, channels, &f, err);
+    const bool both = normalize == FRONTEND_WARD || normalize == FRONTEND_BASELINES;
+    int rc = feature_one(normalize == FRONTEND_BAND_POWER ? FRONTEND_BAND_POWER : FRONTEND_LINE_LENGTH, channels, &f, err);
     if (rc)
         return rc;
-    if (normalize == FRONTEND_BASELINES && (rc = feature_one(FRONTEND_BAND_POWER, channels, &f->beside, err))) {
+    if (both && (rc = feature_one(FRONTEND_BAND_POWER, channels, &f->beside, err))) {
         feature_free(f);
         return rc;
     }

@@ -1,10 +1,10 @@
-/* feature: one number per sample that says how large the EEG is now in comparison with its own last minutes: the input of the
- * models line_length and band_power, which have no network. A causal stream over the rows that the frontend gives out (binary16
- * µV). line_length  m is the mean |y[t] − y[t−1]| of the last second, y the row after a band-pass of 1–25 Hz band_power   m is the
- * root mean square of y over the last two seconds, y after a band-pass of 2.5–8 Hz M is the median of m over the channels, in µV.
- * The feature is ln((M + 0.3) / (b + 0.3)), b the person's background (eeg/background), of which the prior is 4 µV (line_length)
- * or 20 µV (band_power). The feature changes every FEATURE_BLOCK samples of a segment. Its bits do not depend on how the rows were
- * divided into calls. One thread at a time per object. */
+/* feature: one number per sample that says how large the EEG is now in comparison with its own last minutes: the input of
+ * the models line_length, band_power and ward, which have no network. A causal stream over the rows that the frontend gives
+ * out (binary16 µV). line_length: m is the mean |y[t] − y[t−1]| of the last second, y the row after a band-pass of 1–25 Hz.
+ * band_power: m is the root mean square of y over the last two seconds, y after a band-pass of 2.5–8 Hz. M is the median of
+ * m over the channels, in µV. The feature is ln((M + 0.3) / (b + 0.3)), b the person's background (eeg/background), of which
+ * the prior is 4 µV (line_length) or 20 µV (band_power). The feature changes every FEATURE_BLOCK samples of a segment. Its
+ * bits do not depend on how the rows were divided into calls. One thread at a time per object. */
 #pragma once
 
 #include "base/base.h"
@@ -13,9 +13,8 @@
 enum { FEATURE_BLOCK = 16 };
 
 struct feature;
-/* normalize: FRONTEND_LINE_LENGTH or a later one (eeg/frontend.h); FRONTEND_BASELINE: line_length; FRONTEND_BASELINES:
- * the mean of line_length and 0.6 times band_power, which is to say of the log-odds of both models, each of which has a slope of
- * its own. */
+/* normalize: one that has a feature (eeg/frontend.h). FRONTEND_WARD and FRONTEND_BASELINES: the mean of line_length and 0.6
+ * times band_power, which is to say of the log-odds of both models, each of which has a slope of its own. */
 int feature_new(int normalize, int channels, struct feature **ret, struct err *err);
 void feature_free(struct feature *f); /* takes NULL */
 OWNABLE(struct feature, feature_free)

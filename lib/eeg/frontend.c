@@ -64,6 +64,12 @@ bool frontend_is_feature(int normalize) { return normalize >= FRONTEND_LINE_LENG
 
 bool frontend_has_baseline(int normalize) { return normalize == FRONTEND_BASELINE || normalize == FRONTEND_BASELINES; }
 
+int frontend_feature(int normalize) {
+    if (frontend_has_baseline(normalize))
+        return normalize == FRONTEND_BASELINE ? FRONTEND_LINE_LENGTH : FRONTEND_WARD;
+    return frontend_is_feature(normalize) ? normalize : -1;
+}
+
 int frontend_rows(int normalize) {
     if (frontend_is_feature(normalize))
         return 0;

@@ -19,8 +19,8 @@ enum {
 };
 
 /* What a network takes: the filtered channels, z-scored for each window; the signal columns of eeg/history; those and its
- * envelope columns; or those and behind them a feature (eeg/feature), that of the model line_length or the mean of its and
- * band_power's. The last ones are what models without a network take: one column of eeg/feature. */
+ * envelope columns; or those and behind them a feature (eeg/feature), that of the model line_length or that of ward. The last
+ * ones are what models without a network take: one column of eeg/feature. */
 #define FRONTEND_NORMALIZE_ROWS(X)                                                                                                 \
     X(WINDOW, "window")                                                                                                            \
     X(CAUSAL, "causal")                                                                                                            \
@@ -28,7 +28,8 @@ enum {
     X(BASELINE, "baseline")                                                                                                        \
     X(BASELINES, "baselines")                                                                                                      \
     X(LINE_LENGTH, "line_length")                                                                                                  \
-    X(BAND_POWER, "band_power")
+    X(BAND_POWER, "band_power")                                                                                                    \
+    X(WARD, "ward")
 enum frontend_normalize {
 #define FRONTEND_NORMALIZE_ENUM(id, name) FRONTEND_##id,
     FRONTEND_NORMALIZE_ROWS(FRONTEND_NORMALIZE_ENUM)
@@ -60,6 +61,8 @@ int frontend_inputs(int normalize, int channels);  /* columns that the network t
 int frontend_columns(int normalize, int channels); /* of a row */
 bool frontend_has_baseline(int normalize);         /* the last column is a feature that goes straight to the logit */
 bool frontend_is_feature(int normalize);           /* one column of eeg/feature */
+/* The choice whose one column is the last one of this choice; −1: that is no feature. */
+int frontend_feature(int normalize);
 /* "window", …; from_name: −1 for an unknown name. */
 const char *frontend_normalize_name(int normalize);
 int frontend_normalize_from_name(const char *name);

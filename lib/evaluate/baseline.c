@@ -47,11 +47,12 @@ static bool is_held(const struct recording_info *info, int64_t at, int *held) {
 
 /* Rows [first, end) of a segment, all of them held or none, as probabilities. */
 static void run_rows(const struct baseline *b, struct feature *f, const struct feature_rows *in, float *p) {
-    struct seizure_map map = seizure_map(b->model.model.type);
+    const struct seizure_map map = seizure_map(b->model.model.type);
+    const float scale = modelfile_logit_scale(&b->model);
     uint16_t halves[ROWS];
     feature_run(f, *in, (struct feature_output){halves, 1});
     for (int64_t i = 0; i < in->n; i++)
-        p[i] = 1 / (1 + expf(-(map.weight * half_to_f32(halves[i]) + map.bias)));
+        p[i] = 1 / (1 + expf(-scale * (map.weight * half_to_f32(halves[i]) + map.bias)));
 }
 
 /* The trace as in struct score_trace. */

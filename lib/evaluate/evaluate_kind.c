@@ -45,7 +45,7 @@ static int read_config(struct jobfile *job, struct arena *arena, struct err *err
     for (size_t i = 0; i < c->baselines.count; i++)
         if (seizure_feature_from_name(c->baselines.items[i]) == SEIZURE_TYPES)
             return err_set(err, ERR_INVALID,
-                           "%s: evaluate.baselines: there is no built-in model '%.40s'; expected line_length or band_power",
+                           "%s: evaluate.baselines: there is no built-in model '%.40s'; expected line_length, band_power, ward",
                            job->file, c->baselines.items[i]);
     if (c->baselines.count > EVALUATE_MAX_BASELINES)
         return err_set(err, ERR_INVALID, "%s: evaluate.baselines has %zu names; expected at most %d", job->file, c->baselines.count,

@@ -1,6 +1,7 @@
 /* The training task: batches, validations and checkpoints, and its end. */
 
 #include "base/base.h"
+#include "detect/model_image.h"
 #include "evaluate/estimate_manifest.h"
 #include "evaluate/task_eeg.h"
 #include "nn/ckpt.h"
@@ -138,15 +139,19 @@ static int open_net(struct train *t, struct err *err) {
 }
 
 /* Weights that were trained on another kind of input fit in shape and mean nothing. A file without our metadata says nothing of it.
- * What has to be said of the first model holds for this one too. */
-static int check_origin(struct train *t, const struct task_model *model, struct err *err) {
+ * A network that has the feature of a model without one may begin as that model (ret_map). What has to be said of the first model
+ * holds for this one too. */
+static int check_origin(struct train *t, const struct task_model *model, bool *ret_map, struct err *err) {
     struct modelfile file;
     const struct frontend_config *ours = &t->file.frontend, *theirs = &file.frontend;
+    *ret_map = false;
     if (modelfile_read(model->path, &file, NULL))
         return 0;
-    if (theirs->normalize != ours->normalize)
+    *ret_map = seizure_is_feature(file.model.type) && t->job->model.skip;
+    if (theirs->normalize != (*ret_map ? frontend_feature(ours->normalize) : ours->normalize))
         return err_set(err, ERR_INVALID,
-                       "model.init_from %.200s was trained with data.normalize: %s and the job says %s; expected the same",
+                       "model.init_from %.200s was trained with data.normalize: %s and the job says %s; expected the same (of a "
+                       "model without a network: for line_length baseline, for ward baselines)",
                        t->job->init_from, frontend_normalize_name(theirs->normalize), frontend_normalize_name(ours->normalize));
     if (theirs->reference != ours->reference)
         return err_set(err, ERR_INVALID,
@@ -160,17 +165,34 @@ static int check_origin(struct train *t, const struct task_model *model, struct 
     return 0;
 }
 
+/* The map of a model without a network becomes that which the network's answer is added to; the rest is as it was drawn, so that
+ * the network begins as this model. */
+static int load_map(struct train *t, const char *path, struct err *err) {
+    static const char *const names[][2] = {{"head.out.weight", "head.skip.weight"}, {"head.out.bias", "head.out.bias"}};
+    struct param_set *set = seizure_params(t->net);
+    OWNED_POINTER(safetensors_close) struct safetensors *st = NULL;
+    int rc = model_image_check(path, err);
+    rc = rc ? rc : safetensors_open(path, &st, err);
+    for (int i = 0; i < 2 && !rc; i++) {
+        const struct safetensors_entry *e = safetensors_find(st, names[i][0]);
+        struct tensor to = param_value(set, param_find(set, names[i][1]));
+        rc = stream_to_device(t->stream, to.data, e->data, e->bytes, err);
+    }
+    seizure_touch(t->net);
+    return rc ? rc : stream_sync(t->stream, err);
+}
+
 /* The weights of model.init_from, and what the checkpoints will say of it. */
 static int load_origin(struct train *t, struct err *err) {
     const char *ref = t->job->init_from;
     struct task_model model;
-    bool url = task_model_is_url(ref);
+    bool map, url = task_model_is_url(ref);
     int rc = task_model_find(&t->env, ref, &model, err);
     if (rc)
         return rc;
-    if ((rc = check_origin(t, &model, err)))
+    if ((rc = check_origin(t, &model, &map, err)))
         return rc;
-    if ((rc = ckpt_load_model(model.path, seizure_params(t->net), t->stream, true, err)))
+    if ((rc = map ? load_map(t, model.path, err) : ckpt_load_model(model.path, seizure_params(t->net), t->stream, true, err)))
         return url ? err_wrap(err, "model %.200s cannot be used", ref) : rc;
     if ((rc = train_roles_record(t, model.path, err)))
         return rc;

@@ -12,7 +12,7 @@
 
 static const struct option model_rows[] = {
     {"model.type", OPTION_ENUM, C(type), "seizure", 0, 0, SEIZURE_TYPE_NAMES,
-     "seizure looks at whole windows; causal carries its state and answers each second; line_length and band_power have no "
+     "seizure looks at whole windows; causal carries its state and answers each second; line_length, band_power and ward have no "
      "network"},
     {"model.preset", OPTION_STRING, C(preset), "base", 0, 0, NULL, "tiny, small or base; the keys below override it"},
     {"model.encoder_channels", OPTION_F64S, W(encoder_channels), "[]", 8, 1024, NULL,

@@ -290,9 +290,10 @@ def judge(d, model, wanted, people, keep):
     for name, before in healthy_rows().items():
         if healthy and re.search(wanted, f"healthy: {name}"):
             heard = in_parallel(lambda path, before=before: judge_background(d, model, path, before, d.dir), list(healthy))
+            seconds, above = (sum(h[key] for h in heard.values()) for key in ("seconds", "above"))
             keep({"model": model, "healthy": name, "events": sum(h["events"] for h in heard.values()),
                   "people": sorted({healthy[path] for path, h in heard.items() if h["events"]}), "of": len(set(healthy.values())),
-                  "seconds": sum(h["seconds"] for h in heard.values()), "above": sum(h["above"] for h in heard.values())})
+                  "seconds": seconds, "above": above, "percent": round(100 * above / seconds, 3)})
     others = {"crop301": glob.glob(f"{EEG}/chbmit/crop301*.edf"), "sparcnet": glob.glob(f"{EEG}/sparcnet/*.edf")}
     for name, paths in others.items():
         for warm in ("cold", "600 s") if not people else ():
@@ -311,7 +312,7 @@ def printed(row):
         text += f", {min(later):+.2f} to {max(later):+.2f} s later" if later else ""
         return text + "".join(f"  {clip} {events}" for clip, events in row["differ"].items())
     if "healthy" in row:
-        return f"healthy, {row['healthy']:<31} {row['events']} events, {len(row['people'])} of {row['of']} people, {100 * row['above'] / row['seconds']:.2f} % of {row['seconds']} s  {' '.join(row['people'])}"
+        return f"healthy, {row['healthy']:<31} {row['events']} events, {len(row['people'])} of {row['of']} people, {row['percent']:.2f} % of {row['seconds']} s  {' '.join(row['people'])}"
     name = "crop301" if "crop301" in row else "sparcnet"
     return f"{name}, {row[name]}: " + "; ".join(f"{file.removesuffix('.edf')} {len(events)}" for file, events in row["events"].items())
 

@@ -20,7 +20,7 @@ sys.path[:0] = [f"{SOURCE}/{folder}" for folder in ("client/python", "tests/inte
 from brr import Detector, onnx  # noqa: E402
 from npm import npm_modules  # noqa: E402
 
-RATE, MODELS, PATIENTS = 256, ("ward", "demo"), 6
+RATE, MODELS, PATIENTS = 256, ("demo",), 6
 CLIPS = {"chb01_03_2986-3036": (10, 50), "chb01_04_1457-1494": (10, 37), "chb01_15_1722-1772": (10, 50)}
 mne.set_log_level("error")
 

@@ -354,7 +354,7 @@ def main():
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=0, help="on synthetic EEG alone; 0: none")
     parser.add_argument("--real-steps", type=int, default=120, help="on people and synthetic EEG together")
-    parser.add_argument("--share", type=float, default=0.5, help="how far the judged models go from what they began as (tools/model_blend.py); default %(default)s, as ward")
+    parser.add_argument("--share", type=float, default=0.5, help="how far the judged models go from ward, which they began as (tools/model_blend.py); default %(default)s")
     parser.add_argument("--levels", type=int, default=0, help="1: the children at other levels, behind more background and gaps, too (hearing.py)")
     parser.add_argument("--hearing", action="store_true", help="the rows of tests/bench/hearing.py of each model, too")
     parser.add_argument("--weights", type=people_weights, default=WEIGHTS, metavar="CHB,MAT,MMI", help="of the people; default 1,1,1")

@@ -13,13 +13,11 @@ import numpy as np
 SOURCE = os.environ["BRR_SOURCE_DIR"]
 sys.path[:0] = [f"{SOURCE}/{folder}" for folder in ("client/python", "client/examples", "tests/golden", "tests/integration", "tests")]
 import test_causal_golden as golden  # noqa: E402
+from daemon import trained_network  # noqa: E402
 from brr import Detector, onnx  # noqa: E402
 from npm import npm_modules  # noqa: E402
 from seed import test_seed  # noqa: E402
 from stream import read_edf  # noqa: E402
-
-WARD, STEPS = f"{SOURCE}/models/ward.safetensors", 24
-
 
 UNETS = {  # two chunks of tokens and a part of a third, both directions; odd widths and two groups
     "unet": dict(in_channels=7, window=2112, encoder_channels=[6, 8, 12, 16], rescnn_blocks=1, mamba_layers=1, d_state=8, d_conv=4, expand=2, headdim=8,
@@ -143,40 +141,42 @@ def check_demo(folder, uv, rate, labels):
     return graph, windows[:1]
 
 
-def check_export(folder, other):
+def check_export(folder, network, other):
     """brrctl finds the model and runs the package; in INT8 with the ranges of a recording."""
     brrctl = f"{os.environ['BRR_BUILD_DIR']}/bin/brrctl"
-    os.makedirs(f"{folder}/ward")  # as `detect --model ward --out ward` leaves it: no model
-    subprocess.run([brrctl, "export", "ward", "--onnx", f"{folder}/a.onnx"], check=True, stdout=subprocess.DEVNULL, cwd=folder)
-    onnx.export(WARD, f"{folder}/b.onnx")
-    assert pathlib.Path(f"{folder}/a.onnx").read_bytes() == pathlib.Path(f"{folder}/b.onnx").read_bytes()
+    os.makedirs(f"{folder}/demo")  # as `detect --model demo --out demo` leaves it: no model
+    onnx.export(network, f"{folder}/b.onnx")
+    for model, same in (("demo", "demo.onnx"), (network, "b.onnx")):
+        words = [brrctl, "export", model, "--onnx", f"{folder}/a.onnx", "--force"]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL, cwd=folder)
+        assert pathlib.Path(f"{folder}/a.onnx").read_bytes() == pathlib.Path(f"{folder}/{same}").read_bytes()
     recording = f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf"
-    subprocess.run([brrctl, "export", WARD, "--onnx", f"{folder}/a.onnx", "--int8", recording, "--force"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([brrctl, "export", network, "--onnx", f"{folder}/a.onnx", "--int8", recording, "--force"], check=True, stdout=subprocess.DEVNULL)
     assert abs(os.path.getsize(f"{folder}/a.onnx") - os.path.getsize(f"{folder}/int8.onnx")) < 4096 and len(other.nodes) > 0
-    check_kept(folder)
+    check_kept(folder, network)
     r = subprocess.run([brrctl, "export", f"{SOURCE}/README.md", "--onnx", f"{folder}/c.onnx"], capture_output=True, text=True)
     assert r.returncode != 0 and "brr.onnx: " in r.stderr and not os.path.exists(f"{folder}/c.onnx"), r
-    r = subprocess.run([brrctl, "export", "ward"], capture_output=True, text=True)
+    r = subprocess.run([brrctl, "export", "demo"], capture_output=True, text=True)
     assert r.returncode == 2 and "--onnx" in r.stderr, r
 
 
-def check_kept(folder):
+def check_kept(folder, network):
     """What cannot be exported leaves the file that is there."""
     before = pathlib.Path(f"{folder}/b.onnx").read_bytes()
     model = f"{folder}/copy.safetensors"
-    pathlib.Path(model).write_bytes(pathlib.Path(WARD).read_bytes())
-    channels = onnx.graph_of(WARD)[0].inputs[0][1][2]
+    pathlib.Path(model).write_bytes(pathlib.Path(network).read_bytes())
+    channels = onnx.graph_of(network)[0].inputs[0][1][2]
     rows = np.zeros((2, 256, channels), np.float32)
     for value in (np.nan, np.inf):
         rows[1, 7, 0] = value
-        refused(lambda: onnx.export(WARD, f"{folder}/b.onnx", int8=rows), "no finite numbers")
+        refused(lambda: onnx.export(network, f"{folder}/b.onnx", int8=rows), "no finite numbers")
     for options, words in (({"batch": 2}, "those of a module"), ({"steps": 60}, "those of a module"), ({"steps": -3}, "expected 1 or more"),
                            ({"samples": 0}, "expected 1 or more"), ({"batch": -1}, "expected 1 or more")):
-        refused(lambda options=options: onnx.export(WARD, f"{folder}/b.onnx", **options), words)
+        refused(lambda options=options: onnx.export(network, f"{folder}/b.onnx", **options), words)
     refused(lambda: onnx.export(model, model), "is read from")
     os.mkfifo(f"{folder}/pipe")
-    refused(lambda: onnx.export(WARD, f"{folder}/pipe"), "is not a regular file")
-    assert pathlib.Path(f"{folder}/b.onnx").read_bytes() == before and pathlib.Path(model).read_bytes() == pathlib.Path(WARD).read_bytes()
+    refused(lambda: onnx.export(network, f"{folder}/pipe"), "is not a regular file")
+    assert pathlib.Path(f"{folder}/b.onnx").read_bytes() == before and pathlib.Path(model).read_bytes() == pathlib.Path(network).read_bytes()
     assert not [name for name in os.listdir(folder) if ".part-" in name], os.listdir(folder)
 
 
@@ -199,20 +199,21 @@ def main():
             print(f"{name}: {check_unet(directory, name, rng):.1e}")
         labels, rate, samples = read_edf(f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf")
         uv = np.array(samples, np.float32)
-        ward = Detector("ward")
+        network = trained_network(f"{folder}/network")
+        causal = Detector(network)
         start = uv[:, :int(20 * rate)]
-        rows, whole = ward.rows(start, rate, labels), ward.detect(start, rate, labels)
-        graph = onnx.export(WARD, f"{folder}/ward.onnx")
+        rows, whole = causal.rows(start, rate, labels), causal.detect(start, rate, labels)
+        graph = onnx.export(network, f"{folder}/causal.onnx")
         assert abs(onnx.run(graph, rows).reshape(-1) - whole.probabilities).max() < 1e-6
         want = onnx.run(graph, rows, "logits")
-        others = ward.rows(uv[:, ::-1], rate, labels)[:12]  # what INT8 is calibrated on is not what it is judged on
-        coarse = onnx.export(WARD, f"{folder}/int8.onnx", int8=others)
+        others = causal.rows(uv[:, ::-1], rate, labels)[:12]  # what INT8 is calibrated on is not what it is judged on
+        coarse = onnx.export(network, f"{folder}/int8.onnx", int8=others)
         small = onnx.run(coarse, rows, "logits")
-        assert os.path.getsize(f"{folder}/int8.onnx") < 0.4 * os.path.getsize(f"{folder}/ward.onnx")
+        assert os.path.getsize(f"{folder}/int8.onnx") < 0.4 * os.path.getsize(f"{folder}/causal.onnx")
         print(f"INT8: logits differ by at most {abs(small - want).max():.2f}, their range is {np.ptp(want):.2f}")
         assert 0 < abs(small - want).max() < 0.2 * np.ptp(want) + 0.3
-        check_export(folder, coarse)
         demo, windows = check_demo(folder, uv, rate, labels)
+        check_export(folder, network, coarse)
         try:
             onnx.graph_of(directory / "model", 100)
             raise AssertionError("not refused")
@@ -220,7 +221,7 @@ def main():
             assert "takes windows of 512 samples" in str(e)
         modules = npm_modules(f"{SOURCE}/tests/golden/onnx")
         check_modules(folder, modules, test_seed())
-        cases = (("ward", graph, rows, want, 1e-4), ("int8", coarse, rows, small, 0.05), ("demo", demo, windows, onnx.run(demo, windows, "logits"), 1e-3))
+        cases = (("causal", graph, rows, want, 1e-4), ("int8", coarse, rows, small, 0.05), ("demo", demo, windows, onnx.run(demo, windows, "logits"), 1e-3))
         for name, exported, x, expected, gate in cases:
             found, ms = in_onnxruntime(modules, f"{folder}/{name}.onnx", exported, x)
             error = abs(found.reshape(expected.shape) - expected).max()

@@ -18,6 +18,7 @@ import numpy as np  # noqa: E402
 
 import brr.torch  # noqa: E402
 import test_causal_golden as golden  # noqa: E402
+from daemon import trained_network  # noqa: E402
 from brr import Detector, onnx  # noqa: E402
 from seed import test_seed  # noqa: E402
 from stream import read_edf  # noqa: E402
@@ -49,9 +50,8 @@ def check_case(directory, name, rng):
     return error
 
 
-def check_file(directory, name, seconds):
-    """A shipped model read and saved, and random weights, in brrd's detector on a recording."""
-    like = f"{SOURCE}/models/{name}.safetensors"
+def check_file(directory, like, seconds):
+    """A trained model read and saved, and random weights, in brrd's detector on a recording."""
     net = brr.torch.Detector(like)
     kept = {k: v.clone() for k, v in net.state_dict().items()}
     net.save(directory / "same", like=like)
@@ -60,18 +60,18 @@ def check_file(directory, name, seconds):
     labels, rate, samples = read_edf(f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf")
     uv = np.array(samples, np.float32)[:, :int(seconds * rate)]
     shipped, same = (Detector(str(path)).detect(uv, rate, labels).probabilities for path in (like, directory / "same"))
-    assert abs(shipped - same).max() < 1e-5, name
+    assert abs(shipped - same).max() < 1e-5, like
     with torch.no_grad():
         for p in net.parameters():
             p.mul_(0.9 + 0.2 * torch.rand_like(p))
     net.save(directory / "mine", like=like)
     mine = Detector(str(directory / "mine"))
-    rows = torch.tensor(mine.rows(uv, rate, labels))
+    rows = torch.tensor(mine.rows(uv, rate, labels))  # steps of a second, or whole windows
     with torch.no_grad():
-        logits = net(rows.reshape(1, -1, rows.shape[2]) if name == "ward" else rows).reshape(-1)
+        logits = net(rows.reshape(1, -1, rows.shape[2]) if rows.shape[1] == 256 else rows).reshape(-1)
     want = mine.detect(uv, rate, labels).probabilities
     error = abs(torch.sigmoid(logits).numpy()[:len(want)] - want).max()
-    assert len(want) > 5000 and error < 1e-5, (name, error)
+    assert len(want) > 5000 and error < 1e-5, (like, error)
     assert "brr.temperature" not in onnx.read_model(directory / "mine")[1] and (directory / "mine").stat().st_size > 10000
     return kept, error
 
@@ -139,9 +139,9 @@ def main():
         directory = pathlib.Path(folder)
         for name in CASES:
             print(f"{name}: {check_case(directory, name, rng):.1e}")
-        for name, seconds in (("ward", 30), ("demo", 60)):
-            kept, error = check_file(directory, name, seconds)
-            print(f"{name}: {error:.1e} from brrd's detector")
+        for like, seconds in ((trained_network(f"{folder}/network"), 30), (f"{SOURCE}/models/demo.safetensors", 60)):
+            kept, error = check_file(directory, like, seconds)
+            print(f"{os.path.basename(like)}: {error:.1e} from brrd's detector")
         check_names(directory, kept)
     return 0
 

@@ -2,6 +2,7 @@
 import atexit
 import contextlib
 import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -139,6 +140,27 @@ class Daemon:
 def make_corpus(directory, seed, patients=3, hours=0.1, seizures=1):
     subprocess.run([f"{BIN}/edfgen", "--out", directory, "--patients", str(patients), "--hours-per-patient", str(hours), "--seizures-per-patient",
                     str(seizures), "--seed", str(seed)], check=True, stdout=subprocess.DEVNULL)
+
+
+NOTICE = "Contains information from a recording of examples/. Not for clinical use."
+
+
+def trained_network(directory):
+    """A causal network of the shape of configs/ward.yaml that has learned for a few steps from the recording in examples/:
+    a model file that says all that one can say: patients, a notice, a temperature, how many channels it can miss."""
+    sets = ("training.max_steps=8", "training.batch_size=4", "training.learning_rate=3.0e-3",
+            "data.augment.most_missing=10", f"data.source=file://{SOURCE}/examples")
+    os.makedirs(directory)
+    job, out = f"{SOURCE}/configs/ward.yaml", f"{directory}/network.safetensors"
+    words = [word for key in sets for word in ("--set", key)]
+    subprocess.run([f"{BIN}/brrd", "run", job, "--directory", f"{directory}/run", *words], check=True, stdout=subprocess.DEVNULL)
+    files = glob.glob(f"{directory}/run/checkpoints/step-*.safetensors")
+    learned = max(path for path in files if ".state." not in path)
+    with open(f"{directory}/notice", "w", encoding="utf-8") as f:
+        f.write(NOTICE)
+    tool = f"{SOURCE}/tools/model_notice.py"
+    subprocess.run([sys.executable, tool, learned, f"{directory}/notice", out, "temperature=0.58"], check=True)
+    return out
 
 
 def tensors(path):

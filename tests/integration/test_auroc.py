@@ -10,7 +10,7 @@ import sys
 import numpy as np
 from scipy.stats import rankdata
 
-from daemon import SOURCE, Daemon, make_corpus, temporary
+from daemon import SOURCE, Daemon, make_corpus, temporary, trained_network
 
 RATE = 256
 
@@ -64,8 +64,9 @@ def main():
         shutil.copytree(f"{SOURCE}/examples", f"{tmp}/shipped", ignore=shutil.ignore_patterns("*.ipynb", "*.py"))
         make_corpus(f"{tmp}/eeg", seed=9, patients=2, hours=0.15)
         d = Daemon(tmp).start()
+        network = trained_network(f"{tmp}/network")
         for folder in (f"{tmp}/shipped", f"{tmp}/eeg"):
-            for model in ("ward", "demo", "line_length", "band_power"):
+            for model in (network, "ward", "demo", "line_length", "band_power"):
                 check(d, folder, model, tmp)
         assert d.stop() == 0
     return 0

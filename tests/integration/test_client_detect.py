@@ -13,7 +13,7 @@ import time
 
 import numpy
 
-from daemon import BIN, PATIENCE, until
+from daemon import BIN, PATIENCE, until, trained_network
 from page_beds import write_holes
 from stream_fixture import RATE, streaming_daemon, trace
 
@@ -242,14 +242,15 @@ def write_few(recording, path, electrodes):
 
 
 def check_partial(d, recording):
-    """Without all channels of its montage a model of a feature runs on those there are, if it was asked to; ward if it can miss them; demo does not."""
+    """Without all channels of its montage a model of a feature runs on those there are, if it was asked to; a network if it can miss them; demo does not."""
     path, out = f"{d.dir}/few_eeg.edf", f"{d.dir}/few"
     write_few(recording, path, ("Fp1", "Fp2", "C3", "C4", "T3", "T4", "O1", "O2"))
     code, text, err = d.ctl("detect", path, "--model", "line_length", "--output", out)
     assert code == 1 and "--partial N" in text, (text, err)
     code, text, err = d.ctl("detect", path, "--model", "line_length", "--partial", "9", "--output", out)
     assert code == 1 and "8 channels can be used, and at least 9 were asked for" in text, (text, err)
-    code, text, err = d.ctl("detect", path, "--model", "ward", "--partial", "8", "--output", out)
+    network = trained_network(f"{d.dir}/network")
+    code, text, err = d.ctl("detect", path, "--model", network, "--partial", "8", "--output", out)
     assert code == 1 and "0 of the 18 channels of montage bipolar-18 can be made, and at least 8 are needed" in text, (text, err)
     code, text, err = d.ctl("detect", path, "--model", "demo", "--partial", "8", "--output", out)
     assert code == 1 and "is a network, which needs all of them" in text, (text, err)
@@ -259,8 +260,9 @@ def check_partial(d, recording):
     write_few(recording, central, ("Fp1", "F3", "C3", "P3", "O1", "Fp2", "F4", "C4", "P4", "O2"))
     code, text, err = d.ctl("detect", central, "--output", out)
     assert code == 1 and "--partial N" in text, (text, err)
-    code, text, err = d.ctl("detect", central, "--partial", "8", "--output", out)
-    assert code == 0 and "only part of the montage" in err and "Fp1-F3,F3-C3,C3-P3,P3-O1,Fp2-F4" in err, (text, err)
+    for model in ([], ["--model", network]):
+        code, text, err = d.ctl("detect", central, *model, "--partial", "8", "--output", f"{out}{len(model)}")
+        assert code == 0 and "only part of the montage" in err and "Fp1-F3,F3-C3,C3-P3,P3-O1,Fp2-F4" in err, (text, err)
     whole = [d.ctl("stream", recording, "--model", "line_length", "--json", *more)[1].splitlines()[-1] for more in ([], ["--partial", "8"])]
     assert json.loads(whole[0])["events"] == json.loads(whole[1])["events"] and "only part" not in whole[1], whole  # all channels are there
 

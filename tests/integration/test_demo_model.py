@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The models that ship: a daemon that was just started finds the seizures of synthetic patients with `--model demo`, streamed as offline; where no
-model is named, it uses `ward`; its events are corrected by a reader, and training reads the corrections; their cards name these files; a program without them says where they should be."""
+model is named, it uses `ward`; its events are corrected by a reader, and training reads the corrections; their cards name these files; a program without
+demo's says where it should be. A trained network beside them: what it says of itself, and a share of what it has learned."""
 import csv
 import glob
 import hashlib
@@ -20,30 +21,30 @@ import urllib.request
 import numpy as np
 
 import daemon
-from daemon import BIN, PATIENCE, SOURCE, Daemon, make_corpus, temporary
+from daemon import BIN, PATIENCE, SOURCE, Daemon, make_corpus, temporary, NOTICE, trained_network
 
 
-def check_card(name):
-    with open(f"{SOURCE}/models/{name}.safetensors", "rb") as f:
+def check_card(name, path):
+    with open(path, "rb") as f:
         data = f.read()
     with open(f"{SOURCE}/models/{name}.md", encoding="utf-8") as f:
         card = f.read()
-    assert hashlib.sha256(data).hexdigest() in card and len(data) <= 4e6 and "Not for clinical use" in card
+    digest = hashlib.sha256(data).hexdigest()
+    assert digest in card and len(data) <= 4e6 and "Not for clinical use" in card, digest
 
 
-def notice_of(path):
+def said_by(path):
     with open(path, "rb") as f:
-        return json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))["__metadata__"].get("brr.notice")
+        return json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))["__metadata__"]
 
 
-def check_notice():
-    """What the licence of the databases asks for goes with the file, its card and the package."""
-    with open(f"{SOURCE}/models/ward.notice", encoding="utf-8") as f:
-        notice = f.read().strip()
-    assert notice_of(f"{SOURCE}/models/ward.safetensors") == notice
-    for path in ("models/ward.md", "deploy/debian/copyright"):
-        with open(f"{SOURCE}/{path}", encoding="utf-8") as f:
-            assert notice in re.sub(r"\s+", " ", f.read()), path
+def check_ward(d, tmp):
+    """The command of its card makes its file, the same bytes everywhere. It has learned from nobody."""
+    code, _, err = d.ctl("checkpoint", "get", "ward", "--out", f"{tmp}/ward.safetensors")
+    assert code == 0, err
+    check_card("ward", f"{tmp}/ward.safetensors")
+    said = said_by(f"{tmp}/ward.safetensors")
+    assert said["brr.patients"] == "[]" and "brr.notice" not in said, said
 
 
 def detect_with_ward(d, tmp):
@@ -57,8 +58,13 @@ def detect_with_ward(d, tmp):
     code, out, err = d.ctl("score", f"{SOURCE}/examples", f"{tmp}/unnamed", "--json")
     score = json.loads(out)["pooled"]["event"]
     assert (score["tp"], score["fp"], score["ref"]) == (1, 0, 1), score
-    assert json.loads(d.ctl("models", "ward", "--json")[1])["most_missing"] == 10 and "--partial 8 runs it" in d.ctl("models", "ward")[1]
-    assert d.ctl("load", "bedside", "ward")[0] == 0
+
+
+def show_network(d, network):
+    """What a network can miss stands in its description and on the page."""
+    assert json.loads(d.ctl("models", network, "--json")[1])["most_missing"] == 10
+    assert "--partial 8 runs it" in d.ctl("models", network)[1]
+    assert d.ctl("load", "bedside", network)[0] == 0
     text, end = "", time.monotonic() + PATIENCE
     while "<dt>montage</dt>" not in text and time.monotonic() < end:
         with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/models", timeout=PATIENCE) as f:
@@ -169,10 +175,14 @@ def correct(d, tmp):
     assert "--force" in review(d, tmp, "reject", "sub-01_run-01@600", "--reader", "x", want=1)
 
 
-def train_on_corrections(d, tmp):
-    """What training reads are the corrected labels; a model that begins as `ward` is given to others with its notice."""
-    code, end, err = d.submit("training.max_steps=2", f"data.source=file://{tmp}/mine", file=f"{SOURCE}/configs/few.yaml")
-    assert code == 0 and notice_of(end["checkpoint"]) == notice_of(f"{SOURCE}/models/ward.safetensors"), err
+def train_on_corrections(d, tmp, network):
+    """What training reads are the corrected labels; a model that begins as another one keeps its notice."""
+    for origin, notice in (([f"model.init_from={network}"], NOTICE), ([], None)):
+        sets = ["training.max_steps=2", f"data.source=file://{tmp}/mine", *origin]
+        code, end, err = d.submit(*sets, file=f"{SOURCE}/configs/few.yaml")
+        assert code == 0 and said_by(end["checkpoint"]).get("brr.notice") == notice, err
+    with open(f"{tmp}/ward.safetensors", "rb") as f:
+        assert said_by(end["checkpoint"])["brr.init_from_sha256"] == hashlib.sha256(f.read()).hexdigest()
     seizures = [row[:2] for row in events_of(f"{tmp}/mine", 1) + events_of(f"{tmp}/mine", 2) if row[2].startswith("sz")]
     full = sum(max(0, math.floor(end - 12) - math.ceil(onset) + 1) for onset, end in seizures)  # windows of 12 s, one each second
     assert f" {full} full" in d.ctl("logs", end["job"])[1], (full, d.ctl("logs", end["job"])[1])
@@ -180,7 +190,7 @@ def train_on_corrections(d, tmp):
 
 def draw_curve(tmp):
     """Scores over the answers, on the patient that is held back; after a kill between two points those that are missing are made, with the same bytes."""
-    words = [f"data.source=file://{tmp}/mine", f"model.init_from={SOURCE}/models/ward.safetensors", "data.validation_fraction=0.5", "training.max_steps=2",
+    words = [f"data.source=file://{tmp}/mine", f"model.init_from={tmp}/ward.safetensors", "data.validation_fraction=0.5", "training.max_steps=2",
              "training.batch_size=4", "training.answers_curve=2"]
 
     def run():
@@ -217,14 +227,16 @@ def log_odds(d, tmp, model):
     return np.log(p / (1 - p))
 
 
-def blend_of_ward(d, tmp):
-    """A share of what a model has learned is that share of its log-odds; without any it is the arithmetic that it began as."""
-    at = {1: log_odds(d, tmp, f"{SOURCE}/models/ward.safetensors")}
+def blend(d, tmp, network):
+    """A share of what a model has learned is that share of its log-odds; without any it is what it began as: `ward`, bit for bit."""
+    at = {1: log_odds(d, tmp, network)}
     for share in (0, 0.25):
-        subprocess.run([sys.executable, f"{SOURCE}/tools/model_blend.py", f"{SOURCE}/models/ward.safetensors", str(share), f"{tmp}/{share}.safetensors"], check=True)
+        tool = f"{SOURCE}/tools/model_blend.py"
+        subprocess.run([sys.executable, tool, network, str(share), f"{tmp}/{share}.safetensors"], check=True)
         at[share] = log_odds(d, tmp, f"{tmp}/{share}.safetensors")
     told = np.maximum(at[1], at[0]) < 8  # closer to 1 the log-odds of a float32 have few digits
     assert told.mean() > 0.5 and np.abs(at[0.25] - (0.25 * at[1] + 0.75 * at[0]))[told].max() < 0.01 < 0.1 < np.abs(at[1] - at[0])[told].max()
+    assert log_odds(d, tmp, "ward").tobytes() == at[0].tobytes()
     line, band = log_odds(d, tmp, "line_length"), log_odds(d, tmp, "band_power")
     assert np.corrcoef(at[0], (line + band) / 2)[0, 1] > 0.99  # another band and temperature
 
@@ -255,21 +267,22 @@ def check_missing(tmp):
 
 
 def main():
-    check_card("demo")
-    check_card("ward")
-    check_notice()
+    check_card("demo", f"{SOURCE}/models/demo.safetensors")
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", 91, patients=2, hours=0.2, seizures=2)
         with open(f"{tmp}/run.yaml", "w", encoding="utf-8") as f:
             f.write(f"kind: detect\ndetect: {{ model: demo }}\ndata: {{ source: 'file://{tmp}/eeg' }}\n")
         d = Daemon(tmp).start()
+        network = trained_network(f"{tmp}/network")
         detect(d, tmp)
+        check_ward(d, tmp)
         detect_with_ward(d, tmp)
+        show_network(d, network)
         check_review_without_events(d, tmp)
         correct(d, tmp)
-        train_on_corrections(d, tmp)
+        train_on_corrections(d, tmp, network)
         draw_curve(tmp)
-        blend_of_ward(d, tmp)
+        blend(d, tmp, network)
         recording = sorted(glob.glob(f"{tmp}/eeg/**/*.edf", recursive=True))[0]
         name = os.path.basename(recording).replace("_eeg.edf", "")
         with open(glob.glob(f"{tmp}/found/**/{name}*events.tsv", recursive=True)[0], "rb") as f:

@@ -37,14 +37,17 @@ def quantile(prior, heard):
     return optimize.bisect(lambda x: 80 * stats.norm.cdf(x, prior, 0.6) + np.sum(heard <= x) - 0.4 * (80 + len(heard)), -16, 16, xtol=1e-6)
 
 
-def expected(path, name):
+def expected(path, name, highest=120):
     """The probabilities by the definition in docs/models.md."""
+    if name == "ward":
+        log_odds = [np.log(p / (1 - p)) for p in (expected(path, one, 40) for one in FEATURES)]
+        return 1 / (1 + np.exp(-np.mean(log_odds, axis=0) / 0.58))
     from scipy import signal
     (band, seconds, square, prior, weight, bias), (uv, rate) = FEATURES[name], read_edf(path)
     assert rate == RATE
     row = {n: uv[i].astype(float) for i, n in enumerate(labels(path))}
     x = np.stack([row[a] - row[b] for a, b in (pair.split("-") for pair in PAIRS)])
-    x = settled(signal, signal.butter(3, [0.5, 120], "bandpass", fs=RATE, output="sos"), x)
+    x = settled(signal, signal.butter(3, [0.5, highest], "bandpass", fs=RATE, output="sos"), x)
     for hz in (50, 60):
         x = settled(signal, signal.tf2sos(*signal.iirnotch(hz, 30, RATE)), x)
     y = settled(signal, signal.butter(3, band, "bandpass", fs=RATE, output="sos"), x.astype(np.float16).astype(float))
@@ -114,11 +117,27 @@ def check_fit(d, data, name):
     return f"job:{end['job']}"
 
 
-def check_beside(d, data, name):
+def check_begin(d, data, fitted, path, p):
+    """A network that begins as a model without one, whatever its two numbers are, is that model before it learns."""
+    words = ["data.montage=bipolar-18", "data.normalize=baseline", f"model.init_from={fitted}", "training.max_steps=1",
+             "training.learning_rate=1e-8"]
+    code, end, err = d.submit(*MINI, data, *words)
+    assert code == 0 and end["state"] == "succeeded", (end, err)
+    out = ["--probs", f"{d.dir}/begun.npy", "--out", f"{d.dir}/begun.tsv"]
+    code, _, err = d.ctl("stream", path, "--model", f"job:{end['job']}", *out)
+    assert code == 0, err
+    begun = np.load(f"{d.dir}/begun.npy")
+    assert begun.shape == p.shape and np.abs(begun - p).max() < 1e-5, np.abs(begun - p).max()
+    code, end, err = d.submit(*MINI, data, *words[:2], "model.init_from=ward", "training.max_steps=1")
+    assert code != 0 and "for ward baselines" in err + str(end), (end, err)
+
+
+def check_beside(d, data, name, beside):
     """As a baseline and as a model of its own the scores are the same."""
-    report = evaluate(d, data, f"evaluate.checkpoint={name}")
+    sets = [] if name in FEATURES else [f"evaluate.baselines=[{', '.join(beside)}]"]
+    report = evaluate(d, data, f"evaluate.checkpoint={name}", *sets)
     rows = {row["name"]: row for row in report["baselines"]}
-    assert list(rows) == ["line_length", "band_power"]
+    assert list(rows) == beside
     assert abs(rows[name]["auroc"] - report["auroc"]) < 1e-6, (rows[name], report["auroc"])
     assert rows[name]["event"]["f1"] == report["scores"]["pooled"]["event"]["f1"]
     assert evaluate(d, data, f"evaluate.checkpoint={name}", "evaluate.baselines=[]")["baselines"] == []
@@ -162,12 +181,14 @@ def main():
         d = Daemon(tmp).start()
         data = f"data.source=file://{tmp}/eeg"
         path = sorted(glob.glob(f"{tmp}/eeg/**/*_eeg.edf", recursive=True))[0]
-        for name in FEATURES:
+        for name in (*FEATURES, "ward"):
             check_definition(path, name, check_streams(d, path, name))
             check_description(d, name)
-        check_beside(d, data, "band_power")
+        check_beside(d, data, "band_power", ["line_length", "band_power"])
+        check_beside(d, data, "ward", ["ward", "line_length"])
         check_tune(d, "band_power")
-        check_streams(d, path, check_fit(d, data, "line_length"))
+        fitted = check_fit(d, data, "line_length")
+        check_begin(d, data, fitted, path, check_streams(d, path, fitted))
         check_refused(d, data)
         assert d.stop() == 0
     print("ok")

@@ -33,7 +33,7 @@ def states(d, *jobs):
 def beside(d, tmp, job):
     """An evaluation with a training, by turns, then alone."""
     with open(f"{tmp}/evaluate.yaml", "w", encoding="utf-8") as f:
-        f.write(f"kind: evaluate\ndata:\n  source: file://{tmp}/eeg\nevaluate:\n  checkpoint: ward\n")
+        f.write(f"kind: evaluate\ndata:\n  source: file://{tmp}/eeg\nevaluate:\n  checkpoint: demo\n")
     evaluate = lambda: d.submit(watch=False, file=f"{tmp}/evaluate.yaml")[1]["job"]
     figures = lambda j: {key: value for key, value in j["result"].items() if key not in ("wall_s", "checkpoint")}
     d.wait(job, lambda j: j["state"] == "running")

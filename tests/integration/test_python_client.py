@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from daemon import BIN, PATIENCE, SOURCE, Daemon, make_corpus, temporary
+from daemon import BIN, PATIENCE, SOURCE, Daemon, make_corpus, temporary, trained_network
 
 FOLDER = f"{SOURCE}/client/python"
 MODEL = "line_length"
@@ -204,7 +204,7 @@ def main():
         recording = glob.glob(f"{scratch}/data/sub-02/*_eeg.edf")[0]
         found = check_events(d, recording, "demo")
         print(f"{found} events in MNE, as of brrctl")
-        for model in ("ward", MODEL):
+        for model in (trained_network(f"{scratch}/network"), "ward", MODEL):
             print(f"{model}: {check_detector(d, recording, model)} events in this process, with the bits of the daemon")
         check_follow(d, recording)
         check_windows(d, recording)

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Live streams while the daemon is stopped and killed in turn: brrctl writes the files of an undisturbed run, and the sessions of brr-load lose
 neither a sample nor a result. BRR_TEST_RESTARTS: how many of each kind (2)."""
+import filecmp
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import urllib.request
 
 import numpy
 
-from daemon import BIN, PATIENCE, SOURCE
+from daemon import BIN, PATIENCE, SOURCE, trained_network
 from page_beds import traces
 from stream_fixture import command, streaming_daemon
 from test_stream_resume import alarms, read_files
@@ -108,6 +110,21 @@ def onset_of_alarm(d, recording, model):
         stream.wait()
 
 
+def go_on_with_the_model_of_before(d, recording):
+    """A built-in model that the next version has with other bytes: a stream goes on with those that it began with."""
+    network, built_in = trained_network(f"{d.dir}/network"), f"{d.dir}/cache/builtin/ward.safetensors"
+    subprocess.run(command(d, recording, network), env=d.env, check=True, stdout=subprocess.DEVNULL)
+    want = read_files(d)[1]
+    shutil.copy(network, built_in)  # an earlier version was here, and `ward` was a network
+    stream = subprocess.Popen(command(d, recording, "ward", "--realtime", "20"), env=d.env, stdout=subprocess.DEVNULL)
+    until(lambda: '"model":"ward"' in d.ctl("sessions", "--json")[1].replace(" ", ""), "the stream")
+    restart(d, signal.SIGTERM)
+    assert not filecmp.cmp(network, built_in, shallow=False), "the daemon has not written its own model"
+    assert stream.wait(timeout=PATIENCE) == 0 and read_files(d)[1] == want, "the stream went on with other weights"
+    subprocess.run(command(d, recording, "ward"), env=d.env, check=True, stdout=subprocess.DEVNULL)
+    assert read_files(d)[1] != want
+
+
 def main():
     dice = random.Random(test_seed())
     with streaming_daemon() as (d, recording, model):
@@ -116,6 +133,7 @@ def main():
         assert want[0], "the recording has no alarm to compare"
         onset_of_alarm(d, recording, model)
         check(d, recording, model, want, dice)
+        go_on_with_the_model_of_before(d, recording)
     return 0
 
 

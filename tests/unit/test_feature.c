@@ -133,13 +133,15 @@ static void the_feature_of_both_is_their_mean_by_slopes(void **state) {
         assert_float_equal(half_to_f32(both[t]), want, 1e-3 * (1 + fabs(want)));
     }
     assert_true(half_to_f32(both[N - 1]) > half_to_f32(both[N / 2]) + 0.5f);
+    whole(FRONTEND_WARD, N, got);
+    assert_memory_equal(got, both, sizeof got); /* that of a network that begins as ward */
 }
 
 /* ---- state ---- */
 
 static void chunks_and_snapshots_change_no_bit(void **state) {
     (void)state;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 8; i++) {
         int normalize = FRONTEND_BASELINES + i / 2;
         struct feature *f = make(normalize), *other = make(normalize), *chunked = make(normalize);
         struct str saved;
@@ -364,7 +366,7 @@ static void rows_hold_one_column_more_which_restarts_with_a_segment(void **state
     (void)state;
     static struct heard plain, all, chunked;
     stream(FRONTEND_WINDOW, 2000, &plain);
-    for (int normalize = FRONTEND_LINE_LENGTH; normalize <= FRONTEND_BAND_POWER; normalize++) {
+    for (int normalize = FRONTEND_LINE_LENGTH; normalize <= FRONTEND_WARD; normalize++) {
         stream(normalize, 2000, &all);
         stream(normalize, 33, &chunked);
         assert_true(frontend_is_feature(normalize) && all.columns == C + 1 && frontend_inputs(normalize, C) == 1);
@@ -385,7 +387,7 @@ static void rows_hold_one_column_more_which_restarts_with_a_segment(void **state
 static void what_was_learned_goes_on_after_a_gap(void **state) {
     (void)state;
     static struct heard whole_run, chunked, plain;
-    for (int normalize = FRONTEND_CAUSAL; normalize <= FRONTEND_BAND_POWER; normalize++) {
+    for (int normalize = FRONTEND_CAUSAL; normalize <= FRONTEND_WARD; normalize++) {
         learns = true;
         stream_of(normalize, true, 2000, &whole_run);
         stream_of(normalize, true, 33, &chunked);

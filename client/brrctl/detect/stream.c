@@ -35,7 +35,7 @@ static const struct argument rows[] = {
            "alarms by the model's rule for so many false alarms in 24 h; default: by --on and --off"),
     INTEGER(
         "--partial", partial, "N",
-        "run on the channels there are, if at least N can be used: line_length, band_power, and networks that can miss the others",
+        "run on the channels there are, if at least N can be used: models without a network, and networks that can miss the others",
         1, 64),
     TEXT("--device", device, "NAME",
          "the daemon's device that computes it, such as cuda:1; default: the one with the fewest streams"),

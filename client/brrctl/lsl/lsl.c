@@ -39,7 +39,7 @@ static const struct argument in_rows[] = {
     CHOICE("--alarm-rate", stream.alarm_rate, "1|5|10", "alarms by the model's rule for so many false alarms in 24 h"),
     INTEGER(
         "--partial", stream.partial, "N",
-        "run on the channels there are, if at least N can be used: line_length, band_power, and networks that can miss the others",
+        "run on the channels there are, if at least N can be used: models without a network, and networks that can miss the others",
         1, 64),
     OUTPUT("--output", stream.output, "PATH", "write the events at the end: a file or a folder", .alias = "--out"),
     CHOICE("--format", stream.format, EVENTS_NAMES, "format of the events file; default tsv"),

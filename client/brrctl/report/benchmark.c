@@ -30,7 +30,7 @@ static const struct argument rows[] = {
     INTEGER("--parallel", parallel, "N", "recordings processed at the same time, default 2", 1, 16),
     INTEGER(
         "--partial", partial, "N",
-        "run on the channels there are, if at least N can be used: line_length, band_power, and networks that can miss the others",
+        "run on the channels there are, if at least N can be used: models without a network, and networks that can miss the others",
         1, 64),
     TEXT("--dataset", dataset, "NAME", "the dataset of the recordings, as data.dataset: people of another one are others"),
     CHOICE("--table", table, "csv|latex", "print the table in this form"),

@@ -1,8 +1,8 @@
-"""Model files as ONNX (opset 17): of causal networks, such as ward, one step with the network's state as input and output; of the others a window.
+"""Model files as ONNX (opset 17): of causal networks one step with the network's state as input and output; of the others a window.
 
     from brr import onnx
-    onnx.export("ward.safetensors", "ward.onnx")
-    onnx.export("ward.safetensors", "ward-int8.onnx", int8=rows)     # rows of recordings that are not scored: Detector("ward").rows(...)
+    onnx.export("mine.safetensors", "mine.onnx")
+    onnx.export("mine.safetensors", "mine-int8.onnx", int8=rows)     # rows of recordings that are not scored: Detector("mine.safetensors").rows(...)
     onnx.export(module, "mamba.onnx", batch=1, steps=60)             # a Mamba or Mamba2 of brr.torch or mamba_ssm: hidden_states (B,T,D) -> out
 
 Inputs `rows` (B,T,C), what the network takes of T samples at 256 Hz (Detector.rows), and `state` (B,S), zeros at the start of a segment; outputs
@@ -546,7 +546,7 @@ def export(model, path, samples=None, int8=None, reduce_range=False, batch=None,
     return graph
 
 
-MOST_WINDOWS = 240  # a ward's four minutes
+MOST_WINDOWS = 240  # four minutes of a causal network's seconds
 
 
 def calibration(model, path):

@@ -405,9 +405,9 @@ class Mamba2(nn.Module):
 class Detector(nn.Module):
     """The network of a model file, for weights that were trained elsewhere. Its state_dict has the file's names, in the mixers those of mamba_ssm.
 
-        net = brr.torch.Detector("ward.safetensors")             # the shapes and the configuration of a file, and its weights
+        net = brr.torch.Detector("theirs.safetensors")           # the shapes and the configuration of a file, and its weights
         net.load_state_dict(theirs)                              # or Detector.load("theirs.pt", like=..., rename={"backbone.": ""})
-        net.save("mine.safetensors", like="ward.safetensors")    # a model file with the montage, the window and the thresholds of `like`
+        net.save("mine.safetensors", like="theirs.safetensors")  # a model file with the montage, the window and the thresholds of `like`
 
     forward takes rows (B,T,C) as brr.Detector.rows makes them, and gives logits (B,T), divided by the file's temperature; for causal networks from the start
     of a recording on."""
