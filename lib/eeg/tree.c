@@ -103,6 +103,8 @@ static int add_name(struct tree *t, const char *path, const struct fsio_found *f
 static int look(void *ctx, const struct fsio_found *found, struct err *err) {
     struct tree *t = ctx;
     char path[PATH_BYTES];
+    if (found->special && eegfile_kind(found->path) == EEGFILE_RECORDING)
+        note(t, "%s is left out: it is a FIFO, a socket or a device, and no file", found->path);
     if (found->special)
         return 0;
     if (found->folder)

@@ -284,6 +284,10 @@ class LabFiles(unittest.TestCase):
             self.assertNotEqual(said.returncode, 0)
             os.unlink(path.parent / name)
             os.unlink(self.dir / "hyp" / name)
+        os.mkfifo(path.parent / "night.edf")
+        self.assertIn("night.edf is left out: it is a FIFO", " ".join(dataset(path.parent, "--unlabeled", "background")[0]["notes"]))
+        self.assertIn("night.edf is left out: it is a FIFO", self.score()[1])
+        self.assertIn("is not a regular file", " ".join(dataset(path.parent / "night.edf")[0]["problems"]))
         os.mkfifo(self.dir / "table.csv")
         for words in (("labels", "import", "table.csv", str(path)), ("dataset", str(path.parent), "--patient", "table.csv")):
             said = subprocess.run([BRRCTL, *words], capture_output=True, text=True, cwd=self.dir)

@@ -534,7 +534,7 @@ static int survey_all(struct survey *s, struct err *err) {
     struct stat st;
     if (!str_copy(s->root, sizeof s->root, path))
         return err_set(err, ERR_RANGE, "%.60s…: the path is too long", path);
-    int rc = !stat(path, &st) && S_ISREG(st.st_mode) ? survey_file(s, path, err) : survey_folder(s, err);
+    int rc = !stat(path, &st) && !S_ISDIR(st.st_mode) ? survey_file(s, path, err) : survey_folder(s, err);
     if (rc)
         return rc;
     (s->o->json ? print_json : print_text)(s);
