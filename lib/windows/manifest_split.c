@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/counted.h"
 #include "base/order.h"
+#include "formats/letters.h"
 #include "windows/manifest.h"
 
 enum {
@@ -86,7 +87,8 @@ static void list_patients(const struct patients *p, struct str *out) {
 
 static int assign_list(struct patients *p, const char *const *names, int n, uint8_t role, struct err *err) {
     for (int i = 0; i < n; i++) {
-        int64_t at = find_patient(p, names[i]);
+        char name[PATH_MAX];
+        const int64_t at = find_patient(p, letters_joined(names[i], name, sizeof name) ? name : names[i]);
         if (at < 0) {
             OWNED(str_done) struct str known = str_of(250);
             list_patients(p, &known);

@@ -21,6 +21,30 @@ static void recordings_come_sorted_with_patients_and_window_classes(void **state
     manifest_close(m);
 }
 
+/* macOS writes the ü of a file's name as two characters, and so may somebody who copies it into a job file. */
+static void patients_are_the_same_in_either_way_of_writing_letters(void **state) {
+    (void)state;
+    static const char *const ways[] = {"sub-M\xC3\xBCller", "sub-Mu\xCC\x88ller"};
+    static const char *const others[] = {"sub-M\xC3\xB6ller"};
+    static const char *const files[] = {"sub-M\xC3\xBCller_run-01_eeg.edf", "sub-Mu\xCC\x88ller_run-02_eeg.edf",
+                                        "sub-M\xC3\xB6ller_eeg.edf"};
+    char own[4200];
+    snprintf(own, sizeof own, "%s/letters", folder);
+    for (int i = 0; i < 3; i++)
+        corpus_file(own, files[i], 60, FIXTURE_EVENTS "20.5\t10\tsz\tn/a\tn/a\tn/a\t60\n");
+    struct manifest_config config = corpus_config(own, cache);
+    struct manifest *m = open_corpus(&config);
+    assert_int_equal(manifest_count(m), 3);
+    for (int way = 0; way < 2; way++) {
+        uint8_t role[3];
+        const struct split_config split = {.train = others, .n_train = 1, .validation = &ways[way], .n_validation = 1};
+        assert_int_equal(manifest_split(m, &split, role, NULL), 0);
+        for (int64_t i = 0; i < 3; i++)
+            assert_int_equal(role[i], strcmp(manifest_entry(m, i)->patient, ways[0]) ? 1 : 2);
+    }
+    manifest_close(m);
+}
+
 static void the_hash_depends_on_the_data_and_settings_alone(void **state) {
     (void)state;
     struct manifest_config config = corpus_config(root, cache);
@@ -616,6 +640,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_fraction_takes_whole_patients_with_a_seizure_on_both_sides, set_up, tear_down),
         cmocka_unit_test_setup_teardown(seizures_in_clips_shorter_than_a_window_are_not_called_missing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(lists_name_patients_and_mistakes_are_said, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(patients_are_the_same_in_either_way_of_writing_letters, set_up, tear_down),
         cmocka_unit_test_setup_teardown(new_patients_leave_the_roles_of_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(kept_roles_outlive_patients_who_come_and_go, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_patients_take_no_part, set_up, tear_down),
