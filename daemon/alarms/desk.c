@@ -6,7 +6,7 @@
 #include "daemon/alarms/alarm_entry.h"
 #include "daemon/journal/journaldb.h"
 
-enum { READ_TRIES = 1200, READ_PAUSE_MS = 50, LOOK_MS = 5, NAMED_IDS = 4 /* in an error */, IDS_TEXT = 512 };
+enum { READ_TRIES = 1200, READ_PAUSE_MS = 50, LOOK_MS = 5, DOUBT_MS = 5000, NAMED_IDS = 4 /* in an error */, IDS_TEXT = 512 };
 
 /* An order of another thread, on that thread's stack. */
 struct asking {
@@ -25,6 +25,7 @@ struct desk {
     int64_t journaled;    /* number of the newest entry that an order made */
     bool own;             /* an entry of the model itself is on its way into the journal */
     struct past *past;    /* NULL: nothing is being read */
+    int64_t doubt_ms;     /* until then alarms from before the start take no step, unless they are settled; monotonic */
     pthread_mutex_t lock; /* all below */
     pthread_cond_t answered;
     struct asking *first; /* oldest first */
@@ -156,6 +157,7 @@ bool desk_settle(void *desk, int (*place)(void *sessions, const char *session), 
         else if (where == DESK_GONE || where == DESK_UNKNOWN)
             end_alarm(d, a, where == DESK_GONE ? JOURNAL_OFF_FAILED : JOURNAL_OFF_UNKNOWN);
     }
+    d->doubt_ms = known ? 0 : d->doubt_ms;
     return known;
 }
 
@@ -291,6 +293,7 @@ static void use_past(struct desk *d, const struct past *p) {
             alarm_entry_take(d->alarms, e, &now);
     }
     alarms_restore(d->alarms, false);
+    d->doubt_ms = p->n ? clock_ms() + DOUBT_MS : 0;
     if (p->rc || p->full)
         log_warn("alarms from before the start are unknown: the journal cannot be read", "error=\"%s\"",
                  p->rc ? err_text(&p->err, text, sizeof text) : "out of memory");
@@ -366,7 +369,8 @@ void desk_tick(struct desk *d) {
     for (const struct alarm *a; (a = alarms_next(d->alarms, &cursor));)
         if (a->test && !a->off_ms && now.boot_ms - a->on_boot_ms >= DESK_TEST_MS)
             end_alarm(d, a, JOURNAL_OFF_ENDED);
-    alarms_tick(d->alarms, &now);
+    if (clock_ms() >= d->doubt_ms) /* another daemon may have an alarm, and calls people itself */
+        alarms_tick(d->alarms, &now);
 }
 
 /* ---- orders ---- */

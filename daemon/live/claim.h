@@ -1,6 +1,7 @@
 /* claim: the snapshots of daemons that share a folder. Each daemon has a folder below it, with its own name; a snapshot belongs to
  * the daemon in whose folder it lies. A daemon takes a snapshot over by rename(2) into its own folder, which one of several daemons
- * can do; the former owner notices at its next write (snapshot_renew), or at its start (snapshot_note_moved). There is no lease and
+ * can do; the former owner notices at its next write (snapshot_renew), or by its note
+ * (snapshot_note_moved). There is no lease and
  * no clock. Any thread. */
 #pragma once
 #include "daemon/live/snapshot.h"

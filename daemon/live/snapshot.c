@@ -244,15 +244,22 @@ static void drop_orphan(const char *dir, const char *name) {
         (void)snapshot_note_moved(dir, id, NULL, NULL);
 }
 
+/* Another daemon has taken the snapshot, and has it or had its end. */
+static bool is_moved(const char *dir, const char *name, char ret_id[SNAPSHOT_ID_SIZE]) {
+    char path[4096];
+    return lies_beside(name, moved_ending, ret_id) && !fsio_join(path, sizeof path, dir, ret_id, NULL) && !fsio_exists(path);
+}
+
 /* moved: those that other daemons have taken. */
 static int list_ids(const char *dir, DIR *d, bool moved, void **entries, size_t *n, struct err *err) {
     struct dirent *e = NULL;
     int rc;
     while (!(rc = fsio_next_entry(d, &e, err)) && e) {
         struct snapshot_entry entry = {.ended = false};
-        if (!is_id(e->d_name))
+        const bool wanted = moved ? is_moved(dir, e->d_name, entry.id) : is_id(e->d_name);
+        if (wanted == moved)
             drop_orphan(dir, e->d_name);
-        if (moved ? !lies_beside(e->d_name, moved_ending, entry.id) : !is_id(e->d_name))
+        if (!wanted)
             continue;
         if (!moved) {
             memcpy(entry.id, e->d_name, sizeof entry.id);

@@ -65,7 +65,7 @@ struct snapshot_entry {
 /* Another daemon has taken the snapshot over: a file ID.moved holds the time and the new owner, for SNAPSHOT_MOVED_S or until the
  * snapshot is back (owner NULL). */
 int snapshot_note_moved(const char *dir, const char *id, const char *owner, struct err *err);
-/* Those that were taken over; free(). */
+/* Those that were taken over and are not back; free(). */
 int snapshot_list_moved(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err);
 /* The snapshots in the folder: first those of streams that have not ended, sorted by id; free(). */
 int snapshot_list(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err);

@@ -20,6 +20,7 @@ enum deed {
     DEED_UNKEEP,
     DEED_CLAIM,
     DEED_OTHERS,
+    DEED_MOVED,
     DEED_EEG
 };
 struct task {
@@ -74,6 +75,7 @@ struct snapshot_store {
     size_t n_others;
     int64_t others_ms;   /* when they were asked for; 0: not yet; INT64_MAX: they are known */
     bool others_unknown; /* some folder could not be read */
+    int64_t moved_ms;    /* when to look for streams that other daemons have taken; INT64_MAX: it is under way */
     bool swept;          /* kept models were compared with the snapshots since one was removed */
 };
 
@@ -173,6 +175,9 @@ static void run(uv_work_t *work) {
     case DEED_OTHERS:
         claim_others(s->dir, &t->list, &t->n_list, &t->err);
         break;
+    case DEED_MOVED:
+        snapshot_list_moved(s->dir, &t->list, &t->n_list, &t->err);
+        break;
     case DEED_END:
         snapshot_end(s->dir, t->id, &t->err);
         break;
@@ -206,6 +211,7 @@ static void on_read(struct snapshot_store *s, struct task *t);
 static void on_models(struct snapshot_store *s, const struct task *t);
 static void on_claimed(struct snapshot_store *s, struct task *t);
 static void on_others(struct snapshot_store *s, struct task *t);
+static void on_moved(struct snapshot_store *s, const struct task *t);
 
 static void go_on(struct lane *lane) {
     const struct task *t = lane->first;
@@ -266,6 +272,8 @@ static void task_over(struct snapshot_store *s, struct task *t) {
         on_claimed(s, t);
     else if (t->deed == DEED_OTHERS)
         on_others(s, t);
+    else if (t->deed == DEED_MOVED)
+        on_moved(s, t);
     if (t->deed != DEED_WRITE) {
         task_free(t);
         return;
@@ -446,6 +454,13 @@ static void on_others(struct snapshot_store *s, struct task *t) {
     t->list = NULL;
 }
 
+/* A stream whose client is away writes no snapshot, at which it would notice. */
+static void on_moved(struct snapshot_store *s, const struct task *t) {
+    s->moved_ms = clock_ms() + RETRY_MS;
+    for (size_t i = 0; i < t->n_list; i++)
+        sessions_disown(s->restoring.sessions, t->list[i].id);
+}
+
 static enum session_place elsewhere(void *ctx, const char *id) {
     struct snapshot_store *s = ctx;
     if (!s->others_ms && ask(s, DEED_OTHERS, ""))
@@ -506,6 +521,8 @@ void snapshot_store_tick(struct snapshot_store *s) {
     struct restoring *r = &s->restoring;
     int64_t now = clock_ms();
     sweep_models(s);
+    if (s->shared && r->sessions && now >= s->moved_ms && ask(s, DEED_MOVED, ""))
+        s->moved_ms = INT64_MAX;
     if (!r->sessions || r->round || (r->listed && !r->n) || now < r->next_ms)
         return;
     if (now < r->until_ms) {

@@ -127,16 +127,38 @@ class Bed:
         assert self.process.wait(timeout=PATIENCE) == 0, self.process.stderr.read()
 
 
-def an_answered_alarm_moves_and_comes_back(folder, recording):
+def ward(folder, second_s):
+    """Two daemons that share their streams; each calls the second people so long after an alarm began."""
     pair = []
     for name in "ab":
-        os.makedirs(f"{folder}/ward-{name}")
-        write = f"command: [/usr/bin/tee, -a, {folder}/ward-{name}/told]"
+        os.makedirs(f"{folder}/{name}")
+        write = f"command: [/usr/bin/tee, -a, {folder}/{name}/told]"
         hooks = (f"{{name: all, {write}, kinds: [alarm_on, alarm_off, answered]}}, {{name: first, {write}}}, "
                  f"{{name: second, {write}}}")
-        pair.append(Daemon(f"{folder}/ward-{name}", [
-            f"sessions.shared={folder}/ward", f"sessions.name={name}", f"alarms.hooks=[{hooks}]", "alarms.repeat=1h",
-            "alarms.escalation=[{after: 1s, hooks: [first]}, {after: 2s, hooks: [second]}]"]).start())
+        pair.append(Daemon(f"{folder}/{name}", [
+            f"sessions.shared={folder}/shared", f"sessions.name={name}", f"alarms.hooks=[{hooks}]", "alarms.repeat=1h",
+            f"alarms.escalation=[{{after: 1s, hooks: [first]}}, {{after: {second_s}s, hooks: [second]}}]"]).start())
+    return pair
+
+
+def an_alarm_that_moved_is_escalated_by_one_daemon(folder, recording):
+    a, b = pair = ward(folder, 8)
+    log = lambda: f"{rows(a)} {told(a)}\n{rows(b)} {told(b)}\n{a.read_log()[-3000:]}\n{b.read_log()[-3000:]}"
+    bed = Bed(pair, recording)
+    bed.send_until(lambda: ("first", "escalated") in told(a), log)
+    a.kill()
+    bed.send_until(lambda: ("second", "escalated") in told(b), log)
+    a.start()
+    until(lambda: count(a, "moved"), log)
+    assert count(a, "escalated") == 1 and ("second", "escalated") not in told(a), log()
+    bed.process.kill()
+    bed.process.wait()
+    for d in pair:
+        d.stop()
+
+
+def an_answered_alarm_moves_and_comes_back(folder, recording):
+    pair = ward(folder, 2)
     a, b = pair
     log = lambda: f"{rows(a)} {told(a)}\n{rows(b)} {told(b)}\n{a.read_log()[-3000:]}\n{b.read_log()[-3000:]}"
     bed = Bed(pair, recording)
@@ -149,7 +171,7 @@ def an_answered_alarm_moves_and_comes_back(folder, recording):
     assert sorted(before) == [("all", "alarm_on"), ("all", "answered"), *((x, "escalated") for x in ("first", "second"))], before
 
     def saved():
-        with open(max(glob.glob(f"{folder}/ward/a/" + "[0-9a-f]" * 32)), "rb") as f:
+        with open(max(glob.glob(f"{folder}/shared/a/" + "[0-9a-f]" * 32)), "rb") as f:
             return b"acknowledge" in f.read()
     bed.send_until(saved, log)
     for now, then in ((a, b), (b, a)):
@@ -190,7 +212,8 @@ def main():
         assert len(left) <= 1, left  # the ended stream's, in case its client did not hear the Summary
         for d in daemons:
             d.stop()
-        an_answered_alarm_moves_and_comes_back(alone.dir, recording)
+        an_answered_alarm_moves_and_comes_back(f"{alone.dir}/answered", recording)
+        an_alarm_that_moved_is_escalated_by_one_daemon(f"{alone.dir}/escalated", recording)
     return 0
 
 

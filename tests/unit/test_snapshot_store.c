@@ -507,6 +507,21 @@ static void a_stream_that_another_daemon_has_taken_has_moved(void **state) {
     stop(d);
 }
 
+static void a_stream_whose_client_is_away_moves_without_a_write(void **state) {
+    struct daemon_side *d = *state;
+    struct daemon_side *peer = make_peer(d);
+    char token[RESUME_TOKEN_SIZE];
+    session_leave(make_stream(d, token));
+    round_of(d, 6000);
+    assert_non_null(sessions_find(d->b.all, token, "uid:1"));
+    claim(peer, token);
+    round_of(d, 6000);
+    assert_null(sessions_find(d->b.all, token, "uid:1"));
+    assert_true(value(&d->b, "brrd_stream_sessions_closed_total", "ward\x1fmoved") == 1);
+    end_peer(peer);
+    stop(d);
+}
+
 static void a_stream_that_comes_back_has_not_moved(void **state) {
     struct daemon_side *d = *state;
     struct daemon_side *peer = make_peer(d);
@@ -623,6 +638,7 @@ int main(void) {
         STORE_TEST(live_streams_come_before_those_that_have_ended),
         STORE_TEST(a_stream_goes_on_at_the_daemon_that_claims_its_snapshot),
         STORE_TEST(a_stream_that_another_daemon_has_taken_has_moved),
+        STORE_TEST(a_stream_whose_client_is_away_moves_without_a_write),
         STORE_TEST(a_stream_that_comes_back_has_not_moved),
         STORE_TEST(a_folder_that_does_not_answer_leaves_unknown_who_has_the_stream),
         STORE_TEST(a_snapshot_waits_for_no_claims_but_the_one_at_work),
