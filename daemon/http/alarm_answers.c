@@ -6,7 +6,7 @@
 #include "daemon/http/http_parts.h"
 #include "daemon/rpc/alarm_rights.h"
 
-enum { WORD = 24, NEXT = 100 };
+enum { WORD = 24, NEXT = 100, ALARMS = 32 /* of a form */ };
 
 static int permit_all(void *ctx, const char *principal, const char *bed, struct err *err) {
     (void)ctx, (void)principal, (void)bed, (void)err;
@@ -40,14 +40,17 @@ static int read_order(const char *body, struct desk_order *o, struct err *err) {
     return err_set(err, ERR_INVALID, "The form has no answer that is known here.");
 }
 
-/* Gives the order; an answer to each alarm that the form names. The first error is told. */
+/* Gives the order; an answer to each alarm that the form names, with spaces between their ids. The first error is told. */
 static int answer_all(const struct http_state *state, const char *body, struct desk_order *o, struct err *err) {
-    const char *at = form_field(body, "alarm", o->id, sizeof o->id);
-    int rc = desk_ask(state->desk, o, err);
-    while (o->kind == DESK_ANSWER && (at = form_field(at, "alarm", o->id, sizeof o->id))) {
+    char ids[ALARMS * JOURNAL_ALARM], *rest = ids;
+    int rc = 0;
+    form_field(body, "alarm", ids, sizeof ids);
+    do {
+        const char *id = strsep(&rest, " ");
+        str_copy(o->id, sizeof o->id, id);
         const int next = desk_ask(state->desk, o, rc ? NULL : err);
         rc = rc ? rc : next;
-    }
+    } while (rest && o->kind == DESK_ANSWER);
     return rc;
 }
 

@@ -17,8 +17,8 @@ bool form_has(const char *body, const char *name) {
     return at && *at && *at != '&';
 }
 
-const char *form_field(const char *body, const char *name, char *ret, size_t size) {
-    const char *field = find(body, name), *at = field;
+void form_field(const char *body, const char *name, char *ret, size_t size) {
+    const char *at = find(body, name);
     size_t n = 0;
     bool whole = at != NULL;
     for (; whole && *at && *at != '&'; at++) {
@@ -30,7 +30,6 @@ const char *form_field(const char *body, const char *name, char *ret, size_t siz
             ret[n++] = c;
     }
     ret[whole ? n : 0] = '\0';
-    return field;
 }
 
 static bool consists_of(const char *text, const char *more) {

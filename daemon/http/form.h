@@ -3,9 +3,8 @@
 #pragma once
 #include "base/base.h"
 
-/* Writes the first field of this name, decoded; "" when it is missing, does not fit into size bytes, or has a zero byte. Returns
- * what follows its name in the body, for the next field of this name; NULL: there was none. */
-const char *form_field(const char *body, const char *name, char *ret, size_t size);
+/* Writes the first field of this name, decoded; "" when it is missing, does not fit into size bytes, or has a zero byte. */
+void form_field(const char *body, const char *name, char *ret, size_t size);
 bool form_has(const char *body, const char *name); /* a field of this name that is not "" */
 /* True for what a token may consist of: letters, digits and ._~+/=- alone, so that it can stand in a cookie. */
 bool form_is_token(const char *text);

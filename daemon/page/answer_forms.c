@@ -9,11 +9,12 @@ static bool may_answer(const struct page_view *v, const struct status_alarm *a) 
     return !v->wall && page_answers(v, a->principal, a->bed);
 }
 
-static void begin_form(struct html *h, const struct status_alarm *a, const char *next) {
+/* ids: of alarms, with spaces between them. */
+static void begin_form(struct html *h, const char *ids, const char *next) {
     html_put(h,
              "<form class=\"answer\" method=\"post\" action=\"/alarms\"><input type=\"hidden\" name=\"alarm\" value=\"%s\"><input "
              "type=\"hidden\" name=\"next\" value=\"%s\">",
-             a->id, next);
+             ids, next);
 }
 
 static void put_button(struct html *h, const struct status_alarm *a, const char *action, const char *text) {
@@ -40,7 +41,7 @@ static void put_name_field(struct html *h, const struct page_view *v) {
 void answer_forms_put_short(struct html *h, const struct page_view *v, const struct status_alarm *a) {
     if (!may_answer(v, a) || !a->waiting)
         return;
-    begin_form(h, a, "/streams");
+    begin_form(h, a->id, "/streams");
     html_put(h, "<input type=\"hidden\" name=\"person\" value=\"\">");
     put_buttons(h, a);
     html_put(h, "</form>");
@@ -81,9 +82,11 @@ static void put_all_of_bed(struct html *h, const struct page_view *v, const stru
     const struct status_alarm *b = first ? next_waiting(v, a->bed, &at) : NULL;
     if (!b)
         return;
-    begin_form(h, a, next);
+    OWNED(str_done) struct str ids = str_of(BED_ALARMS * JOURNAL_ALARM);
+    str_puts(&ids, a->id);
     for (; b && n < BED_ALARMS; b = next_waiting(v, a->bed, &at), n++)
-        html_put(h, "<input type=\"hidden\" name=\"alarm\" value=\"%s\">", b->id);
+        str_printf(&ids, " %s", b->id);
+    begin_form(h, str_cstr(&ids), next);
     html_put(h,
              "<input type=\"hidden\" name=\"person\" value=\"\"><button type=\"submit\" name=\"action\" "
              "value=\"acknowledge\">Acknowledge all %d of %s</button></form>",
@@ -93,7 +96,7 @@ static void put_all_of_bed(struct html *h, const struct page_view *v, const stru
 void answer_forms_put(struct html *h, const struct page_view *v, const struct status_alarm *a, const char *next) {
     if (!may_answer(v, a))
         return;
-    begin_form(h, a, next);
+    begin_form(h, a->id, next);
     put_name_field(h, v);
     put_buttons(h, a);
     if (a->kind == ALARM_SEIZURE)

@@ -165,8 +165,11 @@ static void put_entry(struct html *h, const struct journal_entry *e) {
     html_put(h, linked ? "</a>" : "");
     if (isfinite(e->end_s))
         html_put(h, "–%s", words_timer(&w, (int64_t)e->end_s));
-    html_put(h, "</td><td class=\"n\" data-l=\"value\">%s</td><td>%s%s%s</td></tr>\n",
-             isfinite(e->value) ? words_p(&w, (float)e->value) : "", e->person, *e->person && *e->detail ? ": " : "", e->detail);
+    html_put(h, "</td><td class=\"n\" data-l=\"value\">%s</td><td>%s%s%s", isfinite(e->value) ? words_p(&w, (float)e->value) : "",
+             e->person, *e->person && *e->detail ? ": " : "", e->detail);
+    if (e->step)
+        html_put(h, "nobody has answered; call %lld", (long long)e->step);
+    html_put(h, "</td></tr>\n");
 }
 
 static void put_journal(struct html *h, const struct history *past) {
@@ -177,8 +180,15 @@ static void put_journal(struct html *h, const struct history *past) {
         html_put(h, "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th scope=\"col\">when</th><th "
                     "scope=\"col\">what</th><th scope=\"col\">in the recording</th><th scope=\"col\" class=\"n\">value</th><th "
                     "scope=\"col\">detail</th></tr></thead><tbody>\n");
-        for (int i = 0; i < past->n && i < SHOWN; i++)
-            put_entry(h, &past->entries[i]);
+        const char *escalated = ""; /* of an alarm that nobody answers, the newest call stands for those before it */
+        for (int i = 0, shown = 0; i < past->n && shown < SHOWN; i++) {
+            const struct journal_entry *e = &past->entries[i];
+            if (e->kind == JOURNAL_ESCALATED && *e->alarm && !strcmp(e->alarm, escalated))
+                continue;
+            escalated = e->kind == JOURNAL_ESCALATED ? e->alarm : escalated;
+            put_entry(h, e);
+            shown++;
+        }
         html_put(h, "</tbody></table></div>");
     } else if (!past->err.code) {
         html_put(h, "<p class=\"empty\">nothing yet</p>");

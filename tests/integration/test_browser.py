@@ -121,8 +121,10 @@ def check_eeg(p, beds):
             browser.wait(f"{viewer}.canvas.clientWidth && {viewer}.canvas.width === {viewer}.canvas.clientWidth")
             browser.screenshot(f"{SHOTS}/eeg-{width}{'-dark' if dark else ''}.png")
             assert browser.run("document.documentElement.scrollWidth <= innerWidth"), width
-    browser.size(1280, 800)
+    browser.size(1280, 900 if PICTURES else 800)
     if PICTURES:
+        browser.run(f"{viewer}.box.querySelector('details').open = true")
+        browser.wait(f"{viewer}.canvas.width === {viewer}.canvas.clientWidth")
         browser.screenshot(f"{PICTURES}/page-eeg.png")
     browser.run(f"{viewer}.canvas.focus()")
     for key in ("l", "[", "]", "+", "-", "p", "n", "ArrowLeft", "PageUp", "Home", "End"):

@@ -529,14 +529,23 @@ static void every_kind_of_entry_is_on_the_page_of_its_stream(void **state) {
             assert_int_equal(journaldb_insert(db, &e, &id, &err), 0);
             assert_true(id > 0);
         }
+    for (int step = 3; step <= 4; step++) { /* the newest call for an alarm stands for those before it */
+        int64_t id;
+        struct journal_entry e = {
+            .kind = JOURNAL_ESCALATED, .number = step, .received_ms = s->taken_ms, .alarm = "x", .step = step, .start_s = NAN};
+        str_copy(e.session, sizeof e.session, s->streams[0].id);
+        assert_int_equal(journaldb_insert(db, &e, &id, &err), 0);
+    }
     db_close(db);
     html_init(&h);
     assert_true(page_stream(&h, &v, s->streams[0].bed.session_id));
     for (int kind = 0; kind < JOURNAL_KINDS; kind++) {
         char row[80];
         str_format(row, sizeof row, "<th scope=\"row\">%s</th>", journal_kind_words((enum journal_kind)kind));
-        assert_int_equal(count(str_cstr(&h.out), row), 2);
+        assert_int_equal(count(str_cstr(&h.out), row), kind == JOURNAL_ESCALATED ? 3 : 2);
     }
+    assert_int_equal(count(str_cstr(&h.out), "; call 4</td>"), 1);
+    assert_null(strstr(str_cstr(&h.out), "; call 3"));
     assert_null(strstr(str_cstr(&h.out), "(null)"));
     html_done(&h);
     status_drop(s);

@@ -94,13 +94,8 @@ static void several_alarms_of_a_bed_are_acknowledged_at_once(void **state) {
     const char *form = button;
     while (strncmp(form, "<form", 5) != 0)
         form--;
-    static const char *const ids[] = {"a-0", "a-2", "a-3", "a-5"};
-    for (int i = 0; i < 4; i++) {
-        char field[64];
-        str_format(field, sizeof field, "name=\"alarm\" value=\"%s\"", ids[i]);
-        form = strstr(form, field);
-        assert_true(form && form < button);
-    }
+    form = strstr(form, "name=\"alarm\" value=\"a-0 a-2 a-3 a-5\"");
+    assert_true(form && form < button);
     html_done(&h);
     status_drop(s);
 }
