@@ -108,13 +108,17 @@ static void measure_process(struct meters *m) {
         metric_set(series(m, "process_resident_memory_bytes", ""), (double)pages * (double)sysconf(_SC_PAGESIZE));
 }
 
-void meters_turn(struct meters *m) {
+double meters_turn_s(const struct meters *m) {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    const double now_s = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - m->turn_s;
+}
+
+void meters_turn(struct meters *m) {
+    const double turn_s = meters_turn_s(m);
     if (m->turn_s > 0) /* the first one opened the daemon */
-        metric_observe(m->turns, now_s - m->turn_s);
-    m->turn_s = now_s;
+        metric_observe(m->turns, turn_s);
+    m->turn_s += turn_s;
 }
 
 void meters_tick(struct meters *m, const struct sched *sched, const struct rpc_server *rpc) {

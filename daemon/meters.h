@@ -38,5 +38,6 @@ void meters_call_ended(struct meters *m, const char *path, int code, const char 
 void meters_models(struct meters *m, const struct models *models, const struct sessions *sessions);
 /* The loop is about to wait: a turn has ended. */
 void meters_turn(struct meters *m);
+double meters_turn_s(const struct meters *m); /* processor time of this turn until now */
 /* Measures what is a state: jobs by state, unsent answers, the process. Once a second. */
 void meters_tick(struct meters *m, const struct sched *sched, const struct rpc_server *rpc);

@@ -112,13 +112,14 @@ static void on_reports(uv_async_t *handle) {
     struct services *s = &d->services;
     server_watch_devices(d);
     take_files(d);
-    if (!take_live_reports(s))
+    if (d->tick_waits || !take_live_reports(s))
         uv_async_send(&d->reports); /* others come first, then the rest */
     sessions_journaled(s->sessions);
     desk_take(s->desk);
     errands_take(d->errands, d->rpc);
     hurry_alarms(s);
-    gather_look(d->gather);
+    if (!d->tick_waits)
+        gather_look(d->gather);
     for (struct network_order *o; (o = burst_service_take(&s->burst));)
         o->done(o);
     svc_burst_observed(s);
@@ -152,6 +153,12 @@ static void look_at_alarms(struct daemon *d) {
 static void on_tick(uv_timer_t *timer) {
     struct daemon *d = timer->data;
     struct services *s = &d->services;
+    if (!d->tick_waits && meters_turn_s(&d->meters) * 1000 > TURN_MS) { /* it gets one of its own */
+        d->tick_waits = true;
+        uv_timer_start(timer, on_tick, 1, TICK_MS);
+        return;
+    }
+    d->tick_waits = false;
     server_watch_devices(d);
     take_reports(s);
     show_waiting(s);

@@ -34,6 +34,7 @@ struct daemon {
     uv_signal_t signals[3];
     uv_timer_t tick;
     uv_prepare_t turn; /* the end of each turn of the loop */
+    bool tick_waits;   /* for the next turn, which leaves it room */
     struct rpc_server *rpc;
     struct status_board *board; /* what the pages show */
     struct gather *gather;

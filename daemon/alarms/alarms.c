@@ -2,7 +2,7 @@
 
 #include "base/map.h"
 
-enum { CAUSE_KEY = 16 + JOURNAL_CLIENT + JOURNAL_PRINCIPAL, SAME_SILENCE_MS = 2000 };
+enum { CAUSE_KEY = 16 + JOURNAL_CLIENT + JOURNAL_PRINCIPAL, SAME_SILENCE_MS = 2000, ROUND_ENDS = 512 };
 
 /* How long a cause holds before it is an alarm. No samples have come for 10 s when that cause begins. */
 static const int64_t delays_ms[ALARM_KINDS] = {
@@ -553,13 +553,15 @@ static void put_unanswered(struct alarms *all, const struct alarms_now *now) {
 void alarms_round_end(struct alarms *all, const struct alarms_now *now) {
     const char *key;
     void *at;
+    int rows = 0;
     put_unanswered(all, now);
-    for (size_t cursor = 0; map_next(all->technical, &cursor, &key, &at);) {
+    for (size_t cursor = 0; rows < ROUND_ENDS && map_next(all->technical, &cursor, &key, &at);) {
         struct technical *t = at;
         if (t->round == all->round || (now->boot_ms < t->keep_boot_ms && !map_get(all->standbys, t->alarm.bed)))
             continue;
         if (t->gone && !map_get(all->standbys, t->alarm.bed))
             str_copy(t->alarm.why, sizeof t->alarm.why, ALARMS_GONE);
+        rows += t->begun;
         if (t->begun)
             write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_OFF, .alarm = &t->alarm, ROW_AT(now)});
         free(map_remove(all->technical, key));

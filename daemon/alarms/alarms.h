@@ -139,6 +139,7 @@ void alarms_technical(struct alarms *all, const char *id, const struct alarms_ca
                       const struct alarms_now *now);
 void alarms_technical_ended(struct alarms *all, const char *id);
 void alarms_round_put(struct alarms *all, const struct alarms_cause *cause, const struct alarms_now *now);
+/* At most 512 end in a round; of more the rest ends in the next ones. */
 void alarms_round_end(struct alarms *all, const struct alarms_now *now);
 
 /* ---- what people do ---- */

@@ -571,6 +571,7 @@ static bool expired(const struct session *s, int64_t now, struct err *err) {
 
 void sessions_tick(struct sessions *all) {
     int64_t now = clock_ms(), buffered = 0, parked = 0;
+    int unsaved = 0;
     sessions_shed(all, now);
     sessions_settle_alarms(all);
     for (struct session *s = all->first, *next; s; s = next) {
@@ -578,6 +579,7 @@ void sessions_tick(struct sessions *all) {
         buffered += s->stage == SESSION_CLOSED ? 0 : s->waiting_samples;
         session_look_at_held(s);
         session_save_tick(s, now);
+        unsaved += s->unsaved && !session_is_closing(s);
         parked += s->parked_ms && !session_is_closing(s) && !s->ended;
         session_post_due(s);
         struct err err;
@@ -588,6 +590,7 @@ void sessions_tick(struct sessions *all) {
             session_let_go(s);
         }
     }
+    all->unsaved = unsaved;
     if (all->config.metrics) {
         metric_set(metrics_series(all->config.metrics, "brrd_stream_sessions_parked", ""), (double)parked);
         metric_set(metrics_series(all->config.metrics, "brrd_stream_sessions", ""), sessions_places(all, false));

@@ -289,7 +289,8 @@ void sessions_await(struct sessions *all, bool more);
 bool sessions_awaited(const struct sessions *all);
 bool sessions_restoring(const struct sessions *all); /* some are still being loaded */
 
-int sessions_unsaved(const struct sessions *all); /* live streams that go on although their snapshots cannot be written */
+/* Live streams that go on although their snapshots cannot be written, at the newest tick. */
+int sessions_unsaved(const struct sessions *all);
 
 /* The daemon is about to stop: every client hears it. */
 void sessions_announce_end(struct sessions *all, int64_t retry_ms, const char *reason);

@@ -42,7 +42,8 @@ static void shed(struct session *s, int64_t now) {
 /* True if the session waits for the device longer than limits.lag allows. */
 static bool is_late(struct session *s, int64_t now) {
     int64_t limit = s->all->config.lag_ms;
-    if (limit <= 0 || !s->sink || s->shed || s->stage >= SESSION_FINISHING || !live_stream_open(s->stream)->realtime)
+    if ((!s->waiting && !s->overloads) || limit <= 0 || !s->sink || s->shed || s->stage >= SESSION_FINISHING ||
+        !live_stream_open(s->stream)->realtime)
         return false;
     if (session_lag_ms(s, now) > limit)
         return true;

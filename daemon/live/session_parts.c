@@ -308,7 +308,7 @@ void session_restart_lag(struct session *s, int64_t now_ms) {
 }
 
 void session_excuse_device(struct session *s, int64_t now_ms) {
-    if (s->stalled_ms || session_is_full(s))
+    if (s->waiting && (s->stalled_ms || session_is_full(s)))
         session_restart_lag(s, now_ms);
 }
 

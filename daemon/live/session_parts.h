@@ -126,6 +126,7 @@ struct sessions {
     struct patient_memory *patients; /* NULL: nothing is kept */
     int count;                       /* of sessions whose streams the host has */
     int ended, restoring;            /* of them: those that were restored after their end; those in this stage */
+    int unsaved;                     /* at the newest tick: sessions_unsaved */
     int64_t saved_bytes;             /* of the newest snapshots of all */
     int64_t waiting_bytes;           /* samples of all that wait for it */
     bool awaited;                    /* sessions may still be restored */

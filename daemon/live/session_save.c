@@ -274,9 +274,9 @@ static void go_unsaved(struct session *s) {
 
 /* A live stream does not wait for a disk that is full or does not answer. */
 static void look_at_disk(struct session *s, int64_t now) {
-    bool live = s->resumable && s->opened && !session_is_closing(s) && live_stream_open(s->stream)->realtime;
     int64_t patience = s->durable < 0 ? SESSION_FIRST_SAVE_MS : SESSION_SAVE_HUNG_MS;
-    if (live && !s->unsaved && (s->failed_saves >= SESSION_SAVE_FAILURES || (s->saving && now - s->saved_ms >= patience)))
+    const bool hangs = s->failed_saves >= SESSION_SAVE_FAILURES || (s->saving && now - s->saved_ms >= patience);
+    if (hangs && !s->unsaved && s->resumable && s->opened && !session_is_closing(s) && live_stream_open(s->stream)->realtime)
         go_unsaved(s);
 }
 
@@ -285,12 +285,7 @@ void session_save_tick(struct session *s, int64_t now) {
     look_at_disk(s, now);
 }
 
-int sessions_unsaved(const struct sessions *all) {
-    int n = 0;
-    for (const struct session *s = all->first; s; s = s->next_session)
-        n += s->unsaved && !session_is_closing(s);
-    return n;
-}
+int sessions_unsaved(const struct sessions *all) { return all->unsaved; }
 
 /* A snapshot is durable. The promise holds until a snapshot covers all that the client may have dropped. */
 static void keep_promise(struct session *s) {

@@ -5,7 +5,7 @@
 #include "daemon/services/convert_stream.h"
 #include "daemon/services/stream_call.h"
 
-enum { ACK_DELAY_MS = 10, LIVE_ACK_MS = 250 };
+enum { ACK_DELAY_MS = 10, LIVE_ACK_MS = 250, ACKS_MS = 5 /* for those that are due in one turn of the loop */ };
 
 void stream_call_refuse(struct stream_call *c, const struct err *err, const char *reason, int64_t retry_ms) {
     c->outcome = "refused";
@@ -37,7 +37,12 @@ static void ack_waiting(struct stream_call *c) {
         stream_call_ack(c);
 }
 
-static void on_ack_timer(uv_timer_t *timer) { ack_waiting(timer->data); }
+static void on_ack_timer(uv_timer_t *timer) {
+    if (clock_ms() - (int64_t)uv_now(timer->loop) < ACKS_MS) /* since the timers of this turn began */
+        ack_waiting(timer->data);
+    else
+        uv_timer_start(timer, on_ack_timer, 1, 0);
+}
 
 /* Acks of live streams leave together, at the next multiple of LIVE_ACK_MS, or with an answer before. */
 void stream_call_ack_soon(struct stream_call *c) {

@@ -100,7 +100,7 @@ static void list_on(uv_timer_t *timer) {
     struct sessions *all = services_of(l->call)->sessions;
     struct err err;
     if (sessions_walk(all, &l->walk, LIST_TURN_MS, add, l)) {
-        uv_timer_start(timer, list_on, 0, 0);
+        uv_timer_start(timer, list_on, 1, 0); /* 0 would be this turn */
         return;
     }
     if (!str_ok(&l->answer)) {

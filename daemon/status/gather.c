@@ -234,31 +234,28 @@ static void begin_status(struct gather *g, bool tick) {
     gather_alarms(g, to);
 }
 
-/* Beds without a stream, and what of all is a technical alarm. */
 static void put_beds(struct gather *g, struct status *to) {
-    const struct alarms_now now = desk_now();
     gather_roster(g, to);
     map_free(g->open, NULL);
     g->open = NULL;
-    if (g->tick)
-        gather_causes(g, to, &now);
 }
 
 /* The next part of the status that is being made, of which each may take a turn. */
 static void make_next(struct gather *g) {
     struct status *to = g->making;
+    const struct alarms_now now = desk_now();
     const int step = g->step++;
-    if (step == 0 && gather_streams(g, to))
-        g->step = 0;
+    if ((step == 0 && gather_streams(g, to)) || (step == 3 && g->tick && gather_causes(g, to, &now)))
+        g->step = step; /* it goes on */
     else if (step == 1)
         gather_fold(g, to);
     else if (step == 2)
         put_beds(g, to);
-    else if (step == 3)
-        gather_models(g, to);
     else if (step == 4)
+        gather_models(g, to);
+    else if (step == 5)
         status_sort(to);
-    if (step < 5)
+    if (step < 6)
         return;
     g->making = NULL;
     status_publish(g->board, to);
@@ -283,7 +280,10 @@ void gather_tick(struct gather *g) {
     g->due = g->making;
     if (!g->due)
         begin_status(g, true);
-    work(g);
+    if (g->source.wake)
+        g->source.wake(g->source.wake_ctx); /* a tick has enough to do */
+    else
+        work(g);
 }
 
 void gather_look(struct gather *g) {

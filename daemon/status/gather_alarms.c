@@ -358,24 +358,30 @@ static void look_at_bed(const struct gather *g, const bool *open, const struct s
         put_cause(desk_alarms(g->source.desk), s, ALARM_LOST, "no stream", now);
 }
 
-static void look_at_streams(const struct gather *g, const struct status *from, const struct alarms_now *now) {
+/* As many as a turn of the loop may take; true: there are more. */
+static bool look_at_streams(struct gather *g, const struct status *from, const struct alarms_now *now) {
+    const int64_t until_ms = clock_ms() + GATHER_TURN_MS;
     bool *open = calloc((size_t)g->source.n_beds + 1, sizeof *open);
     for (int i = 0; open && i < from->n_streams; i++)
         if (from->streams[i].place < INT_MAX && from->streams[i].bed.live && is_open(&from->streams[i]))
             open[from->streams[i].place] = true;
-    for (int i = 0; i < from->n_streams; i++) {
+    for (; g->at < from->n_streams && clock_ms() < until_ms; g->at++) {
+        const int i = g->at;
         look_at_stream(desk_alarms(g->source.desk), &from->streams[i], now);
         if (from->streams[i].alarm)
             alarms_look_at_bed(desk_alarms(g->source.desk), from->streams[i].alarm->id, is_heard(&from->streams[i]));
         if (open)
             look_at_bed(g, open, &from->streams[i], now);
     }
+    const bool more = g->at < from->n_streams;
     int without = 0;
-    for (int i = 0; open && i < g->source.n_beds; i++)
+    for (int i = 0; open && !more && i < g->source.n_beds; i++)
         without += !open[i] && !alarms_in_standby(desk_alarms(g->source.desk), g->source.beds[i], now, NULL);
-    if (open && g->source.metrics)
+    if (open && !more && g->source.metrics)
         metric_set(metrics_series(g->source.metrics, "brrd_beds_without_stream", ""), without);
     free(open);
+    g->at = more ? g->at : 0;
+    return more;
 }
 
 static void measure(const struct gather *g, const struct alarms *all) {
@@ -387,12 +393,14 @@ static void measure(const struct gather *g, const struct alarms *all) {
         metric_set(metrics_series(g->source.metrics, "brrd_alarms_waiting", alarm_kind_name((enum alarm_kind)i)), waiting[i]);
 }
 
-void gather_causes(struct gather *g, const struct status *from, const struct alarms_now *now) {
+bool gather_causes(struct gather *g, const struct status *from, const struct alarms_now *now) {
     if (!g->source.desk)
-        return;
+        return false;
     struct alarms *all = desk_alarms(g->source.desk);
-    alarms_round_begin(all);
-    look_at_streams(g, from, now);
+    if (!g->at)
+        alarms_round_begin(all);
+    if (look_at_streams(g, from, now))
+        return true;
     for (int i = 0; i < from->n_hooks; i++)
         if (from->hooks[i].failing)
             alarms_round_put(all,
@@ -408,4 +416,5 @@ void gather_causes(struct gather *g, const struct status *from, const struct ala
     look_at_clock(g, all, now);
     alarms_round_end(all, now);
     measure(g, all);
+    return false;
 }

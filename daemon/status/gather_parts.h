@@ -22,7 +22,7 @@ struct gather {
     int64_t begun_ms;      /* the newest status */
     struct status *making; /* NULL: none */
     struct session_walk walk;
-    int step;
+    int step, at;   /* of the parts; of the streams, in the part that looks for causes */
     bool tick, due; /* it is that of a second; the next one is */
     /* Wall clock minus time since the boot; while the clock is another one since it was set at stepped_boot_ms, as before. */
     int64_t clock_offset_ms, stepped_boot_ms;
@@ -51,6 +51,6 @@ void gather_alarms(struct gather *g, struct status *to);
 bool gather_holds_back(const struct gather *g, const struct status_stream *s);
 void gather_alarm_of_stream(const struct gather *g, const struct status *to, struct status_stream *s);
 void gather_roster(const struct gather *g, struct status *to);
-/* Once a second: tells the desk what of this is a technical alarm now. */
-void gather_causes(struct gather *g, const struct status *from, const struct alarms_now *now);
+/* Once a second: tells the desk what of this is a technical alarm now. True: there are more streams, as above. */
+bool gather_causes(struct gather *g, const struct status *from, const struct alarms_now *now);
 void gather_models(const struct gather *g, struct status *to);

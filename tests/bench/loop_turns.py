@@ -23,7 +23,7 @@ os.environ.setdefault("BRR_BIN", f"{os.environ['BRR_BUILD_DIR']}/bin")
 sys.path.insert(0, f"{os.environ['BRR_SOURCE_DIR']}/tests/integration")
 from daemon import BIN, Daemon, temporary, until  # noqa: E402
 
-WARD = ["limits.sessions=10000", "limits.calls=12000", "viewer.memory=64MiB",
+WARD = ["limits.sessions=10000", "limits.calls=12000", "viewer.memory=64MiB", "limits.lag=1h", "limits.session_idle=1h",
         "alarms.hooks=[{name: log, command: [/bin/true]}]"]
 
 
@@ -72,9 +72,8 @@ class Part:
 
 
 def load(d, args):
-    chunks = 4 + args.seconds * 12 // 20
     command = ["nice", "-n", "10", f"{BIN}/brr-load", "--model", "line_length", "--sessions", str(args.streams),
-               "--seconds", str(0.25 * chunks), "--chunk-ms", "250", "--every-s", "20", "--ramp-s", "60",
+               "--seconds", "90", "--chunk-ms", "250", "--every-s", "20", "--ramp-s", "60",
                "--jitter-ms", "20000", "--connections", str(args.connections), "--json"]
     return subprocess.Popen(command, env=d.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -93,7 +92,7 @@ def again(args, body):
 def look(d, args):
     run = load(d, args)
     with Part(d, "streams open", args):
-        until(lambda: run.poll() is not None or opened(d) == args.streams, pause_s=1)
+        until(lambda: run.poll() is not None or opened(d) == args.streams, lambda: f"{opened(d)} opened", pause_s=1)
         assert run.poll() is None, run.communicate()
     with Part(d, "open", args):
         time.sleep(args.seconds)

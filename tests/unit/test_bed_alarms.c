@@ -632,6 +632,32 @@ static void a_test_takes_the_way_of_an_alarm(void **state) {
     assert_int_equal(a->step, 1);
 }
 
+static void count_ends(void *ctx, const struct alarms_row *row) { *(int *)ctx += row->kind == ALARMS_ROW_TECHNICAL_OFF; }
+
+/* The rows of thousands of beds that are heard again at the same moment are written over some rounds. */
+static void a_round_ends_no_more_than_the_loop_can_bear(void **state) {
+    struct alarms_now t = {.boot_ms = 1000000, .wall_ms = 1800000000000};
+    int ends = 0;
+    char bed[16];
+    (void)state;
+    struct alarms *all = alarms_new(&plan, count_ends, &ends);
+    for (int round = 0; round < 2; round++, t.boot_ms += 60000, t.wall_ms += 60000) {
+        alarms_round_begin(all);
+        for (int i = 0; i < 600; i++) {
+            str_format(bed, sizeof bed, "bed-%d", i);
+            alarms_round_put(
+                all, &(struct alarms_cause){.kind = ALARM_LOST, .bed = bed, .principal = "p", .session = "", .why = ""}, &t);
+        }
+        alarms_round_end(all, &t);
+    }
+    for (int round = 0; round < 3; round++) {
+        alarms_round_begin(all);
+        alarms_round_end(all, &t);
+        assert_int_equal(ends, round ? 600 : 512);
+    }
+    alarms_free(all);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_ward(nobody_answers_and_each_step_is_taken_once),
@@ -663,6 +689,7 @@ int main(void) {
         in_ward(an_answer_outlives_a_restart_under_a_stepped_clock),
         in_ward(steps_and_standbys_outlive_a_restart_under_a_stepped_clock),
         in_ward(a_test_takes_the_way_of_an_alarm),
+        cmocka_unit_test(a_round_ends_no_more_than_the_loop_can_bear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
