@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A copy of a model with data.normalize: baselines (or baseline) that goes only a share of the way from what it began as to what it has learned: its logit is
-SHARE times its own and 1 - SHARE times that of the arithmetic which it began as (docs/models.md). The other tensors are the same bits.
+"""A copy of a model with data.normalize: baselines (or baseline), trained without model.init_from, that goes only a
+share of the way from what it began as to what it has learned: its logit is SHARE times its own and 1 - SHARE times that of
+the arithmetic which it began as (docs/models.md). The other tensors are the same bits.
 usage: tools/model_blend.py MODEL.safetensors SHARE OUT.safetensors"""
 import json
 import struct

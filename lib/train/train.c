@@ -139,16 +139,17 @@ static int open_net(struct train *t, struct err *err) {
 }
 
 /* Weights that were trained on another kind of input fit in shape and mean nothing. A file without our metadata says nothing of it.
- * A network that has the feature of a model without one may begin as that model (ret_map). What has to be said of the first model
- * holds for this one too. */
-static int check_origin(struct train *t, const struct task_model *model, bool *ret_map, struct err *err) {
+ * A network that has the feature of a model without one may begin as that model (ret_map: what its
+ * two numbers are multiplied by; 0: it is none). What has to be said of the first model holds for this one too. */
+static int check_origin(struct train *t, const struct task_model *model, float *ret_map, struct err *err) {
     struct modelfile file;
     const struct frontend_config *ours = &t->file.frontend, *theirs = &file.frontend;
-    *ret_map = false;
+    *ret_map = 0;
     if (modelfile_read(model->path, &file, NULL))
         return 0;
-    *ret_map = seizure_is_feature(file.model.type) && t->job->model.skip;
-    if (theirs->normalize != (*ret_map ? frontend_feature(ours->normalize) : ours->normalize))
+    if (seizure_is_feature(file.model.type) && t->job->model.skip)
+        *ret_map = modelfile_logit_scale(&file);
+    if (theirs->normalize != (*ret_map > 0 ? frontend_feature(ours->normalize) : ours->normalize))
         return err_set(err, ERR_INVALID,
                        "model.init_from %.200s was trained with data.normalize: %s and the job says %s; expected the same (of a "
                        "model without a network: for line_length baseline, for ward baselines)",
@@ -167,16 +168,19 @@ static int check_origin(struct train *t, const struct task_model *model, bool *r
 
 /* The map of a model without a network becomes that which the network's answer is added to; the rest is as it was drawn, so that
  * the network begins as this model. */
-static int load_map(struct train *t, const char *path, struct err *err) {
+static int load_map(struct train *t, const char *path, float scale, struct err *err) {
     static const char *const names[][2] = {{"head.out.weight", "head.skip.weight"}, {"head.out.bias", "head.out.bias"}};
     struct param_set *set = seizure_params(t->net);
+    float values[2];
     OWNED_POINTER(safetensors_close) struct safetensors *st = NULL;
     int rc = model_image_check(path, err);
     rc = rc ? rc : safetensors_open(path, &st, err);
     for (int i = 0; i < 2 && !rc; i++) {
         const struct safetensors_entry *e = safetensors_find(st, names[i][0]);
         struct tensor to = param_value(set, param_find(set, names[i][1]));
-        rc = stream_to_device(t->stream, to.data, e->data, e->bytes, err);
+        memcpy(&values[i], e->data, sizeof *values);
+        values[i] *= scale;
+        rc = stream_to_device(t->stream, to.data, &values[i], sizeof *values, err);
     }
     seizure_touch(t->net);
     return rc ? rc : stream_sync(t->stream, err);
@@ -186,13 +190,15 @@ static int load_map(struct train *t, const char *path, struct err *err) {
 static int load_origin(struct train *t, struct err *err) {
     const char *ref = t->job->init_from;
     struct task_model model;
-    bool map, url = task_model_is_url(ref);
+    bool url = task_model_is_url(ref);
+    float map;
     int rc = task_model_find(&t->env, ref, &model, err);
     if (rc)
         return rc;
     if ((rc = check_origin(t, &model, &map, err)))
         return rc;
-    if ((rc = map ? load_map(t, model.path, err) : ckpt_load_model(model.path, seizure_params(t->net), t->stream, true, err)))
+    if ((rc = map > 0 ? load_map(t, model.path, map, err)
+                      : ckpt_load_model(model.path, seizure_params(t->net), t->stream, true, err)))
         return url ? err_wrap(err, "model %.200s cannot be used", ref) : rc;
     if ((rc = train_roles_record(t, model.path, err)))
         return rc;

@@ -256,6 +256,8 @@ def check_partial(d, recording):
     assert code == 1 and "is a network, which needs all of them" in text, (text, err)
     code, text, err = d.ctl("detect", path, "--model", "line_length", "--partial", "8", "--output", out)
     assert code == 0 and "only part of the montage" in err and "Fp1-T3,T3-O1,Fp1-C3,C3-O1" in err and os.path.exists(f"{out}/few_events.tsv"), (text, err)
+    code, text, err = d.ctl("detect", path, "--partial", "8", "--output", f"{out}-ward")  # too few of its own channels are there
+    assert code == 0 and "Fp1-T3,T3-O1,Fp1-C3,C3-O1" in err, (text, err)
     central = f"{d.dir}/central_eeg.edf"
     write_few(recording, central, ("Fp1", "F3", "C3", "P3", "O1", "Fp2", "F4", "C4", "P4", "O2"))
     code, text, err = d.ctl("detect", central, "--output", out)

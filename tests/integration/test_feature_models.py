@@ -117,19 +117,16 @@ def check_fit(d, data, name):
     return f"job:{end['job']}"
 
 
-def check_begin(d, data, fitted, path, p):
+def check_begin(d, data, model, path, p, *sets):
     """A network that begins as a model without one, whatever its two numbers are, is that model before it learns."""
-    words = ["data.montage=bipolar-18", "data.normalize=baseline", f"model.init_from={fitted}", "training.max_steps=1",
-             "training.learning_rate=1e-8"]
-    code, end, err = d.submit(*MINI, data, *words)
+    words = ["data.montage=bipolar-18", f"model.init_from={model}", "training.max_steps=1", "training.learning_rate=1e-8"]
+    code, end, err = d.submit(*MINI, data, *words, *sets)
     assert code == 0 and end["state"] == "succeeded", (end, err)
     out = ["--probs", f"{d.dir}/begun.npy", "--out", f"{d.dir}/begun.tsv"]
     code, _, err = d.ctl("stream", path, "--model", f"job:{end['job']}", *out)
     assert code == 0, err
     begun = np.load(f"{d.dir}/begun.npy")
     assert begun.shape == p.shape and np.abs(begun - p).max() < 1e-5, np.abs(begun - p).max()
-    code, end, err = d.submit(*MINI, data, *words[:2], "model.init_from=ward", "training.max_steps=1")
-    assert code != 0 and "for ward baselines" in err + str(end), (end, err)
 
 
 def check_beside(d, data, name, beside):
@@ -182,13 +179,17 @@ def main():
         data = f"data.source=file://{tmp}/eeg"
         path = sorted(glob.glob(f"{tmp}/eeg/**/*_eeg.edf", recursive=True))[0]
         for name in (*FEATURES, "ward"):
-            check_definition(path, name, check_streams(d, path, name))
+            p = check_streams(d, path, name)
+            check_definition(path, name, p)
             check_description(d, name)
         check_beside(d, data, "band_power", ["line_length", "band_power"])
         check_beside(d, data, "ward", ["ward", "line_length"])
         check_tune(d, "band_power")
         fitted = check_fit(d, data, "line_length")
-        check_begin(d, data, fitted, path, check_streams(d, path, fitted))
+        check_begin(d, data, "ward", path, p, "data.normalize=baselines", "data.bandpass_hz=[0.5,40]")
+        check_begin(d, data, fitted, path, check_streams(d, path, fitted), "data.normalize=baseline")
+        code, end, err = d.submit(*MINI, data, "model.init_from=ward", "training.max_steps=1", "data.normalize=baseline")
+        assert code != 0 and "for ward baselines" in err + str(end), (end, err)
         check_refused(d, data)
         assert d.stop() == 0
     print("ok")
