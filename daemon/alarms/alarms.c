@@ -167,19 +167,6 @@ const struct alarm *alarms_on_in(const struct alarms *all, const char *session) 
     return NULL;
 }
 
-static void turn_off(struct alarms *all, struct alarm *a, const struct alarms_end *end, const struct alarms_now *now) {
-    const char *why = end->why;
-    if (a->off_ms)
-        return;
-    a->off_ms = end->off_ms;
-    a->off_boot_ms = boot_of(end->off_ms, now);
-    a->blind = false;
-    a->changed_s = end->at_s;
-    a->cut = strcmp(why, journal_off_name(JOURNAL_OFF_ENDED)) != 0;
-    str_copy(a->why, sizeof a->why, why);
-    all->changed = true;
-}
-
 static void end_silences(struct alarms *all) {
     void *at;
     for (size_t cursor = 0; next(all->patients, &cursor, &at);)
@@ -257,12 +244,41 @@ void alarms_due(struct alarms *all, const char *id, int64_t at_ms, const struct 
         begin_telling(a, boot_of(at_ms, now));
 }
 
-static void look_for_due(struct alarms *all, struct alarm *a, const struct alarms_now *now) {
-    if (!a->due_boot_ms || a->off_ms || now->boot_ms < a->due_boot_ms || all->restoring)
-        return;
+static void tell_now(struct alarms *all, struct alarm *a, const struct alarms_now *now) {
     end_silences(all);
     begin_telling(a, now->boot_ms);
     write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_DUE, .alarm = a, ROW_AT(now)});
+}
+
+static void look_for_due(struct alarms *all, struct alarm *a, const struct alarms_now *now) {
+    if (a->due_boot_ms && !a->off_ms && now->boot_ms >= a->due_boot_ms && !all->restoring)
+        tell_now(all, a, now);
+}
+
+/* Whether people must hear of an alarm that was held back and is over: it was cut, so nobody knows how it went on, or it was on for
+ * the least duration after all: before a tick saw it, or by its samples, which after an outage come faster than time. */
+static bool must_tell_end(const struct alarms *all, const struct alarm *a, const struct alarms_end *end,
+                          const struct alarms_now *now) {
+    const struct alarms_rule *rule = map_get(all->rules, a->bed);
+    if (!a->due_boot_ms || (rule && rule->off))
+        return false;
+    return strcmp(end->why, journal_off_name(JOURNAL_OFF_ENDED)) != 0 || boot_of(end->off_ms, now) >= a->due_boot_ms ||
+           (rule && (end->at_s - a->changed_s) * 1000 >= (double)rule->least_ms);
+}
+
+static void turn_off(struct alarms *all, struct alarm *a, const struct alarms_end *end, const struct alarms_now *now) {
+    const char *why = end->why;
+    if (a->off_ms)
+        return;
+    if (!all->restoring && must_tell_end(all, a, end, now))
+        tell_now(all, a, now);
+    a->off_ms = end->off_ms;
+    a->off_boot_ms = boot_of(end->off_ms, now);
+    a->blind = false;
+    a->changed_s = end->at_s;
+    a->cut = strcmp(why, journal_off_name(JOURNAL_OFF_ENDED)) != 0;
+    str_copy(a->why, sizeof a->why, why);
+    all->changed = true;
 }
 
 /* Whether a stream of this bed may go on with the alarm: by the samples of its own session, or by the clock. */
@@ -324,13 +340,15 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
     if (a && (knows(a, start->session, start->start_s) || was_taken_over(a, start->session, boot_ms)))
         return a;
     const int64_t due = start->live && !start->test ? due_of(all, start->bed, boot_ms) : 0;
-    if (!a && start->live && !due)
+    const bool untold = !a || (a->off_ms && a->due_boot_ms); /* one that was told before goes on being told */
+    if (untold && start->live && !due)
         end_silences(all);
     if (a && a->off_ms)
         sound_again(a, boot_ms);
-    if (!a || (a->off_ms && a->due_boot_ms)) { /* one that was told before goes on being told */
-        if (!a && !(a = add(all, start, now)))
-            return NULL;
+    if (!a && !(a = add(all, start, now)))
+        return NULL;
+    if (untold) {
+        begin_telling(a, boot_ms);
         a->due_boot_ms = due;
     }
     if (strcmp(a->session, start->session) != 0) {

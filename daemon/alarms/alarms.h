@@ -27,7 +27,7 @@ struct alarms_now {
 struct alarms_rule {
     const char *bed;
     bool off;         /* nobody is told of its patient's alarms; they are listed, and in the journal */
-    int64_t least_ms; /* nor of an alarm that is over within this time */
+    int64_t least_ms; /* nor of an alarm that ends by itself within this time */
 };
 
 /* The escalation: step i is taken so long after the alarm began, unless somebody acknowledged it; the last step is repeated. */
@@ -50,7 +50,7 @@ struct alarms_row {
         ALARMS_ROW_STANDBY,
         ALARMS_ROW_TECHNICAL_ON,
         ALARMS_ROW_TECHNICAL_OFF,
-        ALARMS_ROW_DUE /* it has been on for the least duration of its bed: people are told now */
+        ALARMS_ROW_DUE /* people are told now: it has been on for the least duration of its bed, or is cut */
     } kind;
     const struct alarm *alarm;         /* NULL: standby */
     const struct alarm_answer *answer; /* ANSWERED */

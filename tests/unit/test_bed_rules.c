@@ -66,6 +66,65 @@ static void a_rule_of_a_bed_holds_its_alarms_back(void **state) {
     plan.n_rules = 0;
 }
 
+/* The stream of bed-4 reports the end of its alarm, after so many seconds of its samples. */
+static void off_at(struct ward *w, const char *why, double at_s) {
+    struct journal_entry e = {.kind = JOURNAL_ALARM_OFF, NOW(w), .start_s = at_s, .live = true, .session = "session-of-bed-4"};
+    str_copy(e.detail, sizeof e.detail, why);
+    alarm_entry_take(w->all, &e, &w->now);
+}
+
+static void an_alarm_that_a_rule_holds_back_is_told_when_it_was_not_brief(void **state) {
+    struct ward *w = *state;
+    const struct alarms_rule rules[] = {{.bed = "bed-4", .least_ms = 10 * 1000}}, off_rule[] = {{.bed = "bed-4", .off = true}};
+    assert_true(alarms_use_rules(w->all, rules, 1));
+    const struct alarm *a = on(w, "bed-4", 10);
+    off_at(w, "ended", 19);
+    assert_false(alarm_is_waiting(a));
+    assert_int_equal(rows_of(w, JOURNAL_ALARM_ON), 1);
+    a = on(w, "bed-4", 100); /* a minute of samples that came at once, after an outage */
+    off_at(w, "ended", 160);
+    assert_true(alarm_is_waiting(a));
+    assert_int_equal(rows_of(w, JOURNAL_ALARM_ON), 3);
+    assert_string_equal(w->rows[w->n - 1].alarm, a->id);
+    a = on(w, "bed-4", 1000); /* nobody knows how it went on */
+    off_at(w, "electrodes", 1001);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_HIGH);
+    assert_int_equal(rows_of(w, JOURNAL_ALARM_ON), 5);
+    a = on(w, "bed-4", 2000); /* it ends before the tick that would have told it */
+    w->now.boot_ms += 10500, w->now.wall_ms += 10500;
+    off_at(w, "ended", NAN);
+    assert_true(alarm_is_waiting(a));
+    assert_int_equal(rows_of(w, JOURNAL_ALARM_ON), 7);
+    assert_true(alarms_use_rules(w->all, off_rule, 1));
+    a = on(w, "bed-4", 3000);
+    off_at(w, "electrodes", 3100);
+    assert_false(alarm_is_open(a));
+    assert_int_equal(rows_of(w, JOURNAL_ALARM_ON), 8);
+}
+
+/* An alarm that was too brief is on again when no rule holds it back any more. */
+static void an_alarm_that_is_told_when_it_is_on_again_ends_silences_and_escalates_from_then(void **state) {
+    struct ward *w = *state;
+    const struct alarms_rule rules[] = {{.bed = "bed-4", .least_ms = 10 * MINUTE}};
+    assert_true(alarms_use_rules(w->all, rules, 1));
+    const struct alarm *a = on(w, "bed-4", 10), *other = on(w, "bed-7", 10);
+    off_at(w, "ended", 20);
+    assert_int_equal(answer(w, other, &(struct alarm_answer){.action = ALARM_SILENCE, .for_ms = 10 * MINUTE}), 0);
+    pass(w, 2 * MINUTE);
+    assert_true(alarms_use_rules(w->all, NULL, 0));
+    assert_int_equal(alarm_sound(other, w->now.boot_ms), ALARM_QUIET);
+    struct journal_entry e = {.kind = JOURNAL_ALARM_ON, .start_s = 30, NOW(w), .live = true, .session = "session-of-bed-4"};
+    str_copy(e.alarm, sizeof e.alarm, a->id);
+    str_copy(e.client, sizeof e.client, "bed-4");
+    alarm_entry_take(w->all, &e, &w->now);
+    assert_true(alarm_is_waiting(a));
+    assert_int_equal(alarm_sound(other, w->now.boot_ms), ALARM_HIGH);
+    pass(w, MINUTE - 1000);
+    assert_int_equal(a->step, 0);
+    pass(w, 1000);
+    assert_int_equal(a->step, 1);
+}
+
 static void an_alarm_is_blind_while_nobody_hears_the_bed(void **state) {
     struct ward *w = *state;
     const struct alarm *a = on(w, "bed-7", 10);
@@ -83,6 +142,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         in_ward(silence_is_sound_alone_and_ends_by_time_or_a_new_alarm),
         in_ward(a_rule_of_a_bed_holds_its_alarms_back),
+        in_ward(an_alarm_that_a_rule_holds_back_is_told_when_it_was_not_brief),
+        in_ward(an_alarm_that_is_told_when_it_is_on_again_ends_silences_and_escalates_from_then),
         in_ward(an_alarm_is_blind_while_nobody_hears_the_bed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
