@@ -464,7 +464,7 @@ static void heed_signals(void) {
 /* Waits for what the daemon says; meanwhile empty lines tell it that this process is not stopped. */
 static void beat(void) {
     struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
-    while (!poll(&in, 1, PROCESS_BEAT_MS)) {
+    while (poll(&in, 1, PROCESS_BEAT_MS) < 1) { /* a signal counts as time */
         putchar('\n');
         fflush(stdout);
     }

@@ -110,8 +110,8 @@ static void on_wake(uv_async_t *wake) {
     struct tag *tag = NULL;
     bool drained = false;
     const int64_t until_ms = clock_ms() + TURN_MS;
-    for (int i = 0; i < TAGS_A_TURN && clock_ms() < until_ms && (tag = tag_take(s, &drained)); i++)
-        on_tag(tag);
+    for (int i = 0; i < TAGS_A_TURN && (!i || clock_ms() < until_ms) && (tag = tag_take(s, &drained)); i++)
+        on_tag(tag); /* the first in any case: none is left behind without another wake */
     if (tag)
         uv_async_send(wake);
     else if (drained && !uv_is_closing((uv_handle_t *)&s->pace))
