@@ -218,7 +218,7 @@ static int check_kept(const struct draft *d, struct err *err) {
                : err_set(
                      err, ERR_EXHAUSTED,
                      "the models that this job keeps while it waits take %s; those of your other jobs take %s, and one caller may "
-                     "keep %s of paths.results: wait until a job has run, or cancel one",
+                     "keep %s of paths.results: wait until a job has run, or delete one",
                      counted(d->job->kept_bytes, "byte").text, counted(d->kept_before, "byte").text, counted(most, "byte").text);
 }
 
