@@ -533,7 +533,7 @@ static void every_kind_of_entry_is_on_the_page_of_its_stream(void **state) {
         int64_t id;
         struct journal_entry e = {
             .kind = JOURNAL_ESCALATED, .number = step, .received_ms = s->taken_ms, .alarm = "x", .step = step, .start_s = NAN};
-        str_copy(e.session, sizeof e.session, s->streams[0].id);
+        str_copy(e.session, sizeof e.session, s->streams[0].bed.session_id);
         assert_int_equal(journaldb_insert(db, &e, &id, &err), 0);
     }
     db_close(db);
