@@ -15,7 +15,7 @@ struct errands *errands_new(void (*wake)(void *ctx), void *ctx);
 void errands_free(struct errands *a); /* after errands_stop; nobody asks any more; NULL is fine */
 
 struct errand {
-    const struct rpc_method *method;
+    const struct rpc_method *method; /* static */
     const struct auth_caller *caller;
     const struct ProtobufCMessage *request; /* of the method's type; read before the call begins */
 };

@@ -11,6 +11,7 @@ import re
 import ssl
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 
@@ -171,13 +172,16 @@ def first_event(d, token):
 
 
 def api(d, path, token=None, method="GET", host=None):
-    """Status, headers and body of an answer to a program."""
+    """Status, headers and body of an answer to a program, which asks again where it is told to wait."""
     headers = {**({"Authorization": f"Bearer {token}"} if token else {}), **({"Host": host} if host else {})}
     request = urllib.request.Request(f"https://127.0.0.1:{d.port}{path}", method=method, headers=headers)
     try:
         with urllib.request.urlopen(request, context=ssl.create_default_context(cafile=f"{d.ca}/ca.crt"), timeout=PATIENCE) as answer:
             return answer.status, answer.headers, answer.read().decode()
     except urllib.error.HTTPError as error:
+        if error.headers["Retry-After"]:
+            time.sleep(int(error.headers["Retry-After"]))
+            return api(d, path, token, method, host)
         return error.code, error.headers, error.read().decode()
 
 
