@@ -2,7 +2,8 @@
 """How cases of brr-bench fare beside other programs of the machine: with and without in turn, the median and the slowest tenth
 of each case, as multiples of its own median without.
 
-usage: neighbours.py [--beside loop,mixed] [--filter TEXT]… [--rounds 3] [--seconds 0.5] [--threads 0] [--json FILE]
+usage: neighbours.py [--beside loop,mixed] [--filter TEXT]… [--rounds 3] [--seconds 0.5] [--threads 0] [--nice 0]
+                     [--json FILE]
 
 loop: one process at niceness 0 that never waits. mixed: a NumPy program of short products on two threads at niceness 19,
 and a shell that starts one program after the other. A figure says little where others_cpu, the processors that programs
@@ -12,6 +13,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -23,7 +25,7 @@ BENCH = os.path.join(os.environ.get("BRR_BUILD_DIR", f"{ROOT}/build"), "bin", "b
 sys.path.insert(0, f"{ROOT}/tests/bench")
 from page_load import busy, tree  # noqa: E402
 
-FILTERS = ("detector.step", "detector.train causal", "detector.train tiny b1", "geodesic", "ode", "scan eeg bwd", "ssd eeg bwd")
+FILTERS = ("detector.step", "detector.train causal", "scan eeg bwd", "ssd eeg bwd")
 LOOP = "while True: pass"
 PRODUCTS = "import numpy\na = numpy.random.rand(160, 160)\nwhile True: a @ a"
 MEDIAN_MOST, SLOW_MOST = 2.5, 4
@@ -79,12 +81,14 @@ def main():
     p.add_argument("--seconds", type=float, default=0.5)
     p.add_argument("--json")
     args = p.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the neighbours end too
     if args.nice:
         os.setpriority(os.PRIO_PROCESS, 0, args.nice)
     kinds, found, others = args.beside.split(","), {}, []
     for _ in range(args.rounds):
         rows, share = alone(args)
         others.append(share)
+        print(f"others_cpu {share:.2f}", flush=True)
         for kind, measured in [("alone", rows), *[(k, measure(args, k)) for k in kinds]]:
             for case, figures in measured.items():
                 found.setdefault(case, {}).setdefault(kind, []).append(figures)
@@ -100,7 +104,6 @@ def main():
             slow = row["median"] > MEDIAN_MOST or row["p90"] > SLOW_MOST
             print(f"{bench}, {case}, beside {kind}: alone {own:.3g} ms (p90 {row['p90_alone']:.2f}); "
                   f"median {row['median']:.2f}, p90 {row['p90']:.2f}{' above' if slow else ''}")
-    print(f"others_cpu {statistics.median(others):.2f}")
     if args.json:
         with open(args.json, "w", encoding="utf-8") as f:
             json.dump({"rounds": args.rounds, "others_cpu": statistics.median(others), "load": os.getloadavg(), "results": results}, f)
