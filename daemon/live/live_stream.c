@@ -384,7 +384,7 @@ static int take_partial(const struct live_stream *s, struct live_opened *o, stru
     if (s->open.partial <= 0 || !montage_new(file->montage, s->open.labels, s->open.n_labels, &whole, NULL))
         return 0;
     const bool feature = frontend_is_feature(file->frontend.normalize);
-    int rc = file->most_missing || !feature ? take_rest(s, file, err) : ERR_PRECONDITION;
+    int rc = file->most_missing || !feature ? take_rest(s, file, feature ? NULL : err) : ERR_PRECONDITION;
     if (rc == 0 || !feature || (rc = montage_partial(s->open.labels, s->open.n_labels, s->open.partial, spec, err)))
         return rc;
     struct frontend_config frontend = file->frontend;
