@@ -81,17 +81,19 @@ static int check_text(const char *path, struct err *err) {
 static int find_columns(struct label_table *l, const struct label_table_columns *names, struct err *err) {
     const struct table *t = &l->table;
     int rc;
-    if ((rc = require_column(t, names->file, "file|filename|file_name|recording|edf|path|name|datei|aufnahme|fichier", "--file",
-                             &l->file, err)) &&
+    if ((rc = require_column(t, names->file, "file|filename|file_name|recording|edf|path|name|datei|aufnahme|fichier|archivo",
+                             "--file", &l->file, err)) &&
         !(names->one && !names->file))
         return rc;
     l->file = rc ? -1 : l->file;
-    if ((rc = require_column(t, names->onset, "onset|start|start_time|begin|seizure_start|seizure_onset|beginn|anfang|inicio",
-                             "--onset", &l->onset, err)) ||
+    if ((rc = require_column(t, names->onset,
+                             "onset|start|start_time|begin|seizure_start|seizure_onset|beginn|anfang|début|debut|inicio", "--onset",
+                             &l->onset, err)) ||
         (rc = optional_column(t, names->end,
                               names->duration ? "" : "end|stop|stop_time|end_time|seizure_end|seizure_offset|ende|fin", &l->end,
                               err)) ||
-        (rc = optional_column(t, names->duration, names->end ? "" : "duration|length|dauer", &l->duration, err)))
+        (rc = optional_column(t, names->duration, names->end ? "" : "duration|length|dauer|durée|duree|duración|duracion",
+                              &l->duration, err)))
         return rc;
     l->type = -1;
     if (l->end < 0 && l->duration < 0)

@@ -155,6 +155,13 @@ static void columns_are_named_or_usual(void **state) {
     assert_non_null(strstr(err.message, "save its sheet as CSV"));
 }
 
+static void columns_in_french_and_spanish(void **state) {
+    (void)state;
+    lies("Fichier;Début;Fin\na.edf;3;7\n", false, 3, 7);
+    lies("Fichier;Debut (s);Durée (s)\na.edf;3,5;4\n", false, 3.5, 7.5);
+    lies("archivo,inicio,duracion_min\na.edf,3,0.1\n", false, 3, 9);
+}
+
 static void units_that_columns_state(void **state) {
     (void)state;
     lies("file,onset (s),end [s]\na.edf,3,7\n", false, 3, 7);
@@ -201,6 +208,7 @@ int main(void) {
         cmocka_unit_test(a_recording_without_a_start_has_no_times_of_day),
         cmocka_unit_test(rows_without_times_and_halves_of_rows),
         cmocka_unit_test(columns_are_named_or_usual),
+        cmocka_unit_test(columns_in_french_and_spanish),
         cmocka_unit_test(units_that_columns_state),
         cmocka_unit_test(columns_of_types_have_usual_names),
     };
