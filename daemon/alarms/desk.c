@@ -203,6 +203,7 @@ void desk_take_over(void *desk, struct journal_entry *e) {
 /* ---- after a restart: a thread reads, since the volume may not answer ---- */
 
 struct past {
+    struct journal *journal; /* borrowed, while it is not left */
     char path[4096];
     int64_t since_ms, since_boot_ms, newest, asked_ms; /* asked: monotonic */
     struct journal_entry *entries;                     /* n of them, oldest first */
@@ -211,7 +212,8 @@ struct past {
     struct err err;
     pthread_mutex_t lock; /* of done and left */
     pthread_cond_t changed;
-    bool done, left; /* left: nobody waits, and the thread frees it */
+    bool done, left;    /* left: nobody waits, and the thread frees it */
+    bool stop, at_work; /* at_work: the thread uses the journal, which it does not begin after the stop */
 };
 
 static void past_free(struct past *p) {
@@ -234,35 +236,43 @@ static void keep_entry(void *ctx, const struct journal_entry *e) {
         p->entries[p->n++] = *e;
 }
 
-static int read_past(struct past *p) {
+static void keep_past(void *ctx, struct db *db) {
+    struct past *p = ctx;
     const struct journal_filter filter = {
         .kinds = alarm_entry_kinds(), .since_ms = p->since_ms, .since_boot_ms = p->since_boot_ms, .of_alarms = true};
-    struct db *db = NULL;
-    int rc = journaldb_open_reader(p->path, &db, &p->err);
     do {
         p->page = 0;
         const struct journal_page page = {.after = p->newest, .most = JOURNALDB_PAGE};
-        rc = rc ? rc : journaldb_list(db, &filter, &page, keep_entry, p, &p->err);
-    } while (!rc && p->page == JOURNALDB_PAGE);
-    db_close(db);
-    return rc;
+        p->rc = journaldb_list(db, &filter, &page, keep_entry, p, &p->err);
+    } while (!p->rc && p->page == JOURNALDB_PAGE);
 }
 
-static bool is_left(struct past *p) {
-    pthread_mutex_lock(&p->lock);
-    const bool left = p->left;
-    pthread_mutex_unlock(&p->lock);
-    return left;
+/* By a connection of its own, or by the journal's where that is the only one. */
+static void read_past(struct past *p) {
+    struct db *db = NULL;
+    if (journal_lend(p->journal, keep_past, p) || (p->rc = journaldb_open_reader(p->path, &db, &p->err)))
+        return;
+    keep_past(p, db);
+    db_close(db);
+}
+
+/* Whether it may use the journal now; false: nobody waits for it any more. */
+static bool set_at_work(struct past *p, bool at_work) {
+    LOCKED(&p->lock);
+    p->at_work = at_work && !p->stop;
+    pthread_cond_signal(&p->changed);
+    return p->at_work;
 }
 
 static void *read_run(void *ctx) {
     struct past *p = ctx;
     p->rc = -1;
-    for (int i = 0; p->rc && i < READ_TRIES && !is_left(p);
+    for (int i = 0; p->rc && i < READ_TRIES && set_at_work(p, true);
          i++) { /* the journal's thread makes the file, and adds columns and indexes to one of an older version */
-        if (i)
+        read_past(p);
+        set_at_work(p, false);
+        if (p->rc)
             nanosleep(&(struct timespec){.tv_nsec = READ_PAUSE_MS * 1000000L}, NULL);
-        p->rc = read_past(p);
     }
     pthread_mutex_lock(&p->lock);
     p->done = true;
@@ -304,6 +314,7 @@ static struct past *start_reading(struct desk *d) {
     pthread_t thread;
     if (!p)
         return NULL;
+    p->journal = d->config.journal;
     str_copy(p->path, sizeof p->path, journal_path(d->config.journal));
     p->asked_ms = clock_ms();
     const struct alarms_now now = desk_now();
@@ -336,12 +347,17 @@ static void look_at_past(struct desk *d, const struct timespec *deadline) {
     past_free(p);
 }
 
-/* The thread that reads frees it. */
+/* The thread that reads frees it, and does not use the journal any more, unless that hangs. */
 static void leave_past(struct desk *d) {
+    const struct timespec deadline = clock_after_ms(DESK_WAIT_MS);
     struct past *p = d->past;
     if (!p)
         return;
+    d->past = NULL;
     pthread_mutex_lock(&p->lock);
+    p->stop = true;
+    while (p->at_work && pthread_cond_timedwait(&p->changed, &p->lock, &deadline) != ETIMEDOUT)
+        continue;
     const bool done = p->done;
     p->left = !done;
     pthread_mutex_unlock(&p->lock);
@@ -533,4 +549,5 @@ void desk_stop(struct desk *d) {
     d->stopped = true;
     pthread_cond_broadcast(&d->answered);
     pthread_mutex_unlock(&d->lock);
+    leave_past(d);
 }

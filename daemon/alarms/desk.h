@@ -72,4 +72,5 @@ int desk_do(struct desk *d, struct desk_order *order, struct err *err);
  * it did not within DESK_WAIT_MS, and will not. */
 int desk_ask(struct desk *d, struct desk_order *order, struct err *err);
 void desk_take(struct desk *d); /* carries out what was asked */
-void desk_stop(struct desk *d); /* from now on desk_ask fails at once */
+/* From now on desk_ask fails at once, and the journal is not read any more. Before journal_stop. */
+void desk_stop(struct desk *d);

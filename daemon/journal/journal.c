@@ -57,6 +57,7 @@ struct journal {
     bool hang_logged;
     void (*seen)(void *ctx, struct journal_entry *e); /* journal_observe */
     void *seen_ctx;
+    pthread_mutex_t lent; /* held while another thread uses db, and while it is opened or closed */
     /* the thread's */
     struct db *db;
     struct shares *shares; /* NULL until the journal has been too large */
@@ -94,6 +95,7 @@ static int open_db(struct journal *j, struct err *err) {
     int rc;
     if (j->db)
         return 0;
+    LOCKED(&j->lent);
     if ((rc = journaldb_open(j->path, &j->db, err)))
         return rc;
     if ((rc = set_up(j, &newest, err))) {
@@ -104,6 +106,14 @@ static int open_db(struct journal *j, struct err *err) {
     atomic_store(&j->newest, newest);
     db_reserve(j->db, RESERVE_BYTES);
     return 0;
+}
+
+bool journal_lend(struct journal *j, void (*use)(void *ctx, struct db *db), void *ctx) {
+    LOCKED(&j->lent);
+    const bool alone = j->db && db_is_alone(j->db);
+    if (alone)
+        use(ctx, j->db);
+    return alone;
 }
 
 /* ---- the oldest go ---- */
@@ -368,6 +378,7 @@ static void *journal_run(void *ctx) {
     }
     give_up(j);
     shares_free(j->shares);
+    LOCKED(&j->lent);
     db_close(j->db);
     j->db = NULL;
     return NULL;
@@ -381,6 +392,7 @@ static void journal_free(struct journal *j) {
     map_free(j->streams, free);
     pthread_cond_destroy(&j->posted);
     pthread_mutex_destroy(&j->lock);
+    pthread_mutex_destroy(&j->lent);
     free(j);
 }
 
@@ -392,6 +404,7 @@ int journal_start(const struct journal_config *config, struct journal **ret, str
     j->config = *config;
     str_copy(j->path, sizeof j->path, config->path);
     pthread_mutex_init(&j->lock, NULL);
+    pthread_mutex_init(&j->lent, NULL);
     clock_cond_init(&j->posted);
     for (size_t i = 0; config->metrics && i < sizeof reasons / sizeof *reasons; i++) /* shown from the start, at 0 */
         metrics_series(config->metrics, "brrd_journal_entries_dropped_total", reasons[i]);

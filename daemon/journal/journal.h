@@ -8,6 +8,7 @@
 #pragma once
 #include "base/base.h"
 #include "base/metrics.h"
+#include "daemon/db/db.h"
 #include "daemon/journal/journal_entry.h"
 #include "daemon/journal/outlet.h"
 
@@ -44,5 +45,8 @@ bool journal_has(const struct journal *j, int64_t number);
 bool journal_is_failing(const struct journal *j);
 /* Once a second: says in the log what was dropped, and that the volume hangs. */
 void journal_tick(struct journal *j);
+/* Where no other connection to the file can be opened (db_is_alone), lets a reader use the journal's own: true. The journal does
+ * not close it meanwhile. For another thread, before journal_stop. */
+bool journal_lend(struct journal *j, void (*use)(void *ctx, struct db *db), void *ctx);
 int64_t journal_newest(const struct journal *j); /* id of the newest entry on the disk; 0: there is none */
 const char *journal_path(const struct journal *j);

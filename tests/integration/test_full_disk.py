@@ -5,6 +5,7 @@ volume of the job database refuses new jobs and turns readiness. Needs a mount n
 import hashlib
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import time
@@ -131,6 +132,23 @@ def journal_volume(tmp, corpus):
     assert d.stop() == 0
 
 
+def journal_volume_full_at_the_start(tmp):
+    """Alarms from before the start are known although only one connection to the journal can be opened."""
+    kept, folder, now_ms = f"{tmp}/g/kept", f"{tmp}/g/journal", int(time.time() * 1000)
+    os.makedirs(kept)
+    d = Daemon(f"{tmp}/g", [f"journal.file={kept}/journal.sqlite"]).start()
+    assert d.stop() == 0
+    with sqlite3.connect(f"{kept}/journal.sqlite") as db:
+        db.execute("INSERT INTO journal(kind, number, received_ms, start_s, session, principal, client, alarm, live) VALUES"
+                   "('alarm_on', 512, ?, 2, '5e55', 'token:ana', 'bed-1', '5e55-512', 1)", (now_ms - 60000,))
+    db.close()
+    d = SmallDisks(f"{tmp}/g", {"journal": 1024}, [f"journal.file={folder}/journal.sqlite"],
+                   f"cp '{kept}'/* '{folder}/' && {{ head -c 2M /dev/zero >'{folder}/filler'; true; }}").start()
+    assert "other programs cannot read it" in d.read_log(), d.read_log()
+    assert soon(lambda: "5e55-512" in d.ctl("alarms", "--open")[1]), d.read_log()
+    assert d.stop() == 0
+
+
 def cache_volume(tmp, source):
     d = SmallDisks(f"{tmp}/b", {"cache": 65536}).start()
     paused_and_on_again(d, leave_room(d.inside(f"{tmp}/b/cache"), 256), [*MINI, source])
@@ -223,13 +241,14 @@ def main():
         if not namespaces_work(f"{tmp}/probe"):
             print("skipped: rights: no mount namespaces here, so no small file system can be made")
             return 77
-        for name in ("a", "b", "c", "d", "e", "f"):
+        for name in ("a", "b", "c", "d", "e", "f", "g"):
             os.makedirs(f"{tmp}/{name}")
         make_corpus(f"{tmp}/eeg", seed=9)
         source = f"data.source=file://{tmp}/eeg"
         results_volume(tmp, source)
         print("full results volume: one error, earlier checkpoints whole, resumed after room was made")
         journal_volume(tmp, f"{tmp}/eeg")
+        journal_volume_full_at_the_start(tmp)
         cache_volume(tmp, source)
         cache_volume_of_a_bucket(tmp)
         cache_volume_of_many_corpora(tmp)
