@@ -72,6 +72,8 @@ struct services {
     struct submission_rules rules; /* over these places */
     struct source_config source;   /* stores, and the cache of their objects */
     struct pool_share shares[OFFLOAD_CLASSES];
+    uint64_t acks_turn;         /* uv_now of the loop's turn in which acks were sent last, */
+    int64_t acks_ms;            /* and when the first of them was due (stream_answers.c); monotonic */
     struct watch *watches;      /* open Watch calls, svc_jobs.c */
     int64_t validate_ms;        /* limits.validate; 0: none */
     struct validate *validates; /* Validate calls, svc_validate.c: one that works, then those that wait */

@@ -38,7 +38,13 @@ static void ack_waiting(struct stream_call *c) {
 }
 
 static void on_ack_timer(uv_timer_t *timer) {
-    if (clock_ms() - (int64_t)uv_now(timer->loop) < ACKS_MS) /* since the timers of this turn began */
+    const struct stream_call *c = timer->data;
+    struct services *services = services_of(c->call);
+    if (services->acks_turn != uv_now(timer->loop)) { /* the first of this turn: what other timers took does not count */
+        services->acks_turn = uv_now(timer->loop);
+        services->acks_ms = clock_ms();
+    }
+    if (clock_ms() - services->acks_ms < ACKS_MS)
         ack_waiting(timer->data);
     else
         uv_timer_start(timer, on_ack_timer, 1, 0);
