@@ -118,6 +118,6 @@ static int where_is(void *ctx, const char *id) {
 
 void sessions_settle_alarms(struct sessions *all) {
     const struct session_register *alarms = &all->config.alarms;
-    if (!all->settled && !all->awaited && !sessions_restoring(all))
+    if (!all->settled && !all->awaited && !all->frozen_ms /* reads no more */ && !sessions_restoring(all))
         all->settled = !alarms->settle || alarms->settle(alarms->ctx, where_is, all);
 }

@@ -431,6 +431,16 @@ static void an_alarm_goes_on_after_a_restart_and_moves_without_an_end(void **sta
     kept_state = NULL;
 }
 
+/* A stop soon after the start leaves snapshots unread. */
+static void a_daemon_that_stops_takes_no_stream_for_gone(void **state) {
+    struct bench *b = *state;
+    sessions_await(b->all, true);
+    sessions_freeze(b->all);
+    sessions_await(b->all, false);
+    sessions_tick(b->all);
+    assert_int_equal(n_settled, 0);
+}
+
 /* The process before was killed after its alarm was journaled, and before the next snapshot. */
 static void an_alarm_newer_than_the_snapshot_ends_with_its_session(void **state) {
     struct bench *b = *state;
@@ -571,6 +581,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_session_that_ends_in_an_alarm_ends_it_and_cuts_its_event, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_new_session_of_the_bed_has_the_alarm_of_the_one_before, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_goes_on_after_a_restart_and_moves_without_an_end, with_journal, tear_down),
+        cmocka_unit_test_setup_teardown(a_daemon_that_stops_takes_no_stream_for_gone, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_newer_than_the_snapshot_ends_with_its_session, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(the_end_of_the_session_before_is_not_the_end_of_the_alarm, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(two_streams_that_send_under_a_name_have_two_alarms, with_journal, tear_down),
