@@ -117,7 +117,8 @@ def go_on_with_the_model_of_before(d, recording):
     want = read_files(d)[1]
     shutil.copy(network, built_in)  # an earlier version was here, and `ward` was a network
     stream = subprocess.Popen(command(d, recording, "ward", "--realtime", "20"), env=d.env, stdout=subprocess.DEVNULL)
-    until(lambda: '"model":"ward"' in d.ctl("sessions", "--json")[1].replace(" ", ""), "the stream")
+    streams = lambda: map(json.loads, d.ctl("sessions", "--json")[1].splitlines())
+    until(lambda: any(s["model"] == "ward" and s["received_through"] for s in streams()), "the stream, which has a snapshot when it sends")
     restart(d, signal.SIGTERM)
     assert not filecmp.cmp(network, built_in, shallow=False), "the daemon has not written its own model"
     assert stream.wait(timeout=PATIENCE) == 0 and read_files(d)[1] == want, "the stream went on with other weights"
