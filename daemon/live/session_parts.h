@@ -34,21 +34,38 @@ struct session_gap {
 };
 
 struct session {
+    /* what each tick looks at, side by side in memory */
+    struct session *next_session, *before_session; /* of all sessions */
     struct sessions *all;
+    struct live_stream *stream;
+    const struct session_sink *sink; /* NULL: no connection */
+    struct live_order *close;        /* CLOSE, made at birth and kept until it is posted; NULL afterwards */
+    enum session_stage stage;
+    bool resumable;
+    bool opened;                                     /* the host has opened its stream, in whatever stage the session is */
+    bool ended;                                      /* restored after its Summary was sent, and its client has not come back */
+    bool saving;                                     /* a snapshot is being made */
+    bool unsaved;                                    /* a live stream that goes on without snapshots: they cannot be written */
+    bool wake;                                       /* a WAKE is due */
+    int overloads;                                   /* connections in a row that did */
+    int failed_saves;                                /* in a row */
+    int64_t epoch, parked_ms;                        /* since when it waits for its client; 0: it does not */
+    int64_t held_ms;                                 /* since when; 0: nothing is held */
+    int64_t saved_ms, saved;                         /* when the newest was begun; source samples consumed in it */
+    int64_t saved_bytes, durable;                    /* of the newest that is durable: bytes, samples */
+    int64_t next, consumed;                          /* source samples */
+    int64_t waiting_samples, waiting_bytes, waiting; /* chunks and gaps the worker has not consumed */
+    int64_t stalled_ms;                              /* since when the owner has no room; 0: it has */
+    int64_t newest_ms;
+    /* who it is */
     char id[SESSION_ID_SIZE], model[LIVE_NAME], client[SESSION_NAME_SIZE];
     char address[JOURNAL_ADDRESS];   /* of its newest connection */
     char patient[PATIENT_NAME_SIZE]; /* "" = none is named, or nothing is kept of patients */
     int64_t start_ms;                /* Unix time of sample 0; 0: unknown */
-    struct live_stream *stream;
-    const struct session_sink *sink; /* NULL: no connection */
     void *owner;
-    struct live_order *close; /* CLOSE, made at birth and kept until it is posted; NULL afterwards */
-    enum session_stage stage;
     bool counted; /* its end, in the metric */
     /* for a client that comes back */
-    bool resumable;
     struct resume_token token;
-    int64_t epoch, parked_ms; /* since when it waits for its client; 0: it does not */
     struct live_opened *info;
     struct eegring *eeg; /* NULL: it keeps none */
     char *past_eeg;      /* of the process before, until the stream has its ring; malloc'd, past_eeg_len bytes */
@@ -64,7 +81,6 @@ struct session {
     struct session_watch *watches;
     int64_t samples, reconnects; /* 256 Hz samples of the record trace */
     bool alarm, shed;            /* shed: its connection heard OVERLOADED */
-    int overloads;               /* connections in a row that did */
     int64_t resumed_ms;          /* when its client came back; 0: it did not */
     float probability;
     int learning_s;                                /* session_state */
@@ -75,14 +91,8 @@ struct session {
     struct pace pace, soon;  /* its rate over measure_ms, and over a part of it, for large differences */
     double measured_rate_hz; /* 0: it is what Open says */
     /* its snapshot */
-    bool on_disk;                 /* there may be one */
-    bool ended;                   /* restored after its Summary was sent, and its client has not come back */
-    bool saving;                  /* a snapshot is being made */
-    bool greeted;                 /* the connection was told that it is open */
-    int64_t saved_ms, saved;      /* when the newest was begun; source samples consumed in it */
-    int64_t saved_bytes, durable; /* of the newest that is durable: bytes, samples */
-    int failed_saves;             /* in a row */
-    bool unsaved;                 /* a live stream that goes on without snapshots: they cannot be written */
+    bool on_disk;     /* there may be one */
+    bool greeted;     /* the connection was told that it is open */
     int64_t promised; /* unsaved: what its client may have dropped until a snapshot was durable again; -1: none is yet */
     int64_t consumed_gaps;
     /* the journal */
@@ -96,23 +106,15 @@ struct session {
     int64_t noted;                    /* number of its newest alarm there (journal_add) */
     struct ring held;                 /* alarms that are not on the disk, and what follows them */
     struct live_report *held_summary; /* what follows all of these */
-    int64_t held_ms;                  /* since when; 0: nothing is held */
     char flaws[JOURNAL_DETAIL];       /* quality of the newest samples, as written there; "" = "good" */
     /* samples */
     int channels, width; /* bytes of a sample */
     double rate_hz;
-    int64_t next, consumed;                          /* source samples */
-    int64_t waiting_samples, waiting_bytes, waiting; /* chunks and gaps the worker has not consumed */
     int64_t gaps, duplicates;
     int64_t unreleased;   /* bytes of reports passed to an owner that has no room for more */
-    int64_t stalled_ms;   /* since when the owner has no room; 0: it has */
-    bool wake;            /* a WAKE is due */
     struct event *events; /* the first n_events of events_total */
     int n_events;
     int64_t events_total, seizure_samples;
-    bool opened; /* the host has opened its stream, in whatever stage the session is */
-    int64_t newest_ms;
-    struct session *next_session, *before_session; /* of all sessions */
 };
 
 struct sessions {
