@@ -206,13 +206,15 @@ static void clear_doubt(struct job *job) {
     job->isolated = 0;
 }
 
-/* A minute of progress shows as much as a checkpoint, which jobs that infer do not write. */
+/* A minute of progress shows as much as a checkpoint, which jobs that infer do not write. That of preparing shows nothing: what
+ * ends the daemon may come behind it. */
 static void take_progress(struct sched *s, struct slot *slot, const struct task_progress *p) {
     struct job *job = slot->job;
     const int64_t now_ms = sched_steady_ms(s);
     job->progress = *p;
-    slot->progress_ms = slot->progress_ms ? slot->progress_ms : now_ms;
-    if (job->isolated && now_ms - slot->progress_ms >= ALONE_MS) {
+    if (!slot->progress_ms && job->state == JOB_RUNNING)
+        slot->progress_ms = now_ms;
+    if (job->isolated && slot->progress_ms && now_ms - slot->progress_ms >= ALONE_MS) {
         clear_doubt(job);
         ledger_record(&s->ledger, job);
     }

@@ -14,7 +14,7 @@ struct slot {
     bool for_cancel;                /* remote: only for jobs that the cluster has and that are to be cancelled */
     const char *name, *description; /* "cuda:0"; recorded with each job that runs there; borrowed */
     struct job *job;                /* that runs there, or NULL */
-    int64_t progress_ms;            /* its first progress, by the scheduler's steady clock; 0: none yet */
+    int64_t progress_ms;            /* its first progress behind preparing, by the scheduler's steady clock; 0: none yet */
     char held[JOB_REASON_SIZE];     /* why nothing starts there, or "" */
     char waits[JOB_REASON_SIZE], notice[JOB_REASON_SIZE]; /* sched_waits, and the reason that it replaced */
 };

@@ -274,9 +274,13 @@ static void after_a_crash_a_minute_of_progress_lets_the_next_job_start(void **st
     one->memory_bytes = two->memory_bytes = 1000;
     turn(f);
     one->infers = two->infers = true;
-    report_progress(f, 600 * 1000); /* it has prepared for ten minutes */
+    for (int i = 0; i < 10; i++)
+        report_progress(f, 60 * 1000); /* it prepares for ten minutes */
+    assert_true(one->state == JOB_PREPARING && one->isolated && two->state == JOB_QUEUED);
+    sched_report(f->sched, f->running, &(struct task_report){.kind = TASK_RUNNING});
+    report_progress(f, 0);
     report_progress(f, 59 * 1000);
-    assert_true(one->state == JOB_PREPARING && two->state == JOB_QUEUED);
+    assert_true(one->state == JOB_RUNNING && two->state == JOB_QUEUED);
     report_progress(f, 1000);
     assert_true(two->state == JOB_PREPARING && !one->isolated && two->isolated);
     die_and_start(f);
