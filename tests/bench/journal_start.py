@@ -121,6 +121,17 @@ def listed(d):
     return {a["alarm"]: a for a in map(json.loads, out.splitlines()) if "alarm" in a}
 
 
+def shows_standby(d):
+    """Whether the page of the beds does, which is made each second."""
+    def page():
+        with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/streams", timeout=600) as r:
+            return "standby" in r.read().decode()
+    try:
+        return until(page, seconds=20)
+    except AssertionError:
+        return False
+
+
 def start(folder, journal, alarms):
     """A daemon beside the journal: (seconds until it answers, until all alarms are listed, its processor time then, its
     memory in MiB, alarms, whether the standby is known, log)"""
@@ -142,8 +153,7 @@ def start(folder, journal, alarms):
     seconds, used = time.monotonic() - begun, cpu_s(d.process.pid)
     with open(f"/proc/{d.process.pid}/status", encoding="ascii") as f:
         peak = int(re.search(r"VmHWM:\s+(\d+)", f.read())[1]) >> 10
-    with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/streams", timeout=600) as r:
-        standby = "standby" in r.read().decode()
+    standby = alarms and shows_standby(d)
     d.stop()
     return ready, seconds, used, peak, found, standby, d.read_log()
 
