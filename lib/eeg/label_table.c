@@ -102,7 +102,8 @@ static int find_columns(struct label_table *l, const struct label_table_columns 
         return 0;
     return optional_column(t, names->type,
                            "type|eventType|event_type|trial_type|label|event|description|typ|ereignis|art|anfallstyp|seizure_type|"
-                           "kind_of_event|kategorie|category|class|annotation",
+                           "kind_of_event|kategorie|category|class|annotation|tipo|événement|Événement|evenement|evento|"
+                           "catégorie|categorie|categoría|categoria|anotación|anotacion",
                            &l->type, err);
 }
 

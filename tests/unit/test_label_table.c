@@ -176,8 +176,9 @@ static void units_that_columns_state(void **state) {
 /* A table whose column of types is not known is a table in which artefacts are seizures. */
 static void columns_of_types_have_usual_names(void **state) {
     (void)state;
-    static const char *const names[] = {"Typ",           "EREIGNIS",  "Art",      "Anfallstyp", "Seizure type",
-                                        "Kind of event", "Kategorie", "Category", "Class",      "Annotation"};
+    static const char *const names[] = {"Typ",       "EREIGNIS",  "Art",       "Anfallstyp", "Seizure type", "Kind of event",
+                                        "Kategorie", "Category",  "Class",     "Annotation", "tipo",         "Événement",
+                                        "evento",    "Catégorie", "Categoría", "anotacion"};
     struct label_table table;
     struct label_table_row row;
     char text[256];

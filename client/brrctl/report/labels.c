@@ -382,6 +382,7 @@ const struct command command_labels = {
         "hh:mm:ss. A row without times says that its recording has no seizure. The recordings are those below DIR (default: the\n"
         "table's folder), and NAME_events.tsv is written beside each, or below --output.\n"
         "Names of the column of types: type, eventType, trial_type, label, event, description, Typ, Ereignis, Art, Anfallstyp,\n"
-        "Seizure type, Kind of event, Kategorie, category, class, annotation. A note lists the columns that are not used.\n"
+        "Seizure type, Kind of event, Kategorie, category, class, annotation, tipo, événement, evento, catégorie, categoría,\n"
+        "anotación. A note lists the columns that are not used.\n"
         "example: brrctl labels import seizures.csv /data/my-eeg --file Recording --onset Start --end Stop",
 };
