@@ -68,8 +68,17 @@ def main():
                 write(os.path.join(hyp_dir, name), hyp, duration)
             spans = [[(a, a + b) for a, b in events] for events in (ref, hyp)]
             recordings.append({"name": name, "subject": subject, "duration": duration, "ref": spans[0], "hyp": spans[1]})
+        for directory in (ref_dir, hyp_dir):  # a name that ends behind the patient, who has another recording
+            with open(os.path.join(directory, "sub-05.csv_bi"), "w", encoding="utf-8") as out:
+                out.write("# version = csv_v1.0.0\n# duration = 600.00 secs\nchannel,start_time,stop_time,label,confidence\n"
+                          "TERM,100.0,160.0,seiz,1.0\n")
+        recordings.append({"name": "sub-05.csv_bi", "subject": "sub-05", "duration": 600, "ref": [(100, 160)], "hyp": [(100, 160)]})
         with open(os.path.join(ref_dir, "participants.tsv"), "w", encoding="utf-8") as out:
             out.write("participant_id\tage\nsub-01\t30\n")
+        endless = os.path.join(folder, "endless_events.tsv")
+        write(endless, [], 600, f"100.00\tn/a\tsz\tn/a\tn/a\t{DATE}\t600.00\n")
+        refused = subprocess.run([brrctl, "score", endless, endless], capture_output=True, text=True, check=False)
+        assert refused.returncode == 1 and "the event sz at 100.00 s has no duration" in refused.stderr, refused
         done = subprocess.run([brrctl, "score", ref_dir, hyp_dir, "--json"], capture_output=True, text=True, check=False)
     if done.returncode != 1:  # some hypotheses cannot be used
         sys.exit(f"brrctl score ended with {done.returncode}: {done.stderr}")

@@ -447,7 +447,7 @@ static void print_sources(const struct survey *s) {
 /* A misspelt seizure is found here. */
 static void print_types(const struct survey *s) {
     if (s->unsure)
-        printf("%-10s %s of unsure events, %.1f s: masked in training and scores\n", "unsure", counted(s->unsure, "stretch").text,
+        printf("%-10s %s of unsure events, %.1f s: masked in training and scores\n", "unsure", counted(s->unsure, "span").text,
                s->unsure_s);
     if (s->n_types)
         printf("%-10s not counted as seizures:", "events");

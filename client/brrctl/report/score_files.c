@@ -118,7 +118,11 @@ static int read_events(const char *path, const char *rule, struct score_labels *
     for (size_t i = 0; i < file.n_rows; i++) {
         const struct event_row *row = &file.rows[i];
         const struct score_event event = {row->onset_s, row->end_s};
-        enum label_class class = isnan(row->duration_s) ? LABEL_OTHER : label_rule_class(rule, row->type);
+        const enum label_class class = label_rule_class(rule, row->type);
+        if (isnan(row->duration_s) && class != LABEL_OTHER) {
+            score_labels_done(&labels);
+            return err_set(err, ERR_INVALID, "%s: the event %s at %.2f s has no duration", path, row->type, row->onset_s);
+        }
         if (class == LABEL_SEIZURE)
             labels.events[labels.n++] = event;
         else if (class == LABEL_UNSURE)
@@ -230,7 +234,7 @@ void score_note_beyond(const char *name, const struct score_labels *reference, d
         }
     if (!beyond)
         return;
-    if (!isnan(reference->duration_s))
+    if (fabs(reference->duration_s - recording_s) >= 0.01)
         str_format(stated, sizeof stated, ", the reference's %.2f s", reference->duration_s);
     fprintf(stderr,
             "brrctl: note: %s: %d of %s end%s after the end of the recording, at %.2f s at the latest (the recording lasts %.2f "

@@ -11,12 +11,10 @@
 #include "formats/letters.h"
 #include "store/outputs.h"
 
-/* "sub-XX" of a path, else what a training takes for the patient of the recording. */
+/* What a training takes for the patient of the recording. */
 static char *subject_of(const char *path) {
     char patient[4096], stem[4096];
-    const char *at = strstr(path, "sub-"), *name = score_stem(path, stem, sizeof stem) ? stem : path;
-    if (at && str_format(stem, sizeof stem, "%.*s", (int)strcspn(at, "_/"), at) && letters_joined(stem, patient, sizeof patient))
-        return strdup(patient);
+    const char *name = score_stem(path, stem, sizeof stem) ? stem : path;
     return strdup(labels_patient(name, LABELS_PATIENT_AUTO, patient, sizeof patient, NULL, NULL) ? name : patient);
 }
 
