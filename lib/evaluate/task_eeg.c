@@ -33,12 +33,19 @@ struct manifest_config task_manifest_config(const struct jobfile *job, const str
 struct opening {
     const struct task_env *env;
     struct task_progress *progress;
+    int64_t left_out;
 };
 
 static bool on_cache(void *ctx, int64_t done, int64_t total, const char *path) {
     const struct opening *o = ctx;
     task_file(o->env, path ? path : o->env->data_root);
     return task_phase(o->env, o->progress, "cache", done, total);
+}
+
+static void on_left_out(void *ctx, const char *text) {
+    struct opening *o = ctx;
+    if (o->left_out++ < FAULTY_NAMED)
+        task_log(o->env, TASK_WARN, "%.600s", text);
 }
 
 /* How the montage was met, and by how many recordings. */
@@ -82,13 +89,18 @@ static void log_faults(const struct task_env *env, const struct manifest *m) {
 
 int task_open_manifest(const struct task_env *env, struct task_progress *p, const struct manifest_config *config,
                        struct manifest **ret, struct err *err) {
-    struct opening opening = {env, p};
+    struct opening opening = {.env = env, .progress = p};
+    struct manifest_config noted = *config;
+    noted.note = on_left_out;
     char bad[600];
     task_file(env, config->root);
-    int rc = manifest_open(config, on_cache, &opening, ret, err);
+    int rc = manifest_open(&noted, on_cache, &opening, ret, err);
     task_file(env, NULL);
     if (rc)
         return rc;
+    if (opening.left_out > FAULTY_NAMED)
+        task_log(env, TASK_WARN, "%s on what was left out; `brrctl dataset` lists all",
+                 counted(opening.left_out - FAULTY_NAMED, "more note").text);
     if (manifest_describe_bad(*ret, BAD_NAMED, bad, sizeof bad))
         task_log(env, TASK_WARN, "%s", bad);
     log_faults(env, *ret);

@@ -41,8 +41,13 @@ struct opening {
     _Atomic int64_t known;                /* entries that the index had */
 };
 
+static void note_left_out(void *ctx, const char *text) {
+    const struct opening *o = ctx;
+    o->config->note(o->ctx, text);
+}
+
 static int collect(void *ctx, const struct tree_recording *recording, struct err *err) {
-    struct manifest *m = ctx;
+    struct manifest *m = ((struct opening *)ctx)->manifest;
     const char *relative_path = recording->path;
     if (m->limit && m->count == m->limit)
         return 0;
@@ -260,8 +265,13 @@ static int open_all(struct manifest *m, const struct manifest_config *c, manifes
                     struct err *err) {
     struct opening o = {.config = c, .manifest = m, .progress = progress, .ctx = ctx};
     const bool objects = c->mirror != NULL; /* each name of a mirror is an object of its own */
-    const struct tree_config tree = {
-        .root = c->root, .patient = c->patient, .patient_by = m->patient_by, .all_names = objects, .one_header = objects, .ctx = m};
+    const struct tree_config tree = {.root = c->root,
+                                     .patient = c->patient,
+                                     .patient_by = m->patient_by,
+                                     .all_names = objects,
+                                     .one_header = objects,
+                                     .note = c->note ? note_left_out : NULL,
+                                     .ctx = &o};
     int rc = tree_walk(&tree, collect, err);
     if (rc)
         return rc;

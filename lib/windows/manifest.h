@@ -42,6 +42,7 @@ struct manifest_config {
     int workers;
     int64_t max_files; /* of each source; 0 = all (first files in sorted order) */
     bool rebuild;
+    void (*note)(void *ctx, const char *text); /* of what was left out (eeg/tree.h), with the ctx of the progress; may be NULL */
 };
 
 struct manifest_entry {

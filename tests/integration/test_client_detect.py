@@ -90,6 +90,11 @@ def check_two_headers(d):
     shutil.copy(header, f"{folder}/b.vhdr")
     code, text, err = d.ctl("detect", folder, "--model", "line_length", "--out", f"{d.dir}/headers_found", "--json")
     assert code == 0 and len(text.splitlines()) == 1 and "a.vhdr and b.vhdr are one file: it is one recording" in err, (text, err)
+    with open(f"{d.dir}/headers.yaml", "w", encoding="utf-8") as f:
+        f.write(f"kind: detect\ndata: {{ source: 'file://{folder}', loader_workers: 1 }}\ndetect: {{ model: line_length }}\n")
+    code, end, err = d.submit(file=f.name)
+    log = d.ctl("logs", end["job"])[1]
+    assert code == 0 and "a.vhdr and b.vhdr are one file: it is one recording" in log, (end, err, log)
     for patient in ("sub-01", "sub-02"):
         shutil.copy(header, f"{folder}/{patient}_eeg.vhdr")
     code, text, err = d.ctl("detect", folder, "--model", "line_length", "--out", f"{d.dir}/headers_found", "--json")
