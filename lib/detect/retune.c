@@ -4,21 +4,24 @@
 #include "detect/events.h"
 #include "detect/modelfile.h"
 #include "store/safetensors.h"
+#include "windows/patients.h"
 
-#define EVENTS_KEY "brr.events"
-#define TUNED_KEY  "brr.tuned"
+#define EVENTS_KEY   "brr.events"
+#define TUNED_KEY    "brr.tuned"
+#define PATIENTS_KEY "brr.patients"
 enum { MAX_METADATA = 64, EVENTS_BYTES = 64 << 10 };
 
 /* The metadata of the copy. */
 struct pairs {
-    struct safetensors_pair items[MAX_METADATA + 3];
+    struct safetensors_pair items[MAX_METADATA + 4];
     size_t n;
-    bool full, other_alarms;
+    bool full, other_alarms, other_patients;
 };
 
 static void keep_pair(void *ctx, const char *key, const char *value) {
     struct pairs *p = ctx;
-    if (!strcmp(key, EVENTS_KEY) || !strcmp(key, TUNED_KEY) || (p->other_alarms && !strcmp(key, MODELFILE_ALARMS)))
+    if (!strcmp(key, EVENTS_KEY) || !strcmp(key, TUNED_KEY) || (p->other_alarms && !strcmp(key, MODELFILE_ALARMS)) ||
+        (p->other_patients && !strcmp(key, PATIENTS_KEY)))
         return;
     if (p->n == MAX_METADATA)
         p->full = true;
@@ -44,9 +47,23 @@ static int other_events(const struct safetensors *st, const char *path, const st
     return 0;
 }
 
+/* The list of the model, with those whom the thresholds were chosen on in front. */
+static int other_patients(const struct safetensors *st, const char *path, const struct retune *retune, struct str *ret,
+                          struct err *err) {
+    OWNED_MEMORY char *earlier = NULL;
+    struct json_writer w = json_to(ret);
+    int rc = modelfile_parse_patients(st, path, &earlier, err);
+    json_begin_array(&w, NULL);
+    json_put_raw(&w, NULL, retune->patients);
+    if (rc || (rc = patients_put_earlier(&w, path, earlier, err)))
+        return rc;
+    json_end(&w, ']');
+    return str_ok(ret) ? 0 : err_set(err, ERR_EXHAUSTED, "the patients of %s take too many bytes", path);
+}
+
 static int write_copy(const struct safetensors *st, const char *to, const struct retune *retune, const char *events,
-                      char ret_sha256[DIGEST_HEX_SIZE], struct err *err) {
-    struct pairs pairs = {.other_alarms = retune->alarms != NULL};
+                      const char *patients, char ret_sha256[DIGEST_HEX_SIZE], struct err *err) {
+    struct pairs pairs = {.other_alarms = retune->alarms != NULL, .other_patients = *patients};
     struct str alarms = str_of(EVENTS_BYTES);
     struct json_writer w = json_to(&alarms);
     size_t n = safetensors_count(st);
@@ -60,6 +77,8 @@ static int write_copy(const struct safetensors *st, const char *to, const struct
         entries[i] = *safetensors_at(st, i);
     pairs.items[pairs.n++] = (struct safetensors_pair){EVENTS_KEY, events};
     pairs.items[pairs.n++] = (struct safetensors_pair){TUNED_KEY, retune->origin};
+    if (*patients)
+        pairs.items[pairs.n++] = (struct safetensors_pair){PATIENTS_KEY, patients};
     if (retune->alarms && retune->alarms->n) {
         alarm_sets_to_json(retune->alarms, &w, NULL);
         pairs.items[pairs.n++] = (struct safetensors_pair){MODELFILE_ALARMS, str_cstr(&alarms)};
@@ -77,8 +96,9 @@ int retune_model(const char *from, const char *to, const struct retune *retune, 
         rc = safetensors_check_finite(safetensors_at(st, i), from, err);
     if (rc)
         return rc;
-    OWNED(str_done) struct str events = str_of(EVENTS_BYTES);
-    if ((rc = other_events(st, from, retune, &events, err)))
+    OWNED(str_done) struct str events = str_of(EVENTS_BYTES), patients = str_of(SAFETENSORS_MAX_HEADER);
+    if ((rc = other_events(st, from, retune, &events, err)) ||
+        (retune->patients && (rc = other_patients(st, from, retune, &patients, err))))
         return rc;
-    return write_copy(st, to, retune, str_cstr(&events), ret_sha256, err);
+    return write_copy(st, to, retune, str_cstr(&events), str_cstr(&patients), ret_sha256, err);
 }

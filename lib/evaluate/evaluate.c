@@ -47,7 +47,7 @@ static int choose_patients(struct evaluate *e, struct err *err) {
             "data.dataset here and in the training, or declare it with evaluate.not_seen: true",
             (long long)all);
     for (int64_t i = 0; e->config->unseen && i < manifest_count(e->manifest); i++)
-        e->role[i] = seen->role[i] == PATIENT_TEST;
+        e->role[i] = seen->role[i] == PATIENT_TEST ? PATIENT_VALIDATION : PATIENT_UNUSED;
     return 0;
 }
 
@@ -61,8 +61,9 @@ static int choose(struct evaluate *e, struct err *err) {
         return err_set(err, ERR_EXHAUSTED, "out of memory for the manifest");
     for (int64_t i = 0; i < n; i++) {
         const struct manifest_entry *entry = manifest_entry(e->manifest, i);
-        e->role[i] = entry->recording && (!e->config->split || !strcmp(entry->split, split));
-        chosen += e->role[i];
+        const bool taken = entry->recording && (!e->config->split || !strcmp(entry->split, split));
+        e->role[i] = taken ? PATIENT_VALIDATION : PATIENT_UNUSED;
+        chosen += taken;
     }
     if (!chosen)
         return err_set(err, ERR_PRECONDITION, "none of %lld recordings lies below a folder %s/; set evaluate.split to all",
@@ -217,7 +218,7 @@ static int begin(struct evaluate *e, struct err *err) {
         return rc;
     bool chooses = e->config->threshold == EVALUATE_THRESHOLD_AUTO;
     struct evaluation_config config = {SAME_MEMBERS(*e, detector, stream, manifest, role),
-                                       .wanted = 1,
+                                       .wanted = PATIENT_VALIDATION,
                                        .events = file->events,
                                        .sweep = true,
                                        .auto_threshold = chooses,

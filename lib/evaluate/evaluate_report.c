@@ -269,6 +269,16 @@ static void put_unusable(struct json_writer *w, const struct evaluate *e) {
     json_end(w, ']');
 }
 
+/* The patients of the recordings that chose the thresholds, as a model file names those of a training's validation. */
+static int write_selected(const struct evaluate *e, struct err *err) {
+    char path[PATH_SIZE];
+    OWNED(str_done) struct str text = str_of(REPORT_BYTES);
+    struct json_writer w = json_to(&text);
+    int rc = fsio_join(path, sizeof path, e->env.directory, "selected.json", err);
+    patients_put_dataset(e->manifest, e->role, manifest_hash(e->manifest), e->job->data->dataset, &w);
+    return rc ? rc : fsio_write_text(path, &text, err);
+}
+
 int evaluate_report_write(struct evaluate *e, struct err *err) {
     char path[PATH_SIZE], table_path[PATH_SIZE];
     OWNED(str_done) struct str out, scores, table;
@@ -299,7 +309,8 @@ int evaluate_report_write(struct evaluate *e, struct err *err) {
     str_puts(&out, "\n");
     if (!str_ok(&scores))
         return err_set(err, ERR_EXHAUSTED, "%s: the scores take more than %d bytes", path, REPORT_BYTES);
-    if ((rc = fsio_write_text(path, &out, err)) || (rc = fsio_write_text(table_path, &table, err)))
+    if ((rc = fsio_write_text(path, &out, err)) || (rc = fsio_write_text(table_path, &table, err)) ||
+        (e->config->threshold == EVALUATE_THRESHOLD_AUTO && (rc = write_selected(e, err))))
         return rc;
     return evaluate_operating(e, err);
 }

@@ -10,5 +10,5 @@ int evaluate_report_score(struct evaluate *e, struct err *err);
 int evaluate_report_recording(struct evaluate *e, int index, struct err *err);
 /* The member "baselines" of an object: a list of what baseline_json writes. */
 void evaluate_report_baselines(const struct evaluate *e, struct json_writer *w);
-/* report.json: everything; recordings.tsv: a line per recording. */
+/* report.json: everything; recordings.tsv: a line per recording; selected.json: whom it chose thresholds on, if any. */
 int evaluate_report_write(struct evaluate *e, struct err *err);

@@ -14,7 +14,7 @@ struct evaluate {
     struct task_env env;
     struct stream *stream;
     struct manifest *manifest;
-    uint8_t *role; /* 1 = evaluated */
+    uint8_t *role; /* PATIENT_VALIDATION = evaluated */
     struct detector *detector;
     struct evaluation *evaluation;
     struct evaluation_result found;

@@ -99,28 +99,6 @@ int train_roles_leave_out(struct train *t, int64_t entry, const struct err *why,
     return 0;
 }
 
-/* The trainings before this one, as they are in an origin's file; null for an origin that does not say. */
-static int put_origin(struct json_writer *w, const char *origin, char *patients, struct err *err) {
-    OWNED_POINTER(json_free) struct json *groups = NULL;
-    if (!origin)
-        return 0;
-    if (!patients) {
-        json_put_null(w, NULL);
-        return 0;
-    }
-    size_t n = strlen(patients);
-    int rc = json_parse(patients, n, origin, &groups, err);
-    if (rc)
-        return rc;
-    if (json_kind(groups) != JSON_KIND_ARRAY)
-        return err_set(err, ERR_INVALID, "%s: metadata brr.patients is not an array", origin);
-    if (json_count(groups)) {
-        patients[n - 1] = '\0';
-        json_put_raw(w, NULL, patients + 1);
-    }
-    return 0;
-}
-
 int train_roles_record(struct train *t, const char *origin, struct err *err) {
     OWNED_MEMORY char *patients = NULL; /* of the origin */
     OWNED(str_done) struct str text;
@@ -132,7 +110,7 @@ int train_roles_record(struct train *t, const char *origin, struct err *err) {
     json_writer_init(&w, &text);
     json_begin_array(&w, NULL);
     patients_put_dataset(t->manifest, t->split, manifest_hash(t->manifest), t->job->data.dataset, &w);
-    if ((rc = put_origin(&w, origin, patients, err)))
+    if (origin && (rc = patients_put_earlier(&w, origin, patients, err)))
         return rc;
     json_end(&w, ']');
     free(t->patients);

@@ -149,6 +149,25 @@ void patients_put_dataset(const struct manifest *m, const uint8_t *role, const c
     put_roles(m, role, salt, false, dataset, w);
 }
 
+int patients_put_earlier(struct json_writer *w, const char *path, char *list, struct err *err) {
+    OWNED_POINTER(json_free) struct json *groups = NULL;
+    if (!list) {
+        json_put_null(w, NULL);
+        return 0;
+    }
+    size_t n = strlen(list);
+    int rc = json_parse(list, n, path, &groups, err);
+    if (rc)
+        return rc;
+    if (json_kind(groups) != JSON_KIND_ARRAY)
+        return err_set(err, ERR_INVALID, "%s: metadata brr.patients is not an array", path);
+    if (json_count(groups)) {
+        list[n - 1] = '\0';
+        json_put_raw(w, NULL, list + 1);
+    }
+    return 0;
+}
+
 struct known {
     uint64_t hash; /* first: order_u64s */
     int role;

@@ -31,6 +31,9 @@ void patients_put_hashes(const struct manifest *m, const uint8_t *role, const ch
  * "". */
 void patients_put_dataset(const struct manifest *m, const uint8_t *role, const char *salt, const char *dataset,
                           struct json_writer *w);
+/* The elements of a model's list (modelfile_patients; used up) behind those of the array that is open; null for NULL.
+ * path: for errors. */
+int patients_put_earlier(struct json_writer *w, const char *path, char *list, struct err *err);
 
 /* The patients of an earlier training or attempt, from what patients_put_hashes wrote. */
 struct known_patients;

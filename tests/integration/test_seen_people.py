@@ -70,6 +70,29 @@ def check_evaluate(d, tmp, ref):
     assert code == 0 and json.loads(out.splitlines()[-1])["patients_seen"] == 3, err
 
 
+def check_tuned(d, tmp):
+    """Whose recordings chose the thresholds, the copy has seen; ward has learned from nobody."""
+    tuned = f"{tmp}/ward.safetensors"
+    code, out, err = d.ctl("tune", "ward", f"{tmp}/a", "--out", tuned, "--dataset", "alpha", "--json")
+    assert code == 0 and json.loads(out.splitlines()[-1])["patients_seen"] == 0, (out, err)
+    seen = [rows(d, f"{tmp}/b", tuned, "--dataset", name)[0]["patients_seen"] for name in ("", "alpha", "beta")]
+    assert seen == [2, 2, 0], seen
+    code, out, err = d.ctl("detect", f"{tmp}/a", "--model", tuned, "--out", f"{tmp}/of-tuned", "--json")
+    assert code == 0 and [json.loads(line)["patients_seen"] for line in out.splitlines()] == [3] * 3, (out, err)
+    assert json.loads(d.ctl("score", f"{tmp}/a", f"{tmp}/of-tuned", "--json")[1])["patients_seen"] == 3
+    sets = [f"data.source=file://{tmp}/a", f"evaluate.checkpoint={tuned}", "evaluate.plots=0"]
+    code, end, err = d.submit(*sets, file=EVALUATE)
+    assert code == 0 and end["result"]["seen_patients"] == 3, (end, err)
+    with open(f"{d.dir}/results/jobs/{end['job']}/report.json", encoding="utf-8") as f:
+        patients = json.load(f)["patients"]
+    assert (len(patients["validation"]), patients["training"], patients["unseen"]) == (3, [], []), patients
+    code, end, err = d.submit(*sets, "evaluate.patients=unseen", file=EVALUATE)
+    assert code == 1 and "the model has seen all 3 patients" in end["reason"], (end, err)
+    code, out, err = d.ctl("tune", tuned, f"{tmp}/b", "--out", f"{tmp}/twice.safetensors", "--json")
+    assert code == 0 and json.loads(out.splitlines()[-1])["patients_seen"] == 2, (out, err)
+    assert rows(d, f"{tmp}/a", f"{tmp}/twice.safetensors")[0]["patients_seen"] == 3, "the first ones stay"
+
+
 def check_patients(d, tmp):
     """Two recordings of one subject whose names have no known form."""
     names = sorted(glob.glob(f"{tmp}/a/**/*_eeg.edf", recursive=True))
@@ -150,6 +173,7 @@ def main():
         check_benchmark(d, tmp, ref)
         check_detect(d, tmp, ref)
         check_evaluate(d, tmp, ref)
+        check_tuned(d, tmp)
         check_patients(d, tmp)
         check_unnamed(d, tmp)
         assert d.stop() == 0

@@ -11,6 +11,7 @@
 #include "detect/retune.h"
 #include "eeg/labels.h"
 #include "score/interval.h"
+#include "store/safetensors.h"
 
 /* The options of tune. */
 struct tune_options {
@@ -54,6 +55,7 @@ struct tuned {
     struct tuned_row before;   /* the model's own thresholds on these recordings */
     struct outputs_model seen; /* seen and patients alone */
     char model_sha256[DIGEST_HEX_SIZE];
+    const char *selected; /* the people of these recordings, as selected.json of the job names them */
 };
 
 /* A job file; what JSON writes is YAML. */
@@ -97,7 +99,22 @@ static int write_job(const struct arguments *o, const char *model, struct str *t
     return 0;
 }
 
-static int evaluate(const struct arguments *o, const char *model, struct brrctl_end *end) {
+static bool on_selected(void *text, const void *message) {
+    const Brr__V1__JobFilePart *part = message;
+    str_append(text, (const char *)part->data.data, part->data.len);
+    return true;
+}
+
+static int fetch_selected(const struct arguments *o, char *id, struct str *text) {
+    Brr__V1__JobFilesRequest in = BRR__V1__JOB_FILES_REQUEST__INIT;
+    char name[] = "selected.json", *names[] = {name};
+    in.id = id;
+    in.patterns = names;
+    in.n_patterns = 1;
+    return brrctl_follow(o, "/brr.v1.Jobs/Files", &in.base, on_selected, text);
+}
+
+static int evaluate(const struct arguments *o, const char *model, struct brrctl_end *end, struct str *selected) {
     Brr__V1__JobFile file = BRR__V1__JOB_FILE__INIT;
     struct str text = str_of(JOB_BYTES);
     static const char key[] = "data.unlabeled";
@@ -111,6 +128,8 @@ static int evaluate(const struct arguments *o, const char *model, struct brrctl_
     str_done(&text);
     if (!code)
         code = brrctl_watch(o, id, end);
+    if (!code && end->state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED)
+        code = fetch_selected(o, id, selected);
     if (code || end->state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED)
         return code;
     /* The job's reason names the key of a job file; here the option sets it. */
@@ -202,8 +221,12 @@ static int write_model(const struct arguments *o, const char *model, const struc
     if (code)
         return code;
     write_origin(t, &origin);
-    const struct retune retune = {
-        .on = t->on, .off = t->off, .lookback_s = t->lookback_s, .alarms = &t->alarms, .origin = str_cstr(&origin)};
+    const struct retune retune = {.on = t->on,
+                                  .off = t->off,
+                                  .lookback_s = t->lookback_s,
+                                  .alarms = &t->alarms,
+                                  .origin = str_cstr(&origin),
+                                  .patients = t->selected};
     if (retune_model(part, own(o)->output, &retune, sha256, &err))
         code = brrctl_fail(&err);
     str_done(&origin);
@@ -298,6 +321,7 @@ static int cmd_tune(const struct arguments *o) {
     struct brrctl_end end = {0};
     struct tuned tuned;
     struct err err;
+    OWNED(str_done) struct str selected = str_of(SAFETENSORS_MAX_HEADER);
     if (!own(o)->output || !str_ends(own(o)->output, ".safetensors")) {
         fputs("brrctl: tune needs --out FILE.safetensors: the model with its new thresholds\n", stderr);
         return EXIT_USAGE;
@@ -305,9 +329,12 @@ static int cmd_tune(const struct arguments *o) {
     brrctl_ref(o->args[0], model, sizeof model);
     if (fsio_mkdirs_above(own(o)->output, &err))
         return brrctl_fail(&err);
-    int code = evaluate(o, model, &end);
+    int code = evaluate(o, model, &end, &selected);
     if (!code && read_result(end.result, &tuned, &err))
         code = brrctl_fail(&err);
+    tuned.selected = selected.len ? str_cstr(&selected) : NULL;
+    if (!code && !tuned.selected)
+        fputs("brrctl: note: an older daemon does not say whose recordings these are, nor does the copy\n", stderr);
     if (!code)
         code = write_model(o, model, &tuned, sha256);
     if (code)
