@@ -78,6 +78,25 @@ static int check_text(const char *path, struct err *err) {
     return 0;
 }
 
+/* The column of types, and one that says whether a row is a seizure. */
+static int find_types(struct label_table *l, const char *type, struct err *err) {
+    const struct table *t = &l->table;
+    const int answers = usual_column(t, "seizure|is_seizure|anfall|crise|crisis");
+    l->type = l->seizure = -1;
+    const bool taken = label_table_reads(l, answers);
+    if (type && !strcmp(type, "none"))
+        return 0;
+    int rc =
+        optional_column(t, type,
+                        "type|eventType|event_type|trial_type|label|event|description|typ|ereignis|art|anfallstyp|seizure_type|"
+                        "kind_of_event|kategorie|category|class|annotation|tipo|événement|Événement|evenement|evento|"
+                        "catégorie|categorie|categoría|categoria|anotación|anotacion",
+                        &l->type, err);
+    l->seizure = !taken && (!type || answers == l->type) ? answers : -1;
+    l->type = l->type < 0 ? l->seizure : l->type;
+    return rc;
+}
+
 static int find_columns(struct label_table *l, const struct label_table_columns *names, struct err *err) {
     const struct table *t = &l->table;
     int rc;
@@ -95,16 +114,9 @@ static int find_columns(struct label_table *l, const struct label_table_columns 
         (rc = optional_column(t, names->duration, names->end ? "" : "duration|length|dauer|durée|duree|duración|duracion",
                               &l->duration, err)))
         return rc;
-    l->type = -1;
     if (l->end < 0 && l->duration < 0)
         return require_column(t, NULL, "end|stop|duration", "--end or --duration", &l->end, err);
-    if (names->type && !strcmp(names->type, "none"))
-        return 0;
-    return optional_column(t, names->type,
-                           "type|eventType|event_type|trial_type|label|event|description|typ|ereignis|art|anfallstyp|seizure_type|"
-                           "kind_of_event|kategorie|category|class|annotation|tipo|événement|Événement|evenement|evento|"
-                           "catégorie|categorie|categoría|categoria|anotación|anotacion",
-                           &l->type, err);
+    return find_types(l, names->type, err);
 }
 
 int label_table_open(struct label_table *l, const char *path, const struct label_table_columns *columns, struct err *err) {
@@ -119,7 +131,8 @@ int label_table_open(struct label_table *l, const char *path, const struct label
 void label_table_close(struct label_table *l) { table_close(&l->table); }
 
 bool label_table_reads(const struct label_table *l, int column) {
-    return column == l->file || column == l->onset || column == l->end || column == l->duration || column == l->type;
+    return column == l->file || column == l->onset || column == l->end || column == l->duration || column == l->type ||
+           column == l->seizure;
 }
 
 /* ---- times ---- */
@@ -188,6 +201,17 @@ static int read_time(const struct label_table *l, int column, struct label_time 
     return 0;
 }
 
+/* What a cell of the column `seizure` says: 1 yes, -1 no, 0 neither. */
+static int seizure_said(const struct table *t, const char *text) {
+    const struct table cell = {.n_names = 1, .names = {text}};
+    double number;
+    if (read_number(t, text, &number))
+        return number != 0 ? 1 : -1;
+    return !table_column(&cell, "yes|y|true|ja|j|wahr|oui|o|vrai|si|sí|s")      ? 1
+           : !table_column(&cell, "no|n|false|nein|falsch|non|faux|falso|none") ? -1
+                                                                                : 0;
+}
+
 int label_table_next(struct label_table *l, bool *ret_more, struct label_table_row *ret, struct err *err) {
     const struct table *t = &l->table;
     int rc;
@@ -197,14 +221,20 @@ int label_table_next(struct label_table *l, bool *ret_more, struct label_table_r
              !*table_field(t, l->onset)); /* rows that a spreadsheet left blank */
     if (rc || !*ret_more)
         return rc;
-    *ret = (struct label_table_row){
-        .file = l->file < 0 ? "the recording" : table_field(t, l->file), .type = table_field(t, l->type), .line = t->line};
+    *ret = (struct label_table_row){.file = l->file < 0 ? "the recording" : table_field(t, l->file),
+                                    .type = table_field(t, l->type),
+                                    .said = table_field(t, l->seizure),
+                                    .line = t->line};
+    ret->answer = seizure_said(t, ret->said);
     if (!*ret->file)
         return err_set(err, ERR_INVALID, "%s:%d: column '%s' is blank; expected the name of a recording", t->path, t->line,
                        t->names[l->file]);
     if ((rc = read_time(l, l->onset, &ret->onset, err)) || (rc = read_time(l, l->end, &ret->end, err)) ||
         (rc = read_time(l, l->duration, &ret->duration, err)))
         return rc;
+    if (l->seizure >= 0 && l->seizure == l->type && ret->onset.kind != LABEL_TIME_NONE && !*ret->said)
+        return err_set(err, ERR_INVALID, "%s:%d: column '%s' is blank; expected yes or no (--type none: each row is a seizure)",
+                       t->path, t->line, t->names[l->seizure]);
     bool length = ret->end.kind != LABEL_TIME_NONE || ret->duration.kind != LABEL_TIME_NONE;
     if ((ret->onset.kind != LABEL_TIME_NONE) == length)
         return 0;

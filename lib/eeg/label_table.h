@@ -8,7 +8,8 @@
 
 struct eeg_info;
 
-/* Names of columns; NULL: one of the usual names. type "none": each row is a seizure, whatever a column says. */
+/* Names of columns; NULL: one of the usual names. type "none": each row is a seizure, whatever a column says.
+ * Without a type, a column such as "seizure" is read beside that of the types. */
 struct label_table_columns {
     const char *file, *onset, *end, *duration, *type;
     bool one; /* all rows are of one recording: the table needs no column of files */
@@ -23,11 +24,14 @@ struct label_time {
 struct label_table {
     struct table table;
     int file, onset, end, duration, type; /* columns; -1 = none */
+    int seizure;                          /* one that says yes or no; type too where the table has no other */
 };
 
 /* The row last read. Texts are valid until the next row. */
 struct label_table_row {
     const char *file, *type; /* type "": none is stated */
+    const char *said;        /* in the column `seizure` */
+    int answer;              /* 1: yes, or a number that is not 0; -1: no, or 0; 0: neither, so that the type counts */
     struct label_time onset, end, duration;
     int line;
 };

@@ -386,6 +386,14 @@ class LabFiles(unittest.TestCase):
         found = self.labels("Seizure start,Seizure end\n5,15\n", path)  # the columns have other names, and the recording is named
         self.assertEqual(found.returncode, 0, found.stderr)
         self.assertIn("5.00\t10.00\tsz", events.read_text())
+        found = self.labels("file,onset,end,seizure\nnight.vhdr,5,9,no\n", self.dir)  # it says that there is none
+        self.assertIn("0 seizures in 0 recordings; 1 recording without\n  ignored, no seizure: no 1\n", found.stdout, found.stderr)
+        found = self.labels("file,onset,end,seizure\nnight.vhdr,5,9,no\nnight.vhdr,11,15,yes\n", self.dir)
+        self.assertIn("11.00\t4.00\tsz", (text := events.read_text()), found.stderr)
+        self.assertNotIn("5.00\t4.00", text)
+        found = self.labels("file,onset,end,type\nnight.vhdr,5,9,sz\nnight.vhdr,11,15,\n", self.dir)
+        self.assertIn("2 seizures in 1 recording", found.stdout)
+        self.assertIn("note: 1 row without a type, taken as a seizure\n", found.stderr)
 
     def test_a_process_that_forks_says_so(self):
         detector = brr.Detector("line_length")

@@ -200,6 +200,43 @@ static void columns_of_types_have_usual_names(void **state) {
     label_table_close(&table);
 }
 
+static void a_column_says_yes_or_no(void **state) {
+    (void)state;
+    static const struct {
+        const char *column, *said;
+        int answer;
+    } cells[] = {{"seizure", "yes", 1},    {"Seizure", "No", -1}, {"Anfall", "ja", 1},    {"Anfall", "nein", -1},
+                 {"crise", "oui", 1},      {"crise", "non", -1},  {"is_seizure", "1", 1}, {"seizure", "0", -1},
+                 {"seizure", "12", 1},     {"crisis", "sí", 1},   {"seizure", "TRUE", 1}, {"seizure", "false", -1},
+                 {"seizure", "sz_foc", 0}, {"Art", "yes", 0}};
+    struct label_table table;
+    struct label_table_row row;
+    char text[256];
+    bool more = false;
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+        for (int typed = 0; typed < 2; typed++) { /* beside a column of types, too */
+            str_format(text, sizeof text, "file,onset,end,%s%s\na.edf,1,2,%s%s\n", typed ? "type," : "", cells[i].column,
+                       typed ? "focal," : "", cells[i].said);
+            put(text);
+            assert_int_equal(label_table_open(&table, path, &usual, &err), 0);
+            assert_int_equal(label_table_next(&table, &more, &row, &err), 0);
+            assert_int_equal(row.answer, cells[i].answer);
+            assert_string_equal(row.type, typed ? "focal" : cells[i].said);
+            label_table_close(&table);
+        }
+    }
+    refused("file,onset,end,seizure\na.edf,1,2,\n", false, "t.csv:2: column 'seizure' is blank; expected yes or no");
+    const struct label_table_columns each = {.type = "none"}, art = {.type = "Art"};
+    for (int i = 0; i < 2; i++) { /* another column decides */
+        put("file,onset,end,seizure,Art\na.edf,1,2,no,sz\n");
+        assert_int_equal(label_table_open(&table, path, i ? &art : &each, &err), 0);
+        assert_int_equal(label_table_next(&table, &more, &row, &err), 0);
+        assert_int_equal(row.answer, 0);
+        assert_string_equal(row.type, i ? "sz" : "");
+        label_table_close(&table);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(separators_and_numbers_of_spreadsheets),
@@ -212,6 +249,7 @@ int main(void) {
         cmocka_unit_test(columns_in_french_and_spanish),
         cmocka_unit_test(units_that_columns_state),
         cmocka_unit_test(columns_of_types_have_usual_names),
+        cmocka_unit_test(a_column_says_yes_or_no),
     };
     return cmocka_run_group_tests(tests, make, temp_dir_remove);
 }

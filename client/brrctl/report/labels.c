@@ -58,6 +58,8 @@ struct import {
     struct labelled *items; /* one of each stem, in their order */
     size_t n;
     int problems, missing, seizures, unsure, others, written;
+    int denied, untyped; /* rows that say they are no seizure, and that have no type */
+    bool typed;          /* a row has one */
     struct {
         char name[LABELS_CODE_SIZE];
         int count;
@@ -165,6 +167,16 @@ static void keep_run(struct labelled *item, const double span_s[2], const char *
     str_copy(run->code, sizeof run->code, code);
 }
 
+static enum label_class class_of(struct import *m, const struct label_table_row *row) {
+    const enum label_class class = *row->type ? label_rule_class(m->rule, row->type) : LABEL_SEIZURE;
+    m->denied += row->answer < 0;
+    m->untyped += !*row->type && !row->answer;
+    m->typed |= *row->type;
+    if (row->answer < 0)
+        return LABEL_OTHER;
+    return row->answer && class == LABEL_OTHER ? LABEL_SEIZURE : class;
+}
+
 static int take_row(struct import *m, const struct label_table *table, const struct label_table_row *row, struct err *err) {
     struct labelled *item;
     double span_s[2];
@@ -184,9 +196,9 @@ static int take_row(struct import *m, const struct label_table *table, const str
     item->named = true;
     if ((rc = label_table_place(table, row, &info, own(m->o)->clock, span_s, err)) || isnan(span_s[0]))
         return rc;
-    enum label_class class = *row->type ? label_rule_class(m->rule, row->type) : LABEL_SEIZURE;
+    const enum label_class class = class_of(m, row);
     if (class == LABEL_OTHER) {
-        count_other(m, row->type);
+        count_other(m, row->answer ? row->said : row->type);
         return 0;
     }
     *(class == LABEL_SEIZURE ? &m->seizures : &m->unsure) += 1;
@@ -236,7 +248,7 @@ static int check_rows(const struct import *m, struct err *err) {
     if (m->problems)
         return err_set(err, ERR_INVALID, "%s of %s cannot be used%s; nothing was written", counted(m->problems, "row").text,
                        m->o->args[1], m->problems > SHOWN ? ", of which the first are listed" : "");
-    if (m->others && !m->seizures && !m->unsure)
+    if (m->others && !m->seizures && !m->unsure && !m->denied)
         return err_set(err, ERR_INVALID,
                        "no row of %s has a type that is a seizure (the first one is '%s'); name seizures with --seizure PATTERN, "
                        "or add --type none if each row is a seizure",
@@ -337,6 +349,9 @@ static void print_sum(const struct import *m) {
         printf("%s written %s %s\n", counted(m->written, "label file").text,
                own(m->o)->output ? "below" : "beside the recordings of", own(m->o)->output ? own(m->o)->output : m->root);
     }
+    if (m->typed && m->untyped)
+        fprintf(stderr, "brrctl: note: %s without a type, taken as %s\n", counted(m->untyped, "row").text,
+                m->untyped == 1 ? "a seizure" : "seizures");
     if (m->missing)
         fprintf(stderr, "brrctl: note: %s left out, whose recordings are not below %s\n", counted(m->missing, "row").text, m->root);
     if (unnamed && !own(m->o)->complete)
@@ -383,6 +398,7 @@ const struct command command_labels = {
         "table's folder), and NAME_events.tsv is written beside each, or below --output.\n"
         "Names of the column of types: type, eventType, trial_type, label, event, description, Typ, Ereignis, Art, Anfallstyp,\n"
         "Seizure type, Kind of event, Kategorie, category, class, annotation, tipo, événement, evento, catégorie, categoría,\n"
-        "anotación. A note lists the columns that are not used.\n"
+        "anotación. A column seizure, is_seizure, Anfall, crise or crisis may say yes or no (1 or 0, ja or nein, …).\n"
+        "A note lists the columns that are not used.\n"
         "example: brrctl labels import seizures.csv /data/my-eeg --file Recording --onset Start --end Stop",
 };
