@@ -37,8 +37,6 @@ int builtin_path(const char *cache, const char *name, char *ret, size_t size, st
                : err_set(err, ERR_RANGE, "the path of the cache directory is too long: %.200s…", cache);
 }
 
-bool builtin_has(const char *name) { return seizure_feature_from_name(name) < SEIZURE_TYPES || !strcmp(name, BUILTIN_TRAINED); }
-
 const char *builtin_nearest(const char *name) {
     enum { TYPING_ERRORS = 2 };
     const char *nearest = NULL;

@@ -1,7 +1,10 @@
-/* Where the trained built-in model lies. Apart from builtin.c, so that programs which only look for them link no kernels. */
+/* The names of built-in models, and where the trained one lies. Apart from builtin.c, so that programs which only look link no
+ * kernels. */
 
 #include "base/base.h"
 #include "detect/builtin.h"
+
+bool builtin_has(const char *name) { return seizure_feature_from_name(name) < SEIZURE_TYPES || !strcmp(name, BUILTIN_TRAINED); }
 
 int builtin_installed(const char *name, char *ret, size_t size, struct err *err) {
     char program[4096];
