@@ -111,7 +111,9 @@ static int get_authority(const char *dir, struct certificate_pair *ret, struct e
     struct certificate_pair ca = {0};
     if (get(dir, "ca.crt", &ca.certificate, err) || get(dir, "ca.key", &ca.key, err)) {
         certificate_pair_done(&ca);
-        return err_wrap(err, "%s has no certificate authority; `brrctl tls init %s` makes one", dir, dir);
+        return err_wrap(err,
+                        "%s has no certificate authority: put its ca.crt and ca.key back, or `brrctl tls init %s` makes a new one",
+                        dir, dir);
     }
     *ret = ca;
     return 0;
@@ -318,8 +320,13 @@ static int init(const char *dir, const struct hosts *hosts, struct err *err) {
     if (gethostname(machine, sizeof machine - 1))
         machine[0] = '\0';
     str_format(name, sizeof name, "brrd CA %s", machine);
-    if ((rc = refuse_existing(dir, err)) || (rc = certificate_make_authority(name, &ca, err)) || (rc = fsio_mkdirs(dir, err)) ||
-        (rc = issue_server(dir, &ca, hosts, err)) || (rc = put_first_token(dir, err)))
+    const bool there = fsio_exists(dir);
+    if ((rc = refuse_existing(dir, err)) || (rc = certificate_make_authority(name, &ca, err)) || (rc = fsio_mkdirs(dir, err)))
+        return rc;
+    if (!there &&
+        chmod(dir, 0755)) /* whatever the umask: the daemon reads in it, clients read ca.crt, and each secret has its own mode */
+        return err_errno(err, errno, "cannot let others read %s", dir);
+    if ((rc = issue_server(dir, &ca, hosts, err)) || (rc = put_first_token(dir, err)))
         return rc;
     return put_pair(dir, "ca", &ca, err);
 }
