@@ -10,7 +10,7 @@
 #include "daemon/hooks/owed.h"
 #include "daemon/journal/journal.h"
 
-enum { FIRST_PAUSE_MS = 1000, LONGEST_PAUSE_MS = 60 * 1000, LOG_MS = 60 * 1000, BELIEVED_MS = 3600 * 1000, RESULTS = 256 };
+enum { LOG_MS = 60 * 1000, BELIEVED_MS = 3600 * 1000, RESULTS = 256 };
 
 struct line {
     struct hooks *all;
@@ -109,9 +109,9 @@ static void grow(struct line *l) {
         l->n_threads++;
 }
 
-/* A new alarm waits for no pause of what was tried before it. */
+/* A new alarm: its pauses begin anew. */
 static void expect_at_once(struct owed_bed *b) {
-    b->due_ms = b->pause_ms = 0;
+    b->pause_ms = 0;
     b->tries = 0;
     b->reported = false;
     b->first_try_ms = clock_ms();
@@ -276,10 +276,7 @@ static void failed(struct line *l, struct delivery *d, int rc, const struct err 
         release(l, d, text);
         return;
     }
-    const bool fresh = owed_is_urgent(b); /* it came while the attempt was on its way */
-    b->pause_ms = !b->pause_ms ? FIRST_PAUSE_MS : 2 * b->pause_ms < LONGEST_PAUSE_MS ? 2 * b->pause_ms : LONGEST_PAUSE_MS;
-    b->pause_ms = rc == ERR_INVALID ? LONGEST_PAUSE_MS : b->pause_ms;
-    b->due_ms = fresh ? 0 : clock_ms() + b->pause_ms;
+    owed_put_off(b, clock_ms(), rc == ERR_INVALID);
 }
 
 /* The lock is held, but not while the attempt is made. */

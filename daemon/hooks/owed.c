@@ -5,6 +5,7 @@
 #include "daemon/alarms/alarm_entry.h"
 
 enum { RANK_ON, RANK_OVER, RANK_TECHNICAL, RANK_REPLAY };
+enum { FIRST_PAUSE_MS = 1000, LONGEST_PAUSE_MS = 60 * 1000 };
 #define TECHNICAL  "\x1e"
 #define ESCALATION "\x1d"
 
@@ -248,13 +249,12 @@ void owed_answered(struct owed *o, const struct journal_entry *e) {
 
 /* ---- who is next ---- */
 
-bool owed_is_urgent(const struct owed_bed *b) { return b->items && b->place.rank == RANK_ON; }
-
 /* Drops what was told by an earlier line. Returns when the next entry of the bed may be told. */
 static int64_t look_at_items(struct owed *o, struct owed_bed *b, int64_t now_ms) {
     int64_t next_ms = INT64_MAX;
     int rank = RANK_REPLAY;
     for (struct telling_item *i = b->items, *after; i; i = after) {
+        const int class = class_of(&i->line->entry);
         int64_t when_ms;
         after = i->next;
         if (telling_wait(i->line, now_ms, o->rejoin_ms, &when_ms) == TELLING_NEVER) {
@@ -262,13 +262,15 @@ static int64_t look_at_items(struct owed *o, struct owed_bed *b, int64_t now_ms)
             item_free(i);
             continue;
         }
+        if ((i->tried || class != RANK_ON) && when_ms < b->due_ms)
+            when_ms = b->due_ms;
         next_ms = when_ms < next_ms ? when_ms : next_ms;
-        rank = class_of(&i->line->entry) < rank ? class_of(&i->line->entry) : rank;
+        rank = class < rank ? class : rank;
     }
     b->place.rank = rank;
     if (is_group(b) && b->begun_ms && next_ms < b->begun_ms + OWED_GROUP_MS)
         next_ms = b->begun_ms + OWED_GROUP_MS;
-    return next_ms > b->due_ms ? next_ms : b->due_ms;
+    return next_ms;
 }
 
 struct owed_bed *owed_next(struct owed *o, int64_t now_ms, int at_once, int64_t *ret_ms) {
@@ -292,6 +294,9 @@ struct owed_bed *owed_next(struct owed *o, int64_t now_ms, int at_once, int64_t 
 }
 
 bool owed_begin(struct owed *o, struct owed_bed *b, int64_t now_ms, struct telling *t) {
+    int64_t when_ms;
+    for (struct telling_item *i = b->items; i; i = i->next)
+        i->tried |= telling_wait(i->line, now_ms, o->rejoin_ms, &when_ms) == TELLING_NOW;
     if (!telling_take(&b->items, now_ms, o->rejoin_ms, t))
         return false;
     for (const struct telling_item *i = t->items; i; i = i->next) {
@@ -304,6 +309,12 @@ bool owed_begin(struct owed *o, struct owed_bed *b, int64_t now_ms, struct telli
     b->newest = *t->entry;
     b->first_try_ms = b->first_try_ms ? b->first_try_ms : now_ms;
     return true;
+}
+
+void owed_put_off(struct owed_bed *b, int64_t now_ms, bool refused) {
+    const int64_t next_ms = b->pause_ms ? 2 * b->pause_ms : FIRST_PAUSE_MS;
+    b->pause_ms = refused || next_ms > LONGEST_PAUSE_MS ? LONGEST_PAUSE_MS : next_ms;
+    b->due_ms = now_ms + b->pause_ms;
 }
 
 static void settle_flying(struct owed *o, struct telling *t) {

@@ -21,10 +21,10 @@ struct owed_bed {
     struct fair_entry place;
     struct telling_item *items, *flying; /* oldest first; flying: of the attempt on its way, the caller's */
     int n;
-    bool reported;        /* that its delivery has failed */
-    int tries;            /* attempts of this delivery */
-    int64_t first_try_ms; /* of this delivery; 0: none yet */
-    int64_t due_ms, pause_ms;
+    bool reported;               /* that its delivery has failed */
+    int tries;                   /* attempts of this delivery */
+    int64_t first_try_ms;        /* of this delivery; 0: none yet */
+    int64_t due_ms, pause_ms;    /* of what was tried; a new alarm does not wait */
     int64_t begun_ms;            /* of a group of escalations: its newest attempt; 0: none */
     struct journal_entry newest; /* busy: what is being told */
 };
@@ -58,4 +58,6 @@ bool owed_begin(struct owed *o, struct owed_bed *b, int64_t now_ms, struct telli
 void owed_end(struct owed *o, struct owed_bed *b, struct telling *t, bool again);
 void owed_forget_if_done(struct owed *o, struct owed_bed *b, int64_t now_ms);
 struct telling_item *owed_newest(const struct owed_bed *b); /* the entry that was added last */
-bool owed_is_urgent(const struct owed_bed *b);              /* an alarm that is on, or an escalation, waits */
+/* The attempt has failed: the next one for what was tried comes after 1 s, then after twice as long each time up to 60 s; refused:
+ * after 60 s. */
+void owed_put_off(struct owed_bed *b, int64_t now_ms, bool refused);

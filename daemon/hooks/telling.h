@@ -15,6 +15,7 @@ struct telling_item {
     bool stale;          /* of an earlier process, and long ago: if it is on, nobody knows whether it still is */
     bool answered;       /* somebody has acknowledged the alarm */
     bool instead;        /* it is told instead of an escalation, which the hook was owed */
+    bool tried;          /* an attempt began when it could be told: it waits for the pause of its bed */
     const char *outcome; /* an attempt that covers it is on its way, after which it is settled with this; NULL: it is not */
 };
 

@@ -631,6 +631,55 @@ static void an_answer_ends_the_attempts_of_an_escalation(void **state) {
     owed_done(&o);
 }
 
+enum { FAIL_MS = 10 };
+/* The receiver answers no attempt until then; how many there are. Each takes a while, in which line (may be NULL) comes. */
+static int failed_attempts(struct owed *o, int64_t now_ms, int64_t until_ms, struct journal_line *line) {
+    int n = 0;
+    while (now_ms < until_ms && n < MOST) {
+        struct telling t;
+        int64_t when_ms;
+        struct owed_bed *b = owed_next(o, now_ms, HOOKS_AT_ONCE, &when_ms);
+        if (!b) {
+            now_ms = when_ms;
+            continue;
+        }
+        assert_true(owed_begin(o, b, now_ms, &t));
+        if (line)
+            assert_non_null(owed_add(o, line, now_ms));
+        line = NULL;
+        now_ms += FAIL_MS;
+        owed_put_off(b, now_ms, false);
+        owed_end(o, b, &t, true);
+        n++;
+    }
+    return n;
+}
+
+/* After 1, 2, 4, 8, 16, 32, 60, 60 … s, whatever waits in the bed besides. */
+static void what_has_failed_is_tried_again_by_its_pauses(void **state) {
+    static const struct {
+        enum journal_kind kind;
+        int state, at_once;                              /* attempts of the first half second */
+    } besides[] = {{JOURNAL_ALARM_OFF, LINE_WRITTEN, 1}, /* waits for alarms.rejoin */
+                   {JOURNAL_ALARM_ON, LINE_WAITS, 1},    /* waits for the disk */
+                   {JOURNAL_ALARM_ON, LINE_WRITTEN, 2}}; /* waits for nothing, once */
+    (void)state;
+    for (size_t i = 0; i < sizeof besides / sizeof *besides; i++) {
+        struct owed o = owed_new();
+        struct journal_entry on = entry(JOURNAL_ALARM_ON, "bed-7", 512), e = entry(besides[i].kind, "bed-7", 1024);
+        struct journal_line *l = journal_line_new(&e);
+        o.rejoin_ms = 3600 * 1000;
+        l->made_ms = NOW_MS;
+        l->again = besides[i].state == LINE_WAITS;
+        atomic_store(&l->state, besides[i].state);
+        assert_true(owe_entry(&o, &on, NOW_MS));
+        assert_int_equal(failed_attempts(&o, NOW_MS, NOW_MS + 500, l), besides[i].at_once);
+        assert_int_equal(failed_attempts(&o, NOW_MS + 500, NOW_MS + 240 * 1000, NULL), 9 - besides[i].at_once);
+        journal_line_drop(l);
+        owed_done(&o);
+    }
+}
+
 static void an_alarm_that_is_tried_again_says_that_it_was_answered(void **state) {
     struct owed o = owed_new();
     struct journal_entry e = entry(JOURNAL_ALARM_ON, "bed-7", 512);
@@ -779,6 +828,7 @@ int main(void) {
         cmocka_unit_test(escalations_are_grouped_and_settled_by_an_answer_or_an_end),
         cmocka_unit_test(an_alarm_that_is_reported_again_does_not_take_its_end),
         cmocka_unit_test(an_answer_ends_the_attempts_of_an_escalation),
+        cmocka_unit_test(what_has_failed_is_tried_again_by_its_pauses),
         cmocka_unit_test(an_alarm_that_is_tried_again_says_that_it_was_answered),
         in_temp_dir(what_replaces_a_message_goes_to_who_was_owed_it),
         cmocka_unit_test(a_technical_alarm_that_is_on_is_never_too_old),
