@@ -72,7 +72,7 @@ struct alarms_start alarm_entry_start(const struct journal_entry *e) {
     return (struct alarms_start){.id = e->alarm,
                                  .bed = e->client,
                                  SAME_MEMBERS(*e, session, principal, model, live, start_s, value),
-                                 .test = !strcmp(e->detail, ALARM_ENTRY_TEST),
+                                 .test = alarm_entry_is_test(e),
                                  .on_ms = e->received_ms};
 }
 
@@ -229,6 +229,9 @@ void alarm_entry_off(const struct alarm *a, enum journal_off off, const struct a
     ret->start_s = ret->value = NAN;
     str_copy(ret->detail, sizeof ret->detail, journal_off_name(off));
 }
+
+/* Sessions of streams are hex digits. */
+bool alarm_entry_is_test(const struct journal_entry *e) { return str_starts(e->session, "test"); }
 
 void alarm_entry_test(const char *bed, const char *principal, const struct alarms_now *now, int64_t number,
                       struct journal_entry *ret) {

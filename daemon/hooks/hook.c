@@ -68,7 +68,7 @@ static char *own_body(const struct hook *h, const struct hook_message *m, const 
 }
 
 char *hook_body(const struct hook *h, const struct hook_message *m) {
-    char address[512], moment[40] = "";
+    char address[512], moment[40] = "", nameless[JOURNAL_DETAIL];
     struct journal_entry entry = *m->entry;
     struct hook_message shown = *m;
     if (*entry.session && isfinite(entry.start_s) && (entry.kind == JOURNAL_ALARM_ON || entry.kind == JOURNAL_EVENT))
@@ -78,7 +78,8 @@ char *hook_body(const struct hook *h, const struct hook_message *m) {
     shown.entry = &entry;
     if (h->hide_names) {
         *entry.client = *entry.principal = *entry.address = *entry.person = '\0';
-        shown.text = m->test ? m->text : hook_format_nameless(&entry);
+        str_format(nameless, sizeof nameless, "%s%s", m->test ? "TEST " : "", hook_format_nameless(&entry));
+        shown.text = m->test && !*entry.alarm ? m->text : nameless; /* a test of the hook names nobody */
     }
     const char *url = linked ? address : NULL;
     return h->format == HOOK_BRRD ? own_body(h, &shown, url) : hook_format_body((enum hook_format)h->format, &shown, url);

@@ -168,7 +168,8 @@ static char *compose(const struct line *l, struct delivery *d) {
                                          .page = l->all->config.page,
                                          .late_s = late_s(&d->telling),
                                          .covers = (const char(*)[LINE_DELIVERY])d->covers,
-                                         .n_covers = n};
+                                         .n_covers = n,
+                                         .test = alarm_entry_is_test(d->telling.entry)};
     return hook_body(l->hook, &message);
 }
 

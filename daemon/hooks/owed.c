@@ -8,6 +8,7 @@ enum { RANK_ON, RANK_OVER, RANK_TECHNICAL, RANK_REPLAY };
 enum { FIRST_PAUSE_MS = 1000, LONGEST_PAUSE_MS = 60 * 1000 };
 #define TECHNICAL  "\x1e"
 #define ESCALATION "\x1d"
+#define TEST       "\x1c"
 
 bool owed_init(struct owed *o) {
     *o = (struct owed){.beds = map_new(OWED_BEDS + 1)};
@@ -49,13 +50,14 @@ static const char *caller_of(const struct journal_entry *e, const char *key) {
 
 /* Streams without a name are beds of their own. */
 static void key_of(const struct journal_entry *e, char ret[OWED_KEY]) {
-    struct alarms_cause cause;
+    struct alarms_cause c;
+    const char *test = alarm_entry_is_test(e) ? TEST : "";
     if (is_of_equipment(e))
-        str_format(ret, OWED_KEY, TECHNICAL "%s", alarm_entry_cause(e, &cause) ? alarm_kind_name(cause.kind) : "");
+        str_format(ret, OWED_KEY, TECHNICAL "%s%s", alarm_entry_cause(e, &c) ? alarm_kind_name(c.kind) : "", test);
     else if (e->kind == JOURNAL_ESCALATED)
-        str_format(ret, OWED_KEY, ESCALATION "%lld\x1f%s", (long long)e->step, e->principal);
+        str_format(ret, OWED_KEY, ESCALATION "%lld%s\x1f%s", (long long)e->step, test, e->principal);
     else
-        str_format(ret, OWED_KEY, "%s\x1f%s", e->principal, *e->client ? e->client : e->session);
+        str_format(ret, OWED_KEY, "%s\x1f%s%s", e->principal, *e->client ? e->client : e->session, test);
 }
 
 static bool is_group(const struct owed_bed *b) { return *b->key == *ESCALATION; }
@@ -240,7 +242,7 @@ static void mark_answered(struct telling_item *list, const struct journal_entry 
 
 void owed_answered(struct owed *o, const struct journal_entry *e) {
     char key[OWED_KEY];
-    str_format(key, OWED_KEY, "%s\x1f%s", e->principal, *e->client ? e->client : e->session);
+    key_of(e, key);
     struct owed_bed *b = map_get(o->beds, key);
     mark_answered(b ? b->items : NULL, e);
     mark_answered(b ? b->flying : NULL, e);

@@ -1,8 +1,9 @@
 /* owed: what a hook is owed: entries that it has not been told, by bed. A bed waits once, whatever happened to it: who is next is
  * decided by hooks/fair over the callers, alarms that are on before ends and answers, these before technical alarms, and replays
  * last. Technical alarms of a kind are one bed of the daemon; the escalations of a caller's beds are one bed too: the first is told
- * at once, what follows within OWED_GROUP_MS waits for one message. Beyond OWED_BEDS the caller with most beds gets no new one; a
- * bed whose alarm is on makes room for nobody. The caller of these functions holds a lock. */
+ * at once, what follows within OWED_GROUP_MS waits for one message. Test alarms are beds of their own. Beyond OWED_BEDS
+ * the caller with most beds gets no new one; a bed whose alarm is on makes room for nobody. The caller of these
+ * functions holds a lock. */
 #pragma once
 #include "daemon/hooks/fair.h"
 #include "daemon/hooks/telling.h"
@@ -12,7 +13,7 @@ enum {
     OWED_ITEMS = 64,       /* of a bed */
     OWED_TECHNICAL = 1024, /* of a group; beyond it the oldest are superseded */
     OWED_GROUP_MS = 30 * 1000,
-    OWED_KEY = JOURNAL_PRINCIPAL + JOURNAL_CLIENT
+    OWED_KEY = JOURNAL_PRINCIPAL + JOURNAL_CLIENT + 1
 };
 
 /* A bed with something to tell, or whose group was told lately. */

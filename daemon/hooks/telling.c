@@ -268,26 +268,27 @@ static void escalation_text(const struct telling *t, const char *bed, char ret[T
 
 void telling_text(const struct telling *t, char ret[TELLING_TEXT]) {
     const struct journal_entry *e = t->entry;
-    char bed[JOURNAL_CLIENT + 220], since[MOMENT];
-    const bool test = !strcmp(e->detail, ALARM_ENTRY_TEST);
+    char bed[JOURNAL_CLIENT + 220], since[MOMENT], out[TELLING_TEXT];
+    const bool test = alarm_entry_is_test(e);
     name_bed(e, bed, sizeof bed);
     moment_text(onset_of(e), since);
-    ret[0] = '\0';
+    out[0] = '\0';
     if (e->kind == JOURNAL_HEARTBEAT)
-        str_copy(ret, TELLING_TEXT, e->detail);
+        str_copy(out, TELLING_TEXT, e->detail);
     else if (is_technical(e))
-        technical_text(t, ret);
+        technical_text(t, out);
     else if (is_on(e) && !t->is_on)
-        str_format(ret, TELLING_TEXT, "%s: an alarm began at %s; the daemon stopped, and when it ended is unknown", bed, since);
+        str_format(out, TELLING_TEXT, "%s: an alarm began at %s; the daemon stopped, and when it ended is unknown", bed, since);
     else if (is_on(e) && test)
-        str_format(ret, TELLING_TEXT, "TEST ALARM %s: %s, since %s", bed, e->detail, since);
+        str_format(out, TELLING_TEXT, "ALARM %s: %s, since %s", bed, e->detail, since);
     else if (is_on(e))
-        str_format(ret, TELLING_TEXT, "ALARM%s %s: seizure probability %.2f since %s%s", e->live ? "" : " of a replay", bed,
+        str_format(out, TELLING_TEXT, "ALARM%s %s: seizure probability %.2f since %s%s", e->live ? "" : " of a replay", bed,
                    e->value, since, t->answered ? ", acknowledged" : "");
     else if (is_off(e))
-        off_text(t, bed, ret);
+        off_text(t, bed, out);
     else if (e->kind == JOURNAL_ESCALATED)
-        escalation_text(t, bed, ret);
+        escalation_text(t, bed, out);
     else
-        str_format(ret, TELLING_TEXT, "%s: %s%s%.200s", bed, journal_kind_name(e->kind), *e->detail ? ", " : "", e->detail);
+        str_format(out, TELLING_TEXT, "%s: %s%s%.200s", bed, journal_kind_name(e->kind), *e->detail ? ", " : "", e->detail);
+    str_format(ret, TELLING_TEXT, "%s%s", test ? "TEST " : "", out);
 }

@@ -77,6 +77,12 @@ static void no_name_leaves_where_names_are_hidden(void **state) {
         assert_non_null(strstr(body, "/streams/6f1c"));
         free(body);
     }
+    struct journal_entry e = entry;
+    const struct hook_message test = {.id = "1", .entry = &e, .text = "TEST ALARM " BED, .test = true};
+    str_copy(e.alarm, sizeof e.alarm, "test1-1-0");
+    char *body = hook_body(&(struct hook){.name = "chat", .url = "https://x", .hide_names = true}, &test);
+    assert_true(strstr(body, "\"TEST ALARM at a bed\"") && !strstr(body, "bed <"));
+    free(body);
     assert_string_equal(entry.client, BED); /* the entry itself keeps it */
 }
 

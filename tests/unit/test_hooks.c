@@ -8,6 +8,7 @@
 
 #include "base/base.h"
 #include "base/json.h"
+#include "daemon/alarms/alarm_entry.h"
 #include "daemon/hooks/owed.h"
 #include "daemon/journal/journal.h"
 #include "unit/temp_dir.h"
@@ -631,6 +632,62 @@ static void an_answer_ends_the_attempts_of_an_escalation(void **state) {
     owed_done(&o);
 }
 
+static struct journal_entry of_test_alarm(enum journal_kind kind, const char *bed, int64_t number, const char *detail) {
+    const struct alarms_now now = {.wall_ms = clock_wall_ms(), .boot_ms = 1};
+    struct journal_entry e;
+    alarm_entry_test(bed, "token:icu", &now, number, &e);
+    e.kind = kind;
+    e.step = kind == JOURNAL_ESCALATED ? 1 : 0;
+    if (detail)
+        str_copy(e.detail, sizeof e.detail, detail);
+    return e;
+}
+
+static void each_message_of_a_test_alarm_says_so(void **state) {
+    static const char *const want[] = {"\"TEST ALARM bed-7 (token:icu): a test; no alarm, since ",
+                                       "\"TEST ALARM bed-7 (token:icu): nobody has answered it, call 1",
+                                       "\"TEST bed-7 (token:icu): the alarm is over, on "};
+    struct hooks *all = start(state, 0);
+    const struct journal_entry e[] = {of_test_alarm(JOURNAL_ALARM_ON, "bed-7", 1, NULL),
+                                      of_test_alarm(JOURNAL_ESCALATED, "bed-7", 1, ""),
+                                      of_test_alarm(JOURNAL_ALARM_OFF, "bed-7", 1, "ended")};
+    hook.kinds |= 1u << JOURNAL_ESCALATED;
+    for (int i = 0; i < 3; i++) {
+        journal_line_drop(offer_entry(all, &e[i], LINE_WRITTEN));
+        wait_for(&receiver.n, i + 1);
+        assert_true(body_has(i, "\"test\":true") && body_has(i, want[i]));
+    }
+    offer(all, JOURNAL_ALARM_ON, "bed-7", 512);
+    wait_for(&receiver.n, 4);
+    assert_true(body_has(3, "\"test\":false") && body_has(3, "\"ALARM bed-7 (token:icu): seizure probability"));
+    stop(all);
+}
+
+/* No message about test alarms is one about alarms, whatever waits together. */
+static void test_alarms_are_told_apart(void **state) {
+    struct owed o = owed_new();
+    char text[TELLING_TEXT];
+    bool told_test = false, told_alarm = false, told_technical = false;
+    const struct journal_entry e[] = {of_test_alarm(JOURNAL_ESCALATED, "bed-1", 1, ""),
+                                      of_test_alarm(JOURNAL_ESCALATED, "bed-2", 2, ""),
+                                      of_test_alarm(JOURNAL_TECHNICAL_ON, "bed-4", 3, "unanswered: test1-3"),
+                                      entry(JOURNAL_ESCALATED, "bed-3", 512), entry(JOURNAL_ALARM_ON, "bed-1", 512)};
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        assert_true(owe_entry(&o, &e[i], NOW_MS));
+    for (int i = 0; i < 4; i++) {
+        assert_true(*next_told(&o, NOW_MS + TELLING_GROUP_MS, text));
+        told_test |= str_starts(text, "TEST ALARM: nobody has answered 2 alarms, call 1: bed-1, bed-2,");
+        told_alarm |= str_starts(text, "ALARM bed-3 (token:icu): nobody has answered it");
+        told_technical |= str_starts(text, "TEST bed-4: nobody answers");
+    }
+    assert_true(told_test && told_alarm && told_technical && !o.waiting);
+    assert_true(owe_entry(&o, &e[0], NOW_MS) && owed_escalates(&o, &e[0]));
+    owed_answered(&o, &e[0]);
+    assert_true(n_settled == 1 && !o.waiting);
+    owed_done(&o);
+}
+
 enum { FAIL_MS = 10 };
 /* The receiver answers no attempt until then; how many there are. Each takes a while, in which line (may be NULL) comes. */
 static int failed_attempts(struct owed *o, int64_t now_ms, int64_t until_ms, struct journal_line *line) {
@@ -828,6 +885,8 @@ int main(void) {
         cmocka_unit_test(escalations_are_grouped_and_settled_by_an_answer_or_an_end),
         cmocka_unit_test(an_alarm_that_is_reported_again_does_not_take_its_end),
         cmocka_unit_test(an_answer_ends_the_attempts_of_an_escalation),
+        in_temp_dir(each_message_of_a_test_alarm_says_so),
+        cmocka_unit_test(test_alarms_are_told_apart),
         cmocka_unit_test(what_has_failed_is_tried_again_by_its_pauses),
         cmocka_unit_test(an_alarm_that_is_tried_again_says_that_it_was_answered),
         in_temp_dir(what_replaces_a_message_goes_to_who_was_owed_it),
