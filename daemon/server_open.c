@@ -124,16 +124,22 @@ static int open_snapshot_store(struct daemon *d, struct err *err) {
 }
 
 struct streamer {
+    const struct alarms *alarms;
     const char *bed;
     char principal[RESUME_PRINCIPAL_SIZE];
     bool found;
 };
 
+/* Of a bed of the roster, only what its holder streams. */
+static bool is_streamer_of(const struct streamer *look, const char *principal, const char *bed) {
+    return !strcmp(bed, look->bed) && !alarms_is_anothers(look->alarms, principal, bed);
+}
+
 static void look_at_session(void *ctx, const struct session *s) {
     struct streamer *look = ctx;
     struct session_state state;
     session_describe(s, &state);
-    if (look->found || strcmp(state.client, look->bed) != 0)
+    if (look->found || !is_streamer_of(look, state.principal, state.client))
         return;
     look->found = true;
     str_copy(look->principal, sizeof look->principal, state.principal);
@@ -144,17 +150,20 @@ static const char *streamer_of(void *ctx, const char *bed) {
     static struct streamer look; /* the loop's */
     const struct daemon *d = ctx;
     struct alarms_cursor cursor = {0};
-    look = (struct streamer){.bed = bed};
+    look = (struct streamer){.alarms = desk_alarms(d->services.desk), .bed = bed};
     sessions_visit(d->services.sessions, look_at_session, &look);
     if (look.found)
         return look.principal;
-    for (const struct alarm *a; (a = alarms_next(desk_alarms(d->services.desk), &cursor));)
-        if (!strcmp(a->bed, bed))
+    for (const struct alarm *a; (a = alarms_next(look.alarms, &cursor));)
+        if (is_streamer_of(&look, a->principal, a->bed))
             return a->principal;
-    for (int i = 0; i < d->config->n_beds; i++)
-        if (!strcmp(d->config->beds[i], bed))
-            return "";
-    return NULL;
+    return alarms_holds(look.alarms, "", bed) ? "" : NULL;
+}
+
+/* alarms_plan.named */
+static int token_names(void *ctx, const char *principal, const char *bed) {
+    const struct daemon *d = ctx;
+    return d->access.auth ? auth_names_bed(d->access.auth, principal, bed) : -1;
 }
 
 /* Before streams go on from their snapshots, so that their alarms are known. */
@@ -164,6 +173,9 @@ static int open_desk(struct daemon *d, struct err *err) {
     plan.rejoin_ms = d->config->rejoin_ms;
     plan.roster = d->config->beds;
     plan.n_roster = d->config->n_beds;
+    plan.named = token_names;
+    plan.named_ctx = d;
+    plan.hold_ms = d->config->resume_ttl_ms;
     const struct desk_config config = {.plan = plan,
                                        .journal = s->journal,
                                        .wake = wake_loop,
@@ -245,7 +257,7 @@ static int open_streams(struct daemon *d, struct err *err) {
                                        .alarms = {.name = desk_name,
                                                   .on_in = desk_on_in,
                                                   .is_of_another = desk_is_of_another,
-                                                  .in_roster = desk_in_roster,
+                                                  .holds = desk_holds,
                                                   .settle = desk_settle,
                                                   .describe = desk_describe,
                                                   .take = desk_take_over,

@@ -1,8 +1,10 @@
 #include "daemon/alarms/alarms.h"
 
 #include "base/map.h"
+#include "base/principal.h"
 
 enum { CAUSE_KEY = 16 + JOURNAL_CLIENT + JOURNAL_PRINCIPAL, SAME_SILENCE_MS = 2000, ROUND_ENDS = 512 };
+enum { TOKENS_AGAIN_MS = 10 * 1000, START_MS = 60 * 1000 };
 
 /* How long a cause holds before it is an alarm. No samples have come for 10 s when that cause begins. */
 static const int64_t delays_ms[ALARM_KINDS] = {
@@ -26,6 +28,12 @@ struct standby {
     int64_t until_boot_ms, until_ms;
 };
 
+struct holder {
+    char principal[JOURNAL_PRINCIPAL];                  /* "": nobody */
+    int64_t opened_ms;                                  /* of the stream by which it came to hold the bed, as Unix time */
+    int64_t since_boot_ms, seen_boot_ms, asked_boot_ms; /* asked: for its tokens */
+};
+
 struct alarms {
     struct alarms_plan plan;
     alarms_row_fn *row;
@@ -34,6 +42,7 @@ struct alarms {
     struct map *technical; /* by kind, principal and bed */
     struct map *standbys;  /* by bed */
     struct map *rules;     /* by bed */
+    struct map *holders;   /* of each bed of the roster */
     uint64_t round;
     int64_t numbered; /* technical alarms that had an id */
     bool restoring, changed;
@@ -48,8 +57,15 @@ struct alarms *alarms_new(const struct alarms_plan *plan, alarms_row_fn *row, vo
                            .ctx = ctx,
                            .patients = map_new(ALARMS_MAX),
                            .technical = map_new(ALARMS_MAX),
-                           .standbys = map_new(ALARMS_STANDBYS)};
-    if (all->patients && all->technical && all->standbys && alarms_use_rules(all, plan->rules, plan->n_rules))
+                           .standbys = map_new(ALARMS_STANDBYS),
+                           .holders = map_new((size_t)plan->n_roster + 1)};
+    bool whole = all->patients && all->technical && all->standbys && all->holders;
+    for (int i = 0; whole && i < plan->n_roster; i++) {
+        void *before = NULL, *holder = calloc(1, sizeof(struct holder));
+        whole = holder && !map_put(all->holders, plan->roster[i], holder, &before);
+        free(whole ? before : holder);
+    }
+    if (whole && alarms_use_rules(all, plan->rules, plan->n_rules))
         return all;
     alarms_free(all);
     return NULL;
@@ -62,6 +78,7 @@ void alarms_free(struct alarms *all) {
     map_free(all->technical, free);
     map_free(all->standbys, free);
     map_free(all->rules, free);
+    map_free(all->holders, free);
     free(all);
 }
 
@@ -192,11 +209,33 @@ static struct alarm *add(struct alarms *all, const struct alarms_start *start, c
     return a;
 }
 
+/* ---- who holds a bed of the roster ---- */
+
+static int named(const struct alarms *all, const char *principal, const char *bed) {
+    return all->plan.named ? all->plan.named(all->plan.named_ctx, principal, bed) : -1;
+}
+
+bool alarms_holds(const struct alarms *all, const char *principal, const char *bed) {
+    const struct holder *h = map_get(all->holders, bed);
+    if (!h || !*principal || principal_is_same(h->principal, principal)) /* "": the bed itself, without a stream */
+        return h;
+    const int by_token = named(all, principal, bed);
+    return by_token < 0 ? !*h->principal : by_token;
+}
+
+bool alarms_is_anothers(const struct alarms *all, const char *principal, const char *bed) {
+    return map_get(all->holders, bed) && !alarms_holds(all, principal, bed);
+}
+
 /* ---- rules of beds ---- */
 
+static const struct alarms_rule *rule_of(const struct alarms *all, const char *principal, const char *bed) {
+    return alarms_is_anothers(all, principal, bed) ? NULL : map_get(all->rules, bed);
+}
+
 /* When people are told of an alarm of this bed that begins then; 0: at once. */
-static int64_t due_of(const struct alarms *all, const char *bed, int64_t on_boot_ms) {
-    const struct alarms_rule *rule = map_get(all->rules, bed);
+static int64_t due_of(const struct alarms *all, const char *principal, const char *bed, int64_t on_boot_ms) {
+    const struct alarms_rule *rule = rule_of(all, principal, bed);
     return !rule ? 0 : rule->off ? INT64_MAX : rule->least_ms ? on_boot_ms + rule->least_ms : 0;
 }
 
@@ -224,7 +263,7 @@ bool alarms_use_rules(struct alarms *all, const struct alarms_rule *rules, int n
     all->rules = map;
     for (size_t cursor = 0; next(all->patients, &cursor, &at);) {
         struct alarm *a = at;
-        const int64_t due = due_of(all, a->bed, a->on_boot_ms);
+        const int64_t due = due_of(all, a->principal, a->bed, a->on_boot_ms);
         a->due_boot_ms =
             a->due_boot_ms && !a->off_ms ? due + !due : a->due_boot_ms; /* with no rule any more: the next tick tells */
     }
@@ -259,7 +298,7 @@ static void look_for_due(struct alarms *all, struct alarm *a, const struct alarm
  * the least duration after all: before a tick saw it, or by its samples, which after an outage come faster than time. */
 static bool must_tell_end(const struct alarms *all, const struct alarm *a, const struct alarms_end *end,
                           const struct alarms_now *now) {
-    const struct alarms_rule *rule = map_get(all->rules, a->bed);
+    const struct alarms_rule *rule = rule_of(all, a->principal, a->bed);
     if (!a->due_boot_ms || (rule && rule->off))
         return false;
     return strcmp(end->why, journal_off_name(JOURNAL_OFF_ENDED)) != 0 || boot_of(end->off_ms, now) >= a->due_boot_ms ||
@@ -339,7 +378,7 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
     const int64_t boot_ms = boot_of(start->on_ms, now);
     if (a && (knows(a, start->session, start->start_s) || was_taken_over(a, start->session, boot_ms)))
         return a;
-    const int64_t due = start->live && !start->test ? due_of(all, start->bed, boot_ms) : 0;
+    const int64_t due = start->live && !start->test ? due_of(all, start->principal, start->bed, boot_ms) : 0;
     const bool untold = !a || (a->off_ms && a->due_boot_ms); /* one that was told before goes on being told */
     if (untold && start->live && !due)
         end_silences(all);
@@ -493,15 +532,41 @@ static struct technical *technical_new(struct alarms *all, const char *key, cons
     return t;
 }
 
-bool alarms_in_roster(const struct alarms *all, const char *bed) {
-    for (int i = 0; i < all->plan.n_roster; i++)
-        if (!strcmp(all->plan.roster[i], bed))
-            return true;
-    return false;
+/* Whether an alarm of this bed's patient is open that this caller streamed. */
+static bool has_open(const struct alarms *all, const char *principal, const char *bed) {
+    bool open = false;
+    void *at;
+    for (size_t cursor = 0; !open && next(all->patients, &cursor, &at);) {
+        const struct alarm *a = at;
+        open = alarm_is_open(a) && a->live && !a->test && !strcmp(a->bed, bed) && principal_is_same(a->principal, principal);
+    }
+    return open;
+}
+
+void alarms_streams(struct alarms *all, const char *principal, const char *bed, int64_t opened_ms, const struct alarms_now *now) {
+    struct holder *h = map_get(all->holders, bed);
+    if (!h)
+        return;
+    const bool same = principal_is_same(h->principal, principal);
+    const bool asked = same && now->boot_ms - h->asked_boot_ms < TOKENS_AGAIN_MS;
+    const int by_token = asked ? 1 : named(all, principal, bed);
+    /* just after the daemon's start streams are found in any order */
+    const bool earlier = opened_ms < h->opened_ms && now->boot_ms - h->since_boot_ms < START_MS;
+    const bool gone = now->boot_ms - h->seen_boot_ms > all->plan.hold_ms;
+    const bool left = same || !*h->principal || earlier || (gone && !has_open(all, h->principal, bed));
+    if (same && !by_token)
+        *h = (struct holder){0};
+    if (!by_token || (by_token < 0 && !left))
+        return;
+    if (!same)
+        *h = (struct holder){.opened_ms = opened_ms, .since_boot_ms = now->boot_ms};
+    str_copy(h->principal, sizeof h->principal, principal);
+    h->seen_boot_ms = now->boot_ms;
+    h->asked_boot_ms = asked ? h->asked_boot_ms : now->boot_ms;
 }
 
 static void key_of(const struct alarms *all, const struct alarms_cause *c, char ret[CAUSE_KEY]) {
-    const bool any = c->kind == ALARM_LOST && alarms_in_roster(all, c->bed);
+    const bool any = c->kind == ALARM_LOST && alarms_holds(all, c->principal, c->bed);
     str_format(ret, CAUSE_KEY, "%d\x1f%s\x1f%s", (int)c->kind, any ? "" : c->principal,
                alarm_bed_is_named(c->bed) || !*c->session ? c->bed : c->session);
 }
@@ -539,7 +604,7 @@ void alarms_round_put(struct alarms *all, const struct alarms_cause *c, const st
     char key[CAUSE_KEY];
     key_of(all, c, key);
     struct technical *t = map_get(all->technical, key);
-    if (*c->bed && c->kind != ALARM_UNANSWERED && map_get(all->standbys, c->bed))
+    if (*c->bed && c->kind != ALARM_UNANSWERED && map_get(all->standbys, c->bed) && !alarms_is_anothers(all, c->principal, c->bed))
         return;
     if (!t && !(t = technical_new(all, key, c, now)))
         return;

@@ -36,8 +36,12 @@ struct alarms_plan {
     int n; /* 0: nobody else is called */
     int64_t repeat_ms;
     int64_t rejoin_ms;         /* an alarm of a bed so soon after the one before is the same alarm */
-    const char *const *roster; /* n_roster names, borrowed: such a bed is lost once, whoever streamed it */
+    const char *const *roster; /* n_roster names, borrowed: such a bed has one holder (alarms_holds) */
     int n_roster;
+    /* Whether a valid token of this principal has the bed among its names=: 1; 0: only others' have; -1: none has. May be NULL. */
+    int (*named)(void *ctx, const char *principal, const char *bed);
+    void *named_ctx;
+    int64_t hold_ms;           /* for so long a holder without such a token may be gone */
     struct alarms_rule *rules; /* n_rules, borrowed, of some beds; the first ones (alarms_use_rules) */
     int n_rules;
 };
@@ -132,7 +136,14 @@ struct alarms_cause {
     enum alarm_kind kind;
     const char *bed, *principal, *session, *why; /* "" where there is none */
 };
-bool alarms_in_roster(const struct alarms *all, const char *bed);
+/* Who holds a bed of the roster: whose tokens have it among their names; where no valid one has, the first who streamed it, until
+ * it has been gone for plan.hold_ms with no alarm of the bed open. A stream of another caller with this name is not the bed. Also
+ * true of anybody where nobody holds it; false: the roster has no such bed. */
+bool alarms_holds(const struct alarms *all, const char *principal, const char *bed);
+/* A bed of the roster that another one than this caller holds: its rules and its standby are not this caller's. */
+bool alarms_is_anothers(const struct alarms *all, const char *principal, const char *bed);
+/* A live stream of this name is open, which began at opened_ms (Unix time): each second. */
+void alarms_streams(struct alarms *all, const char *principal, const char *bed, int64_t opened_ms, const struct alarms_now *now);
 void alarms_round_begin(struct alarms *all);
 /* This alarm began, or is over, at that time: from the journal, after a restart. */
 void alarms_technical(struct alarms *all, const char *id, const struct alarms_cause *cause, int64_t on_ms,

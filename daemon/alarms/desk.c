@@ -116,7 +116,9 @@ bool desk_is_of_another(void *desk, const char *alarm, const char *session) {
     return a && strcmp(a->session, session) != 0;
 }
 
-bool desk_in_roster(void *desk, const char *bed) { return alarms_in_roster(((const struct desk *)desk)->alarms, bed); }
+bool desk_holds(void *desk, const char *principal, const char *bed) {
+    return alarms_holds(((const struct desk *)desk)->alarms, principal, bed);
+}
 
 static void add_entry(struct desk *d, struct journal_entry *e) {
     if (d->config.journal)

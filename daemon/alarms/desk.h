@@ -39,7 +39,7 @@ void desk_note(void *desk, struct journal_entry *e);
 void desk_name(void *desk, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]);
 int64_t desk_on_in(void *desk, const char *session, char ret[JOURNAL_ALARM]);
 bool desk_is_of_another(void *desk, const char *alarm, const char *session);
-bool desk_in_roster(void *desk, const char *bed);
+bool desk_holds(void *desk, const char *principal, const char *bed);
 /* The streams of snapshots are here: alarms that are on in a session that is gone are cut, those of other daemons are moved. False:
  * it is not known yet, or alarms from before the start are still being read; ask again. */
 enum desk_place { DESK_GONE, DESK_HERE, DESK_ELSEWHERE, DESK_ASKED /* not known yet */, DESK_UNKNOWN };

@@ -85,7 +85,7 @@ struct session_register {
     /* The alarm that is on in the session, and the sample (256 Hz) of its newest change; -1: none is on. */
     int64_t (*on_in)(void *ctx, const char *session, char ret[JOURNAL_ALARM]);
     bool (*is_of_another)(void *ctx, const char *alarm, const char *session); /* another session has taken the alarm over */
-    bool (*in_roster)(void *ctx, const char *bed);                            /* a bed of the roster */
+    bool (*holds)(void *ctx, const char *principal, const char *bed);         /* it is a bed of the roster, and this caller's */
     /* The streams of snapshots are here: alarms of sessions that are gone are cut, and those of other daemons are moved. False: ask
      * again. */
     bool (*settle)(void *ctx, int (*place)(void *sessions, const char *session), void *sessions);

@@ -87,7 +87,8 @@ bool session_count_place(struct session *s, int n) {
 static uint32_t session_owner(const struct sessions *all, const struct session_request *request) {
     const struct session_register *alarms = &all->config.alarms;
     const char *client = request->client ? request->client : "";
-    const bool bed = str_starts(request->principal, "uid:") || (alarms->in_roster && alarms->in_roster(alarms->ctx, client));
+    const bool bed =
+        str_starts(request->principal, "uid:") || (alarms->holds && alarms->holds(alarms->ctx, request->principal, client));
     uint32_t hash = 2166136261U; /* FNV-1a */
     for (const char *p = request->principal; *p; p++)
         hash = (hash ^ (unsigned char)*p) * 16777619U;

@@ -24,6 +24,12 @@ size_t auth_count_tokens(const struct auth *a, size_t *ret_vanished) {
     return a->tokens ? tokens_count(a->tokens) : 0;
 }
 
+int auth_names_bed(const struct auth *a, const char *principal, const char *bed) {
+    static const char token[] = "token:";
+    const char *name = str_starts(principal, token) ? principal + strlen(token) : "";
+    return a->tokens ? tokens_name_bed(a->tokens, name, bed, clock_wall_ms()) : -1;
+}
+
 int auth_set_tokens(struct auth *a, char *text, bool settled, struct err *err) {
     struct tokens *tokens = NULL, *old = a->tokens; /* only this thread replaces it */
     int rc = old ? tokens_reparse(text, a->config.tokens_file, old, settled, &tokens, err)

@@ -83,6 +83,9 @@ int auth_set_tokens(struct auth *auth, char *text, bool settled, struct err *err
 size_t auth_count_tokens(const struct auth *auth, size_t *ret_vanished);
 /* Loop thread. Uses these CAs, the text of client_ca, from now on. On errors the previous CAs stay in use. */
 int auth_set_authorities(struct auth *auth, const char *pem, struct err *err);
+/* Loop thread. Whether a valid token that may stream has this bed among its names=: 1: one of this principal; 0: others' alone; -1:
+ * none has. */
+int auth_names_bed(const struct auth *auth, const char *principal, const char *bed);
 /* True if tokens are configured. */
 bool auth_has_tokens(const struct auth *auth);
 

@@ -57,7 +57,9 @@ static void describe(const struct services *services, const struct session *s, s
     out->reconnects = state.reconnects;
     const struct alarm *on = state.alarm && services->desk ? alarms_on_in(desk_alarms(services->desk), state.id) : NULL;
     const bool told = state.alarm && !(on && on->due_boot_ms);
-    out->alarms_off = state.live && services->desk && alarms_are_off(desk_alarms(services->desk), state.client);
+    const struct alarms *alarms = services->desk ? desk_alarms(services->desk) : NULL;
+    out->alarms_off =
+        state.live && alarms && alarms_are_off(alarms, state.client) && !alarms_is_anothers(alarms, state.principal, state.client);
     if (services->gather)
         out->state = convert_text(told ? "alarm" : gather_state(services->gather, state.id));
     describe_alarm(services, out);

@@ -47,6 +47,12 @@ static int by_rank(const void *a, const void *b) {
     return order ? order : l->on_ms < r->on_ms ? 1 : -(l->on_ms > r->on_ms);
 }
 
+int gather_place(const struct gather *g, const char *principal, const char *bed) {
+    const intptr_t place = g->places ? (intptr_t)map_get(g->places, bed) : 0;
+    const bool held = place && (!g->source.desk || alarms_holds(desk_alarms(g->source.desk), principal, bed));
+    return held ? (int)place - 1 : INT_MAX;
+}
+
 /* ---- open alarms by their session, and by their bed ---- */
 
 enum { KEY = JOURNAL_PRINCIPAL + JOURNAL_CLIENT + 4 };
@@ -61,8 +67,9 @@ static void put_first(struct map *map, const char *key, const struct status_alar
         (void)map_put(map, key, (void *)(uintptr_t)a, NULL);
 }
 
-/* The newest of each: by session, by caller and bed, by bed alone; tests by bed alone, since who tests is not who streams. */
-static struct map *index_open(const struct status *to) {
+/* The newest of each: by session, by caller and bed, by bed of the roster; tests by bed alone, since who tests is not who streams.
+ */
+static struct map *index_open(const struct gather *g, const struct status *to) {
     struct map *map = map_new(4 * (size_t)to->n_alarms + 1);
     char key[KEY];
     for (int i = 0; i < to->n_alarms; i++) {
@@ -75,7 +82,8 @@ static struct map *index_open(const struct status *to) {
         if (!a->live || !alarm_bed_is_named(a->bed))
             continue;
         put_first(map, index_key(key, 'b', a->principal, a->bed), a);
-        put_first(map, index_key(key, 'r', "", a->bed), a);
+        if (a->test || gather_place(g, a->principal, a->bed) < INT_MAX)
+            put_first(map, index_key(key, 'r', "", a->bed), a);
         if (a->test)
             put_first(map, index_key(key, 't', "", a->bed), a);
     }
@@ -97,15 +105,10 @@ void gather_alarms(struct gather *g, struct status *to) {
     while (open < to->n_alarms && to->alarms[open].open)
         open++;
     to->n_alarms = to->n_alarms < open + STATUS_ALARMS ? to->n_alarms : open + STATUS_ALARMS;
-    g->open = index_open(to);
+    g->open = index_open(g, to);
 }
 
 /* ---- alarms of streams, and the roster ---- */
-
-int gather_place(const struct gather *g, const char *bed) {
-    const intptr_t place = g->places ? (intptr_t)map_get(g->places, bed) : 0;
-    return place ? (int)place - 1 : INT_MAX;
-}
 
 /* The open alarm of this stream: of its session, or of its bed. */
 static const struct status_alarm *alarm_of(const struct gather *g, const struct status_stream *s) {
@@ -117,11 +120,14 @@ static const struct status_alarm *alarm_of(const struct gather *g, const struct 
         a = map_get(g->open, index_key(key, 's', "", s->bed.session_id));
     if (a || !s->bed.live || !alarm_bed_is_named(s->bed.name))
         return a;
-    if (s->place < INT_MAX) /* of any caller */
+    if (s->place < INT_MAX) /* of any caller who holds it */
         return map_get(g->open, index_key(key, 'r', "", s->bed.name));
     a = map_get(g->open, index_key(key, 'b', s->bed.principal, s->bed.name));
-    return a ? a : map_get(g->open, index_key(key, 't', "", s->bed.name));
+    const bool another = alarms_is_anothers(desk_alarms(g->source.desk), s->bed.principal, s->bed.name); /* a test is of the bed */
+    return a || another ? a : map_get(g->open, index_key(key, 't', "", s->bed.name));
 }
+
+static bool is_open(const struct status_stream *s) { return *s->bed.session_id && !s->bed.ended_ms; }
 
 bool gather_holds_back(const struct gather *g, const struct status_stream *s) {
     char key[KEY];
@@ -131,19 +137,23 @@ bool gather_holds_back(const struct gather *g, const struct status_stream *s) {
 void gather_alarm_of_stream(const struct gather *g, const struct status *to, struct status_stream *s) {
     const struct alarms_now now = desk_now();
     (void)to;
-    s->place = gather_place(g, s->bed.name);
+    if (g->source.desk && s->bed.live && is_open(s))
+        alarms_streams(desk_alarms(g->source.desk), s->bed.principal, s->bed.name, s->bed.opened_ms, &now);
+    s->place = gather_place(g, s->bed.principal, s->bed.name);
     s->bed.rule = "";
     if (!g->source.desk)
         return;
     s->alarm = alarm_of(g, s);
-    const bool off = s->bed.live && alarms_are_off(desk_alarms(g->source.desk), s->bed.name);
+    const struct alarms *all = desk_alarms(g->source.desk);
+    const bool another = alarms_is_anothers(all, s->bed.principal, s->bed.name);
+    const bool off = s->bed.live && !another && alarms_are_off(all, s->bed.name);
     const bool held = gather_holds_back(g, s);
     s->bed.rule = off && held ? "alarms off by the configuration; one is on"
                   : off       ? "alarms off by the configuration"
                   : held      ? "an alarm is on, not yet for the bed's least duration"
                               : "";
-    if (*s->bed.name)
-        s->bed.standby_until_ms = alarms_in_standby(desk_alarms(g->source.desk), s->bed.name, &now, NULL);
+    if (*s->bed.name && !another)
+        s->bed.standby_until_ms = alarms_in_standby(all, s->bed.name, &now, NULL);
 }
 
 /* ---- a bed has one tile ---- */
@@ -165,8 +175,12 @@ static bool has_better_tile(const struct status_stream *a, const struct status_s
     return a->bed.opened_ms > b->bed.opened_ms;
 }
 
+static const char *tile_key(char key[KEY], int place, const char *principal, const char *bed) {
+    return index_key(key, 'b', place < INT_MAX ? "" : principal, bed);
+}
+
 static const char *bed_key(char key[KEY], const struct status_stream *s) {
-    return index_key(key, 'b', s->place < INT_MAX ? "" : s->bed.principal, s->bed.name);
+    return tile_key(key, s->place, s->bed.principal, s->bed.name);
 }
 
 static bool is_bed(const struct status_stream *s) { return (s->bed.live || s->bed.ended_ms) && alarm_bed_is_named(s->bed.name); }
@@ -242,20 +256,32 @@ static void add_beds(const struct gather *g, struct status *to) {
     free(found);
 }
 
+/* Of the tile that shows the alarm of a bed; of a test any tile of that name, since who tests is not who streams. */
+static const char *alarm_key(const struct gather *g, char key[KEY], const struct status_alarm *a) {
+    return a->test ? index_key(key, 't', "", a->bed) : tile_key(key, gather_place(g, a->principal, a->bed), a->principal, a->bed);
+}
+
+static void put_tile(struct map *shown, const struct status_stream *s) {
+    static char yes;
+    char key[KEY];
+    (void)map_put(shown, bed_key(key, s), &yes, NULL);
+    (void)map_put(shown, index_key(key, 't', "", s->bed.name), &yes, NULL);
+}
+
 /* Alarms that nobody has answered, of beds without a tile. */
 static void add_orphans(const struct gather *g, struct status *to) {
-    struct map *shown = map_new(2 * (size_t)(to->n_streams + to->n_alarms) + 1);
+    struct map *shown = map_new(3 * (size_t)(to->n_streams + to->n_alarms) + 1);
     char key[KEY];
     static char yes;
     for (int i = 0; shown && i < to->n_streams; i++) {
         if (to->streams[i].alarm)
             (void)map_put(shown, index_key(key, 'a', "", to->streams[i].alarm->id), &yes, NULL);
-        (void)map_put(shown, index_key(key, 'b', "", to->streams[i].bed.name), &yes, NULL);
+        put_tile(shown, &to->streams[i]);
     }
     for (int i = 0; shown && i < to->n_alarms; i++) {
         const struct status_alarm *a = &to->alarms[i];
         if (!a->open || a->kind != ALARM_SEIZURE || map_get(shown, index_key(key, 'a', "", a->id)) ||
-            (alarm_bed_is_named(a->bed) && map_get(shown, index_key(key, 'b', "", a->bed))))
+            (alarm_bed_is_named(a->bed) && map_get(shown, alarm_key(g, key, a))))
             continue;
         struct status_stream *s = add_absent(to, a->bed, a->principal);
         if (!s)
@@ -264,7 +290,7 @@ static void add_orphans(const struct gather *g, struct status *to) {
         s->alarm = a;
         s->mood = mood_without_stream(s);
         if (alarm_bed_is_named(a->bed))
-            (void)map_put(shown, index_key(key, 'b', "", a->bed), &yes, NULL);
+            put_tile(shown, s);
     }
     map_free(shown, NULL);
 }
@@ -345,8 +371,6 @@ static void look_at_clock(struct gather *g, struct alarms *all, const struct ala
                (double)llabs(step_ms) / 1000);
     alarms_round_put(all, &(struct alarms_cause){.kind = ALARM_CLOCK, .bed = "", .principal = "", .session = "", .why = text}, now);
 }
-
-static bool is_open(const struct status_stream *s) { return *s->bed.session_id && !s->bed.ended_ms; }
 
 /* A bed of the roster that had a live stream since the daemon's start, and has none. open: of each bed, whether it has one. */
 static void look_at_bed(const struct gather *g, const bool *open, const struct status_stream *s, const struct alarms_now *now) {

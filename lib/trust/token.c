@@ -283,10 +283,23 @@ size_t tokens_count(const struct tokens *t) {
     return n;
 }
 
+static bool is_valid(const struct token *t, int64_t now_ms) { return t->role && (!t->until_ms || now_ms < t->until_ms); }
+
+int tokens_name_bed(const struct tokens *t, const char *name, const char *bed, int64_t now_ms) {
+    const size_t n = principal_length(name);
+    int ret = -1;
+    for (size_t i = 0; i < t->count && ret < 1; i++) {
+        const struct token *one = &t->items[i];
+        if (one->role >= ROLE_STREAM && *one->names && is_valid(one, now_ms) && token_names_match(one->names, bed))
+            ret = n == strlen(one->name) && !strncmp(one->name, name, n);
+    }
+    return ret;
+}
+
 bool tokens_named(const struct tokens *t, const char *name, int64_t now_ms, struct token *ret) {
     for (size_t i = t->count; i-- > 0;) {
         const struct token *one = &t->items[i];
-        if (strcmp(one->name, name) != 0 || !one->role || (one->until_ms && now_ms >= one->until_ms))
+        if (strcmp(one->name, name) != 0 || !is_valid(one, now_ms))
             continue;
         *ret = *one;
         return true;

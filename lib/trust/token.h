@@ -59,6 +59,9 @@ bool token_sees_bed(const struct token_sight *sight, const char *principal, cons
 bool token_read_until(const char *text, int64_t *ret_ms);
 /* True if the token of this name is valid at that time of day; *ret is the last line of that name. */
 bool tokens_named(const struct tokens *tokens, const char *name, int64_t now_ms, struct token *ret);
+/* Whether a valid token with the role stream or more has this bed among its names, of which it must have some: 1: one of this name;
+ * 0: others alone; -1: none. */
+int tokens_name_bed(const struct tokens *tokens, const char *name, const char *bed, int64_t now_ms);
 /* Number of tokens that are not revoked. */
 size_t tokens_count(const struct tokens *tokens);
 /* Number of those whose lines have vanished. */

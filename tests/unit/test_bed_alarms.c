@@ -658,6 +658,36 @@ static void a_round_ends_no_more_than_the_loop_can_bear(void **state) {
     alarms_free(all);
 }
 
+static void the_first_who_streams_a_bed_holds_it_until_it_is_gone(void **state) {
+    struct ward *w = *state;
+    static const char *const roster[] = {"bed-7"};
+    const struct alarms_plan held = {.roster = roster, .n_roster = 1, .hold_ms = 2 * MINUTE};
+    alarms_free(w->all);
+    w->all = alarms_new(&held, keep_row, w);
+    assert_true(alarms_holds(w->all, "token:x", "bed-7")); /* nobody holds it */
+    assert_false(alarms_holds(w->all, "token:x", "bed-8"));
+    alarms_streams(w->all, "token:x", "bed-7", 2000, &w->now); /* streams of snapshots are found in any order */
+    alarms_streams(w->all, "token:bed-7", "bed-7", 1000, &w->now);
+    alarms_streams(w->all, "token:x", "bed-7", 2000, &w->now);
+    assert_true(alarms_holds(w->all, "token:bed-7", "bed-7"));
+    assert_false(alarms_holds(w->all, "token:x", "bed-7"));
+    const struct alarm *a = on(w, "bed-7", 10);
+    const struct alarms_rule rule = {.bed = "bed-7", .off = true}; /* of the bed, which the other's stream is not */
+    assert_true(alarms_use_rules(w->all, &rule, 1));
+    const struct alarms_start start = {
+        .id = "x", .session = "x", .bed = "bed-7", .principal = "token:x", .model = "", .live = true};
+    assert_int_equal(alarms_began(w->all, &start, &w->now)->due_boot_ms, 0);
+    assert_true(alarms_use_rules(w->all, NULL, 0));
+    pass(w, 3 * MINUTE); /* it is gone, and its alarm is open */
+    alarms_streams(w->all, "token:x", "bed-7", 2000, &w->now);
+    assert_false(alarms_holds(w->all, "token:x", "bed-7"));
+    off(w, "bed-7", "ended");
+    assert_int_equal(acknowledge(w, a), 0);
+    alarms_streams(w->all, "token:x", "bed-7", 2000, &w->now);
+    assert_true(alarms_holds(w->all, "token:x", "bed-7"));
+    assert_false(alarms_holds(w->all, "token:bed-7", "bed-7"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_ward(nobody_answers_and_each_step_is_taken_once),
@@ -690,6 +720,7 @@ int main(void) {
         in_ward(steps_and_standbys_outlive_a_restart_under_a_stepped_clock),
         in_ward(a_test_takes_the_way_of_an_alarm),
         cmocka_unit_test(a_round_ends_no_more_than_the_loop_can_bear),
+        in_ward(the_first_who_streams_a_bed_holds_it_until_it_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -184,7 +184,8 @@ static void a_replay_under_the_name_of_a_bed_is_not_the_bed(void **state) {
     struct gather g = {.seen = &seen, .places = map_new(1)};
     struct status *s = status_new();
     assert_int_equal(map_put(g.places, roster[0], (void *)(intptr_t)1, NULL), 0);
-    assert_int_equal(desk_new(&(struct desk_config){0}, &g.source.desk, NULL), 0);
+    const struct desk_config config = {.plan = {.roster = roster, .n_roster = 1}};
+    assert_int_equal(desk_new(&config, &g.source.desk, NULL), 0);
     g.source.beds = roster;
     g.source.n_beds = 1;
     g.source.metrics = metrics;
@@ -413,9 +414,103 @@ static void a_bed_has_one_tile_while_one_stream_of_it_is_heard(void **state) {
     status_drop(s);
 }
 
+/* Of "token:a" alone has a token the name bed-1; no token has bed-2. */
+static int tokens_have(void *ctx, const char *principal, const char *bed) {
+    (void)ctx;
+    return strcmp(bed, "bed-1") != 0 ? -1 : !strcmp(principal, "token:a");
+}
+
+/* The status of these streams, as a second makes it. */
+static struct status *ward_of(struct gather *g, const struct status_stream *list, int n) {
+    struct status *s = status_new();
+    s->room_streams = n + 8;
+    s->streams = arena_alloc(&s->arena, (size_t)s->room_streams * sizeof *s->streams);
+    gather_alarms(g, s);
+    for (int i = 0; i < n; i++) {
+        struct status_stream *one = &s->streams[s->n_streams++];
+        *one = list[i];
+        gather_alarm_of_stream(g, s, one);
+    }
+    gather_fold(g, s);
+    gather_roster(g, s);
+    map_free(g->open, NULL);
+    g->open = NULL;
+    return s;
+}
+
+static const struct status_stream *tile_of(const struct status *s, const char *bed, const char *principal) {
+    for (int i = 0; i < s->n_streams; i++)
+        if (!strcmp(s->streams[i].bed.name, bed) && !strcmp(s->streams[i].bed.principal, principal))
+            return &s->streams[i];
+    return NULL;
+}
+
+static void another_callers_stream_with_the_name_of_a_bed_is_not_the_bed(void **state) {
+    (void)state;
+    static const char *const roster[] = {"bed-1", "bed-2"};
+    static const struct metric_family of_beds[] = {GAUGE("brrd_alarms_waiting", "Waiting.", "kind"),
+                                                   GAUGE("brrd_beds_without_stream", "Without.", "")};
+    const struct desk_config config = {.plan = {.roster = roster, .n_roster = 2, .named = tokens_have, .hold_ms = 120 * 1000}};
+    struct metrics *metrics = metrics_new(of_beds, 2, ALARM_KINDS);
+    bool seen[2] = {false};
+    struct gather g = {.seen = seen, .places = map_new(2), .source = {.beds = roster, .n_beds = 2, .metrics = metrics}};
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(map_put(g.places, roster[i], (void *)(intptr_t)(i + 1), NULL), 0);
+    assert_int_equal(desk_new(&config, &g.source.desk, NULL), 0);
+    struct status_stream list[4] = {tile("e1", "bed-1", "token:evil"), tile("a1", "bed-1", "token:a"),
+                                    tile("b2", "bed-2", "token:b"), tile("e2", "bed-2", "token:evil")};
+    for (int i = 0; i < 4; i++) {
+        list[i].loaded = true;
+        list[i].bed.quality = "";
+        list[i].ahead_s = NAN;
+    }
+    struct status *s = ward_of(&g, list, 4);
+    assert_int_equal(s->n_streams, 4);
+    for (int i = 0; i < 4; i++) {
+        const bool evil = !strcmp(s->streams[i].bed.principal, "token:evil");
+        assert_true(evil == (s->streams[i].place == INT_MAX) && evil == !s->streams[i].bed.in_roster && !s->streams[i].twice);
+    }
+    assert_null(after_a_minute(&g, s));
+    status_drop(s);
+    const struct alarms_now now = desk_now();
+    const struct alarms_start start = {
+        .id = "of-b2", .session = "b2", .bed = "bed-2", .principal = "token:b", .model = "", .live = true, .on_ms = now.wall_ms};
+    assert_non_null(alarms_began(desk_alarms(g.source.desk), &start, &now));
+    s = ward_of(&g, list, 4);
+    assert_non_null(tile_of(s, "bed-2", "token:b")->alarm);
+    assert_null(tile_of(s, "bed-2", "token:evil")->alarm); /* it is of the other's patient */
+    status_drop(s);
+    struct desk_order standby = {.kind = DESK_STANDBY, .bed = "bed-2", .until_ms = now.wall_ms + 3600 * 1000, .permit = anybody};
+    assert_int_equal(desk_do(g.source.desk, &standby, NULL), 0);
+    s = ward_of(&g, list, 4);
+    assert_true(tile_of(s, "bed-2", "token:b")->bed.standby_until_ms && !tile_of(s, "bed-2", "token:evil")->bed.standby_until_ms);
+    status_drop(s);
+    standby.until_ms = 0;
+    assert_int_equal(desk_do(g.source.desk, &standby, NULL), 0);
+    alarms_ended(desk_alarms(g.source.desk),
+                 &(struct alarms_end){.id = "of-b2", .session = "b2", .why = "ended", .off_ms = now.wall_ms}, &now);
+    list[1] = list[3]; /* the clients of both beds end; the other caller's streams stay */
+    s = ward_of(&g, list, 2);
+    assert_int_equal(s->n_streams, 4); /* bed-2 has the alarm that nobody answered */
+    assert_non_null(tile_of(s, "bed-2", "token:b")->alarm);
+    assert_int_equal(tile_of(s, "bed-1", "")->mood, STATUS_ABSENT);
+    const struct alarm *lost = after_a_minute(&g, s);
+    struct alarms_cursor cursor = {0};
+    int n = 0;
+    for (const struct alarm *a; (a = alarms_next(desk_alarms(g.source.desk), &cursor));)
+        n += a->kind == ALARM_LOST;
+    assert_true(lost && n == 2);
+    assert_true(metric_value(metrics_series(metrics, "brrd_beds_without_stream", "")) == 2);
+    status_drop(s);
+    metrics_free(metrics);
+    map_free(g.places, NULL);
+    desk_free(g.source.desk);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bed_has_one_tile_while_one_stream_of_it_is_heard),
+        cmocka_unit_test(another_callers_stream_with_the_name_of_a_bed_is_not_the_bed),
         cmocka_unit_test_setup_teardown(each_second_keeps_its_highest_value, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_is_news_once_and_has_its_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_silent_stream_has_no_signal_though_the_clock_is_set_back, set_up, tear_down),

@@ -105,6 +105,20 @@ static void a_token_answers_alarms_of_the_beds_that_its_line_names(void **state)
     tokens_free(t);
 }
 
+static void a_bed_is_held_by_the_tokens_that_name_it_and_may_stream(void **state) {
+    char text[400];
+    str_format(text, sizeof text, "read screen %s names=bed-*\nstream a %s names=bed-7 until=2099-01-02\n", secret_sum, other_sum);
+    struct tokens *t = NULL;
+    assert_int_equal(read_tokens(put(state, text), NULL, &t, NULL), 0);
+    assert_int_equal(tokens_name_bed(t, "a", "bed-7", 0), 1);
+    assert_int_equal(tokens_name_bed(t, "a,certificate:c", "bed-7", 0), 1);
+    assert_int_equal(tokens_name_bed(t, "screen", "bed-7", 0), 0);
+    assert_int_equal(tokens_name_bed(t, "", "bed-7", 0), 0);
+    assert_int_equal(tokens_name_bed(t, "screen", "bed-8", 0), -1);
+    assert_int_equal(tokens_name_bed(t, "a", "bed-7", INT64_C(5000000000000)), -1); /* it has expired */
+    tokens_free(t);
+}
+
 static void a_removed_token_is_revoked_until_it_is_listed_again(void **state) {
     char both[300], one[200], marked[200];
     str_format(both, sizeof both, "read a %s\nread b %s\n", secret_sum, other_sum);
@@ -248,6 +262,7 @@ int main(void) {
         in_temp_dir(a_token_expires_after_its_last_day),
         in_temp_dir(a_token_sees_the_streams_of_all_callers_if_its_line_says_so),
         in_temp_dir(a_token_answers_alarms_of_the_beds_that_its_line_names),
+        in_temp_dir(a_bed_is_held_by_the_tokens_that_name_it_and_may_stream),
         in_temp_dir(a_removed_token_is_revoked_until_it_is_listed_again),
         in_temp_dir(a_vanished_line_counts_once_the_file_has_settled),
         in_temp_dir(a_bad_line_is_named_and_never_repeated),
