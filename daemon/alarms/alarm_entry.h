@@ -20,7 +20,7 @@ void alarm_entry_off(const struct alarm *a, enum journal_off off, const struct a
 /* The entry that begins a test alarm of this bed. The hooks and the escalation take it as they
  * take an alarm; its detail is ALARM_ENTRY_TEST. number: each test has another one. */
 #define ALARM_ENTRY_TEST "a test; no alarm"
-/* Whether it is of a test alarm: also its end, its answers, its escalations and that nobody answers it. */
+/* True if the entry belongs to a test alarm: its begin, end, answers, escalations, and that nobody answers it. */
 bool alarm_entry_is_test(const struct journal_entry *e);
 void alarm_entry_test(const char *bed, const char *principal, const struct alarms_now *now, int64_t number,
                       struct journal_entry *ret);

@@ -121,7 +121,7 @@ static bool is_waiting(const Brr__V1__BedAlarm *a) {
     return !a->answered && a->open && (strcmp(a->kind, "alarm") != 0 ? !a->off_ms : a->live);
 }
 
-/* Whether the alarms that were printed are to be acknowledged; else *ret_code. */
+/* Asks whether to acknowledge the printed alarms. If not, *ret_code is the exit status. */
 static bool acknowledges(const struct arguments *o, int *ret_code) {
     const int said = own(o)->yes ? 1 : brrctl_confirms("Acknowledge what is listed?");
     if (said > 0)

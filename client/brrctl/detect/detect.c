@@ -60,7 +60,7 @@ struct batch {
     struct bids_name *names; /* of the items, with --bids */
     int n, capacity;
     int finished, failed;
-    double hours; /* that were recorded, of those that did not fail */
+    double hours; /* of signal in the recordings that did not fail */
     bool terminal;
     struct outputs_model seen;
     struct source_reading reading;

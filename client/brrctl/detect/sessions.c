@@ -102,7 +102,7 @@ static const char *words_of(const char *state, bool live) {
     return strcmp(state, "fine") != 0 ? state : live ? "good" : "replay";
 }
 
-/* Of a daemon that does not say the state: what follows from the rest. */
+/* The state, from the other fields where an older daemon does not send it. */
 static const char *state_words(const Brr__V1__SessionInfo *s) {
     return words_of(*s->state ? s->state : !s->connected ? "lost" : s->alarm ? "alarm" : "fine", s->realtime);
 }

@@ -11,7 +11,7 @@
 #include "formats/letters.h"
 #include "store/outputs.h"
 
-/* What a training takes for the patient of the recording. */
+/* The recording's patient, by the rule that trainings use. */
 static char *subject_of(const char *path) {
     char patient[4096], stem[4096];
     const char *name = score_stem(path, stem, sizeof stem) ? stem : path;

@@ -12,7 +12,7 @@ struct score_pairs {
     char rule[LABEL_RULE_SIZE]; /* of the labels */
     bool quiet;                 /* set by the caller: no notes about labels, which were said before */
     struct stems *references, *hypotheses;
-    char **recordings; /* below ref, paths and stems of those that count (eeg/tree.h), in order */
+    char **recordings; /* the counted ones below ref (eeg/tree.h): paths and stems, sorted */
     int n_recordings;
     char inside[4096]; /* where hyp lies below ref, as "found/": its files are no references; "" elsewhere */
     bool directory;

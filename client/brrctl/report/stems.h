@@ -7,7 +7,7 @@
 
 struct stems;
 /* The stems of the files below root, or of the file root, for which wanted(path) is true; wanted gets whole paths. */
-/* stranger: gets the path of each FIFO, socket or device among them, which is left out unread; NULL: nobody is told. */
+/* stranger gets the path of each FIFO, socket or device, which is left out unread; it may be NULL. */
 int stems_read(const char *root, bool (*wanted)(const char *path), void (*stranger)(const char *path), struct stems **ret,
                struct err *err);
 void stems_say_stranger(const char *path); /* on stderr */
