@@ -25,7 +25,7 @@ struct bed {
     enum status_mood mood; /* as it was shown last */
     int64_t opened_ms;     /* Unix time */
     /* Monotonic, since the wall clock may be set; 0: not yet, or unknown. */
-    int64_t begun_ms;                    /* the first tick of this bed */
+    int64_t begun_ms;                    /* the tick before its first look */
     int64_t seen_ms, value_ms, ended_ms; /* seen: newest samples; value: newest value */
     int64_t alarm_ms;                    /* the alarm went on last */
     int64_t received;                    /* source samples at the newest tick */
@@ -34,12 +34,13 @@ struct bed {
 struct beds;
 struct beds *beds_new(struct sessions *sessions); /* NULL when out of memory */
 void beds_free(struct beds *all);                 /* before the sessions; NULL is fine */
-/* Once a second: forgets those that ended long ago; beds_look then adds a point to the bed of each open session, or begins one. */
+/* Once a second: forgets those that ended long ago; beds_look then adds a point to the bed of each open session. Of a
+ * session that has none yet it begins one, at any time. */
 void beds_tick(struct beds *all);
 void beds_look(void *beds, const struct session *s);
 /* True once after an alarm went on or off, or a stream ended. */
 bool beds_changed(struct beds *all);
-/* The bed of an open session; NULL before its first tick. */
+/* The bed of an open session; NULL before its first look. */
 const struct bed *beds_find(const struct beds *all, const char *session);
 void beds_set_mood(struct beds *all, const char *session, enum status_mood mood);
 /* Those that have ended, newest first; NULL after the last. */

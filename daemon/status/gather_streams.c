@@ -98,9 +98,9 @@ static void name_bed(struct status *to, struct status_stream *s, const char *con
 static void put_stream(void *ctx, const struct session *session) {
     struct gathering *g = ctx;
     struct session_state from;
-    if (g->from->tick)
-        beds_look(g->from->beds, session);
     session_describe(session, &from);
+    if (g->from->tick || !beds_find(g->from->beds, from.id)) /* its first picture begins the bed */
+        beds_look(g->from->beds, session);
     struct status_stream *s = next_stream(g->to);
     if (!s)
         return;

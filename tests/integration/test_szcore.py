@@ -78,7 +78,7 @@ def find_real_seizures():
     """The image's default model finds the seizures of three clips of CHB-MIT, where they are at hand."""
     clips = [f"{EEG}/chbmit/{name}.edf" for name in ("chb01_03_2986-3036", "chb01_04_1457-1494", "chb01_15_1722-1772")]
     if not all(map(os.path.exists, clips)):
-        print(f"skipped: real clips: none at {EEG} (BRR_EEG_DIR)")
+        print(f"skipped: data: no EEG recordings at {EEG} (BRR_EEG_DIR)")
         return
     with temporary() as scratch:
         os.makedirs(f"{scratch}/data")
