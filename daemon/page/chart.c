@@ -18,15 +18,24 @@ static char *put_number(char *at, int value) {
     return at;
 }
 
-/* "M21 1.0": a move or a line to second i, in tenths. */
-static char *put_point(char *at, char move, int i, double p) {
+static char *put_height(char *at, double p) {
     const int tenths = (int)lround(10 * height_of(p));
-    *at++ = move;
-    at = put_number(at, 2 * i + 1);
-    *at++ = ' ';
     at = put_number(at, tenths / 10);
     *at++ = '.';
     return put_number(at, tenths % 10);
+}
+
+const char *chart_height(double p, char text[CHART_HEIGHT_SIZE]) {
+    *put_height(text, p) = '\0';
+    return text;
+}
+
+/* "M21 1.0": a move or a line to second i, in tenths. */
+static char *put_point(char *at, char move, int i, double p) {
+    *at++ = move;
+    at = put_number(at, 2 * i + 1);
+    *at++ = ' ';
+    return put_height(at, p);
 }
 
 const char *chart_minute(const float minute[STATUS_MINUTE], char path[CHART_PATH_SIZE]) {
@@ -57,7 +66,7 @@ void chart_put_minute(struct html *h, const struct status_stream *s) {
              CHART_WIDTH, CHART_HEIGHT, words_p(&w, s->bed.probability));
     if (s->bed.threshold_on > 0)
         html_put(h, "<path class=\"on\" d=\"M0 %.1fH%d\"/>", height_of(s->bed.threshold_on), CHART_WIDTH);
-    html_put(h, "<path class=\"p\" data-f=\"line\" d=\"%s\"/></svg>", chart_minute(s->minute, path));
+    html_put(h, "<path class=\"p\" data-f=\"minute\" d=\"%s\"/></svg>", chart_minute(s->minute, path));
 }
 
 /* ---- the last hours ---- */

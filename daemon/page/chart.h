@@ -3,12 +3,14 @@
 #include "daemon/page/html.h"
 #include "daemon/status/status.h"
 
-enum { CHART_PATH_SIZE = 1400, CHART_WIDTH = 120, CHART_HEIGHT = 32 };
+enum { CHART_PATH_SIZE = 1400, CHART_HEIGHT_SIZE = 8, CHART_WIDTH = 120, CHART_HEIGHT = 32 };
 
 /* The last minute of a stream as the `d` of an SVG path in a box of CHART_WIDTH × CHART_HEIGHT, 1 at the top. "M0 0" when there is
  * no point. Returns path. */
 const char *chart_minute(const float minute[STATUS_MINUTE], char path[CHART_PATH_SIZE]);
-/* The same with its box, the line of the threshold (0: none) and a text for those who cannot see it. */
+/* The height of one of its points: "16.0" of .5. Returns text. */
+const char *chart_height(double p, char text[CHART_HEIGHT_SIZE]);
+/* The last minute with its box, the line of the threshold (0: none) and a text for those who cannot see it. */
 void chart_put_minute(struct html *h, const struct status_stream *s);
 
 /* A time at which something was on, as shares of the width, 0..1. */

@@ -7,10 +7,28 @@
 #include "daemon/page/tile.h"
 #include "daemon/page/words.h"
 
+/* The points of the last minute by which it differs from that of before: by how many it has moved, then the newest ones, one
+ * more than these since the last point may have risen. */
+static void put_minute(struct json_writer *w, const float *before, const float minute[STATUS_MINUTE]) {
+    const int last = STATUS_MINUTE - 1;
+    int moved = before ? 0 : last;
+    if (before && !memcmp(before, minute, STATUS_MINUTE * sizeof *minute))
+        return;
+    while (moved < last && memcmp(before + moved, minute, (size_t)(last - moved) * sizeof *minute) != 0)
+        moved++;
+    json_begin_array(w, "minute");
+    json_put_i64(w, NULL, moved);
+    for (int i = last - moved; i <= last; i++)
+        if (isfinite(minute[i]))
+            json_put_raw(w, NULL, chart_height((double)minute[i], (char[CHART_HEIGHT_SIZE]){0}));
+        else
+            json_put_null(w, NULL);
+    json_end(w, ']');
+}
+
 /* The fields whose text is another one. */
 static void put_stream(struct json_writer *w, const struct status_stream *old, int64_t old_ms, const struct status_stream *s,
                        int64_t now_ms) {
-    char line[CHART_PATH_SIZE], old_line[CHART_PATH_SIZE];
     struct tile before = {0}, now;
     if (old)
         tile_of(old, old_ms, &before);
@@ -21,9 +39,7 @@ static void put_stream(struct json_writer *w, const struct status_stream *old, i
     for (int f = 0; f < TILE_FIELDS; f++)
         if (!old || strcmp(before.text[f], now.text[f]) != 0)
             json_put_str(w, tile_field_name((enum tile_field)f), now.text[f]);
-    chart_minute(s->minute, line);
-    if (!old || strcmp(chart_minute(old->minute, old_line), line) != 0)
-        json_put_str(w, "line", line);
+    put_minute(w, old ? old->minute : NULL, s->minute);
     json_end(w, '}');
 }
 

@@ -151,6 +151,10 @@ def check_three(p, beds):
     assert browser.run("document.querySelector('[data-mood=poor] .note').textContent") == "F3 flat"
     states = {json.loads(line)["client"]: json.loads(line)["state"] for line in p.d.ctl("sessions", "--json")[1].splitlines()}
     assert states == {"bed-3": "poor", "bed-7": "fine", "bed-12": "fine"}, states  # those of the page
+    # the script draws the last minute from events as the daemon writes it into the page
+    browser.wait("fetch(location.href).then((answer) => answer.text()).then((text) => {"
+                 " const lines = (root) => Array.from(root.querySelectorAll('.tile [data-f=minute]'), (path) => path.getAttribute('d')).join();"
+                 " return lines(document).includes('L') && lines(document) === lines(new DOMParser().parseFromString(text, 'text/html')); })")
     if PICTURES:
         time.sleep(45)  # for the pictures: a minute of probability
     delay = check_alarm(p, beds)

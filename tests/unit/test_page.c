@@ -354,6 +354,43 @@ static void a_minute_without_values_has_gaps(void **state) {
     assert_true(strlen(chart_minute(minute, path)) < CHART_PATH_SIZE - 1);
 }
 
+/* What the event says of the minute of the only stream; "": nothing. */
+static const char *minute_in_event(const struct status *before, const struct status *now, struct str *event) {
+    const struct page_view old = {.status = before, .all = true, .readiness = ""},
+                           v = {.status = now, .all = true, .readiness = ""};
+    str_clear(event);
+    page_event(event, before ? &old : NULL, &v, "/streams");
+    char *at = strstr(event->data, "\"minute\":");
+    if (!at)
+        return "";
+    *strchr(at, ']') = '\0';
+    return strchr(at, '[') + 1;
+}
+
+static void an_event_has_the_new_points_of_a_minute_alone(void **state) {
+    (void)state;
+    OWNED(str_done) struct str event = str_of(1 << 16);
+    struct status *old = made(1), *now = made(1);
+    float *minute = now->streams[0].minute;
+    const char *all = minute_in_event(NULL, now, &event);
+    assert_true(str_starts(all, "59,null,"));
+    for (int n = 0; n < STATUS_MINUTE; n++)
+        assert_non_null(all = strchr(all + 1, ',')); /* and 60 points */
+    assert_null(strchr(all + 1, ','));
+    assert_string_equal(minute_in_event(old, now, &event), "");
+    minute[STATUS_MINUTE - 1] = 1;
+    assert_string_equal(minute_in_event(old, now, &event), "0,1.0");
+    memmove(minute, minute + 2, (STATUS_MINUTE - 2) * sizeof *minute);
+    minute[STATUS_MINUTE - 2] = NAN;
+    minute[STATUS_MINUTE - 1] = 0.5f;
+    assert_string_equal(minute_in_event(old, now, &event), "2,1.0,null,16.0");
+    for (int i = 0; i < STATUS_MINUTE; i++)
+        minute[i] = NAN;
+    assert_true(str_starts(minute_in_event(old, now, &event), "59,null,null"));
+    status_drop(old);
+    status_drop(now);
+}
+
 static void the_past_keeps_the_highest_value_of_each_step(void **state) {
     (void)state;
     struct past *t = past_new();
@@ -576,6 +613,7 @@ int main(void) {
         cmocka_unit_test(a_wall_has_names_and_no_forms),
         cmocka_unit_test(clients_with_the_same_page_and_rights_share_an_event),
         cmocka_unit_test(a_minute_without_values_has_gaps),
+        cmocka_unit_test(an_event_has_the_new_points_of_a_minute_alone),
         cmocka_unit_test(the_past_keeps_the_highest_value_of_each_step),
         cmocka_unit_test(the_past_goes_on_when_the_clock_is_set_back),
         cmocka_unit_test(a_board_wakes_who_waits_and_keeps_what_is_read),

@@ -24,6 +24,16 @@
         if (element && element.textContent !== text) element.textContent = text;
     }
 
+    /* The path of the last minute, as the daemon writes it into a page: its points move to the left, and the newest ones follow. */
+    const fieldOf = (node) => node.dataset && node.dataset.f, isLine = (element) => fieldOf(element) === 'minute';
+    function drawMinute(path, [moved, ...newest]) {
+        const before = Array(60).fill(null);
+        for (const [, x, y] of path.getAttribute('d').matchAll(/[ML](\d+) ([\d.]+)/g)) if (x % 2) before[(x - 1) / 2] = Number(y);
+        const heights = before.slice(moved, 59).concat(newest), is = (i) => i in heights && heights[i] !== null;
+        const points = heights.map((y, i) => (is(i - 1) ? 'L' : 'M') + (2 * i + 1) + ' ' + Number(y).toFixed(1) + (is(i - 1) || is(i + 1) ? '' : 'h1'));
+        path.setAttribute('d', points.filter((_, i) => is(i)).join('') || 'M0 0');
+    }
+
     function updateStream(id, fields) {
         const box = document.getElementById('s-' + id);
         if (!box) return;
@@ -33,7 +43,7 @@
                 continue;
             }
             const at = box.querySelector('[data-f="' + name + '"]');
-            if (name === 'line') at && at.setAttribute('d', value);
+            if (name === 'minute') at && drawMinute(at, value);
             else setText(at, value);
         }
     }
@@ -187,13 +197,14 @@
 
     /* Takes the children of `next` over into `old`; what is equal stays, so that focus and open details stay too. */
     function exchange(old, next) {
-        for (const a of Array.from(next.attributes)) if (old.getAttribute(a.name) !== a.value && a.name !== 'open') old.setAttribute(a.name, a.value);
+        const own = isLine(old) && isLine(next) ? 'd' : 'open'; /* events draw the line */
+        for (const a of Array.from(next.attributes)) if (old.getAttribute(a.name) !== a.value && a.name !== 'open' && a.name !== own) old.setAttribute(a.name, a.value);
         const known = new Map(Array.from(old.children).filter((c) => c.id).map((c) => [c.id, c]));
         const children = Array.from(next.childNodes);
         let at = old.firstChild;
         for (const child of children) {
             let keep = child.id ? known.get(child.id) : null;
-            if (!keep && at && at.nodeName === child.nodeName && !at.id && !child.id) keep = at;
+            if (!keep && at && at.nodeName === child.nodeName && !at.id && !child.id && fieldOf(at) === fieldOf(child)) keep = at;
             if (!keep) {
                 old.insertBefore(child, at);
                 continue;
