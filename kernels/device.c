@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "kernels/backend.h"
+#include "kernels/lanes.h"
 
 #define PARKED_SHARE 0.9 /* of a second */
 enum { MAX_ORDINAL = 64, POLL_MS = 1 /* of parking for another process */ };
@@ -321,6 +322,15 @@ void stream_leave(struct stream *s, bool drained) {
     s->queued = s->device->info.is_async && !drained;
     if (s->turn.turns)
         turns_rest(s->turn, s->queued);
+}
+
+int lanes_run_as(struct stream *s, const struct lanes_work *work, struct err *err) {
+    int rc = stream_enter(s, err);
+    if (rc)
+        return rc;
+    rc = lanes_run(work, err);
+    stream_leave(s, true);
+    return rc;
 }
 
 int64_t device_busy_ms(struct device *dev) {

@@ -3,8 +3,8 @@
  *
  * A brr_burst is a network on a device: of a network file (docs/burst.md), or of a snapshot, where it goes on. Ticks count from 1.
  * Functions return 0 or a negative enum brr_burst_code; then *err, which the caller owns and which may be NULL, says why. Threads:
- * a brr_burst is used by one thread at a time. On a CPU it computes on OpenMP threads of the calling thread, whose own settings are
- * as before. In a process that was forked after a network ran on several threads, only brr_burst_close works: start
+ * a brr_burst is used by one thread at a time. On a CPU it computes on the calling thread, whose settings are as before, and on
+ * helpers that it starts. In a process that was forked after a network ran on several threads, only brr_burst_close works: start
  * such a process anew (spawn). The library never logs, exits or installs signal handlers. There is no ledger: callers
  * count the fired neurons that they are given; candidates (neurons with input that did not fire) are counted, not
  * listed.

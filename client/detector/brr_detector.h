@@ -8,8 +8,7 @@
  * Units: source samples are counted at the rate of the source, samples of results at 256 Hz; both from 0 = the first sample.
  * Errors: functions return 0 or a negative enum brr_detector_code; then *err, which the caller owns and which may be NULL, says
  * why. Threads: any thread may call; calls of one detector and of its streams wait for one another, and compute on a thread of the
- * detector's own. On a machine that does other work too, begin the program with OMP_WAIT_POLICY=passive in its environment: threads
- * of OpenMP that spin keep each other from the processors. The library never logs, exits or installs signal handlers. Structures
+ * detector's own. The library never logs, exits or installs signal handlers. Structures
  * begin with their size, sizeof the structure, so that later versions can append members; set unused members to 0. */
 #ifndef BRR_DETECTOR_H
 #define BRR_DETECTOR_H

@@ -14,10 +14,10 @@
  * gradients of parameters (A, D, delta_bias, w, bias, weight) are added to what is there. Results are the same bits each time,
  * whatever the number of threads, and those of brrd. Forwards, a batch row does not depend on the others. Errors: functions return
  * 0 or a negative enum brr_scan_code; then *err, which the caller owns and which may be NULL, says why. Threads: a brr_scan is used
- * by one thread at a time. On a CPU a call has computed when it returns, on OpenMP threads of the calling thread, whose own
- * settings (number of threads, subnormal floats) are as before. On a GPU a call has been queued. The library never logs, exits or
- * installs signal handlers. Structures begin with their size, sizeof the structure, so that later versions can append members; set
- * unused members to 0. */
+ * by one thread at a time. On a CPU a call has computed when it returns, on the calling thread, whose settings (OpenMP's
+ * number of threads, subnormal floats) are as before, and on helpers that wait for its next call and end with it. On a GPU a call
+ * has been queued. The library never logs, exits or installs signal handlers. Structures begin with their size, sizeof the
+ * structure, so that later versions can append members; set unused members to 0. */
 #ifndef BRR_SCAN_H
 #define BRR_SCAN_H
 #include <stddef.h>

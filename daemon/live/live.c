@@ -2,7 +2,6 @@
 
 #include "base/base.h"
 #include "base/queue.h"
-#include "base/subnormals.h"
 #include "daemon/live/live_loads.h"
 #include "daemon/live/live_models.h"
 #include "daemon/live/live_stream.h"
@@ -346,25 +345,21 @@ static bool holds(struct live *l, const struct live_model *m, const struct choic
 struct absorbing {
     struct live_stream *const *who;
     int windows;
-    unsigned subnormals; /* as the host's thread takes them */
 };
 
 static int absorb(const void *ctx, int64_t i, int lane, struct err *err) {
     const struct absorbing *a = ctx;
     (void)lane, (void)err; /* a stream keeps its error */
-    const unsigned was = subnormals_set(a->subnormals);
     live_stream_absorb(a->who[i], a->windows);
-    subnormals_restore(was);
     return 0;
 }
 
 /* The samples that wait, side by side where several streams have some. Replays go on without new ones while their windows fill a
  * batch: else each batch, which takes the windows of one stream first, would leave one stream with room for samples. */
 static void absorb_all(const struct live *l, const struct choice *c, int windows) {
-    struct absorbing a = {.who = c->who, .windows = windows, .subnormals = subnormals_keep() & SUBNORMALS_FLUSHED};
+    const struct absorbing a = {c->who, windows};
     int64_t waiting = 0;
     int busy = 0;
-    subnormals_restore(a.subnormals);
     for (int i = 0; i < c->n; i++) {
         busy += live_stream_absorbs(c->who[i], windows);
         waiting += timeline_waiting(live_stream_timeline(c->who[i]));

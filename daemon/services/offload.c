@@ -225,7 +225,7 @@ static void *compute(void *arg) {
 void offload_compute(struct offload *o, void (*run)(struct offload *o)) {
     struct computing c = {o, run};
     pthread_t thread;
-    if (thread_room_check(thread_room_of_team(), &o->err)) /* the library of teams ends a process that lacks threads */
+    if (thread_room_check(thread_room_of_team(), &o->err))
         return;
     if (pthread_create(&thread, NULL, compute, &c)) {
         err_set(&o->err, ERR_EXHAUSTED, "cannot start a thread that computes; try again later");

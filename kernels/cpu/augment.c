@@ -14,17 +14,19 @@ static void change(float *row, int64_t channels, const int32_t *partner, bool mi
         row[c] *= factor[c];
 }
 
+static void augment_window(const void *ctx, int64_t i, int lane) {
+    const struct augment_args *a = ctx;
+    int64_t t = a->x.dim[1], c = a->x.dim[2], pad = a->pad[i];
+    float *x = mf(&a->x) + i * t * c;
+    (void)lane;
+    memset(x, 0, (size_t)(pad * c) * sizeof *x);
+    memset((uint8_t *)a->labels.data + i * t, AUGMENT_PAD_LABEL, (size_t)pad);
+    for (int64_t k = pad; k < t; k++)
+        change(x + k * c, c, a->partner, a->mirrored[i], cf(&a->factor) + i * c);
+}
+
 int cpu_augment(struct stream *s, const struct augment_args *a, struct err *err) {
     (void)err;
-    int64_t b = a->x.dim[0], t = a->x.dim[1], c = a->x.dim[2];
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
-    for (int64_t i = 0; i < b; i++) {
-        float *x = mf(&a->x) + i * t * c;
-        int64_t pad = a->pad[i];
-        memset(x, 0, (size_t)(pad * c) * sizeof *x);
-        memset((uint8_t *)a->labels.data + i * t, AUGMENT_PAD_LABEL, (size_t)pad);
-        for (int64_t k = pad; k < t; k++)
-            change(x + k * c, c, a->partner, a->mirrored[i], cf(&a->factor) + i * c);
-    }
+    lanes_for(cpu_threads(s), a->x.dim[0], augment_window, a);
     return 0;
 }

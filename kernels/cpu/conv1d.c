@@ -75,14 +75,12 @@ static int backward_stride2(struct stream *s, const struct conv1d_backward_args 
 }
 
 /* w (Co,Ci,K) → (Ci,Co,K) with the taps reversed; ci and co of the key are those of the flipped convolution. */
-static void flip_weights(const struct dnn_forward *call, int threads, float *out) {
+static void flip_weights(const struct dnn_forward *call, int64_t i, float *out) {
     int64_t co = call->key.ci, ci = call->key.co, k = call->key.k;
     const float *w = call->source;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t i = 0; i < ci; i++)
-        for (int64_t o = 0; o < co; o++)
-            for (int64_t j = 0; j < k; j++)
-                out[(i * co + o) * k + j] = w[(o * ci + i) * k + (k - 1 - j)];
+    for (int64_t o = 0; o < co; o++)
+        for (int64_t j = 0; j < k; j++)
+            out[(i * co + o) * k + j] = w[(o * ci + i) * k + (k - 1 - j)];
 }
 
 /* The gradient of the input is a forward convolution with the kernel flipped and its channels swapped, which oneDNN's channel-last
@@ -99,12 +97,19 @@ static int backward_data(struct stream *s, const struct conv1d_backward_args *a,
     return dnn_forward(s, &call, err);
 }
 
+struct tap_sums {
+    float *dw;
+    const float *plain;
+    int64_t co, ci, taps;
+};
+
 /* dw[o][i][k] += plain[k][o][i] */
-static void add_taps(float *dw, const float *plain, int64_t pairs, int64_t taps, int threads) {
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t j = 0; j < pairs; j++)
-        for (int64_t k = 0; k < taps; k++)
-            dw[j * taps + k] += plain[k * pairs + j];
+static void add_taps(const void *ctx, int64_t o, int lane) {
+    const struct tap_sums *t = ctx;
+    (void)lane;
+    for (int64_t j = o * t->ci; j < (o + 1) * t->ci; j++)
+        for (int64_t k = 0; k < t->taps; k++)
+            t->dw[j * t->taps + k] += t->plain[k * t->co * t->ci + j];
 }
 
 /* Wide layers: one matrix product per tap, dyᵀ·x over the rows where both exist, is faster than oneDNN's weight gradient. */
@@ -129,7 +134,7 @@ static int backward_weights_wide(struct stream *s, const struct conv1d_backward_
             if (rc)
                 return rc;
         }
-    add_taps(mf(&a->dw), plain, co * ci, taps, cpu_threads(s));
+    lanes_for(cpu_threads(s), co, add_taps, &(struct tap_sums){mf(&a->dw), plain, co, ci, taps});
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "base/container.h"
 #include "base/pages.h"
 #include "base/str.h"
+#include "base/subnormals.h"
 
 static const struct op_table cpu_ops = {.name = "cpu",
 #define CPU_ROW(op, args) .op = cpu_##op,
@@ -131,13 +132,6 @@ static void cpu_free(struct device *dev, void *data) {
     free(block);
 }
 
-/* Subnormal floats cost a hundred times a normal one, and a trained network's gradients are full of them: flush them to zero on the
- * calling thread and its OpenMP team. */
-static void flush_subnormals(void) {
-#pragma omp parallel
-    (void)subnormals_flush();
-}
-
 static int cpu_stream_open(struct stream *s, enum stream_priority priority, struct err *err) {
     (void)priority; /* ops run on the calling thread: its priority is the caller's affair */
     struct cpu_stream *cs = calloc(1, sizeof *cs);
@@ -148,12 +142,9 @@ static int cpu_stream_open(struct stream *s, enum stream_priority priority, stru
         return err_set(err, ERR_EXHAUSTED, "cpu: out of memory opening a stream");
     }
     cs->threads = s->device->info.threads;
-    cs->subnormals = SUBNORMALS_FLUSHED;
-    /* Of the parallel regions that this thread starts, oneDNN's too. They count on a full team: with a smaller one (OMP_DYNAMIC)
-     * parts of a result would be missing. */
-    omp_set_dynamic(0);
-    omp_set_num_threads(cs->threads);
-    flush_subnormals();
+    lanes_set_here(cs->threads);
+    /* They cost a hundred times a normal float, and a trained network's gradients are full of them. Helpers do as this thread. */
+    (void)subnormals_flush();
     s->state = cs;
     return 0;
 }
@@ -167,17 +158,12 @@ static void cpu_stream_close(struct stream *s) {
 }
 
 static void cpu_borrow(struct stream *s, struct stream_loan *ret) {
-    ret->threads = omp_get_max_threads();
-    ret->dynamic = omp_get_dynamic();
-    ret->subnormals = cpu_stream(s)->subnormals = subnormals_flush();
-    omp_set_dynamic(0);
-    omp_set_num_threads(cpu_threads(s));
+    ret->threads = lanes_set_here(cpu_threads(s));
+    ret->subnormals = subnormals_flush();
 }
 
 static void cpu_give_back(const struct stream_loan *loan) {
-    cpu_stream(loan->stream)->subnormals = SUBNORMALS_FLUSHED;
-    omp_set_num_threads(loan->threads);
-    omp_set_dynamic(loan->dynamic);
+    lanes_set_here(loan->threads);
     subnormals_restore(loan->subnormals);
 }
 
@@ -201,16 +187,15 @@ void *cpu_scratch(struct stream *s, size_t bytes, struct err *err) {
 
 void *cpu_sums(struct stream *s, size_t bytes, struct err *err) { return grown(s, &cpu_stream(s)->sums, bytes, err); }
 
-/* The team of the calling thread's parallel regions is that of the stream it opened last. oneDNN takes it, and a thread that opened
- * no stream of this size computes with subnormal floats. */
+/* The lanes of the calling thread are those of the stream it opened last: a thread that opened no stream of this
+ * size computes with subnormal floats. */
 static int cpu_check(struct stream *s, struct err *err) {
-    int team = omp_get_active_level() < omp_get_max_active_levels() ? omp_get_max_threads() : 1;
-    if (team == cpu_threads(s))
+    if (lanes_here() == cpu_threads(s))
         return 0;
     return err_set(err, ERR_INTERNAL,
                    "cpu: an op of a stream with %d threads on a thread that computes with %d; use a stream on the thread that "
                    "opened it, and streams of one device there",
-                   cpu_threads(s), team);
+                   cpu_threads(s), lanes_here());
 }
 
 static int cpu_copy(struct stream *s, void *dst, const void *src, size_t bytes, struct err *err) {

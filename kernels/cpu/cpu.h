@@ -3,8 +3,8 @@
 #include <stddef.h>
 
 #include "base/clones.h"
-#include "base/subnormals.h"
 #include "kernels/backend.h"
+#include "kernels/lanes.h"
 
 #define CPU_CLONES CLONES
 
@@ -20,10 +20,9 @@ struct cpu_stream {
     struct scratch scratch, sums;
     struct dnn_cache *dnn; /* oneDNN primitives and packed weights */
     int threads;           /* the device's */
-    unsigned subnormals;   /* of the team between ops: flushed, or as the thread that lent it has them (subnormals_restore) */
 };
 static inline struct cpu_stream *cpu_stream(struct stream *s) { return s->state; }
-/* The team of each parallel region of an op: scratch is cut by it. */
+/* The lanes of an op (kernels/lanes.h): scratch is cut by them. */
 static inline int cpu_threads(struct stream *s) { return cpu_stream(s)->threads; }
 
 /* Scratch of at least `bytes`, 64-byte aligned, valid until the next op; grows and then stays, so that steady-state steps
@@ -31,11 +30,6 @@ static inline int cpu_threads(struct stream *s) { return cpu_stream(s)->threads;
 void *cpu_scratch(struct stream *s, size_t bytes, struct err *err);
 /* The same beside it, for the partial sums of cpu_gemm. */
 void *cpu_sums(struct stream *s, size_t bytes, struct err *err);
-
-/* In a parallel region of an op that borrowed threads may compute (stream_borrow), around its loop: the threads of the team flush
- * subnormal floats while they are at it. */
-#define CPU_TEAM_BEGIN  (void)subnormals_flush()
-#define CPU_TEAM_END(s) subnormals_restore(cpu_stream(s)->subnormals)
 
 /* This machine's speed (kernels/rates.h). */
 int cpu_rates(struct stream *s, struct rates *ret, struct err *err);

@@ -1,11 +1,27 @@
 /* Depthwise convolution on the CPU: reverse becomes the forward sum with flipped taps, then rows × stretches of time (forward) or
  * batch slices × channel blocks (backward) run on the thread pool. */
-#include <omp.h>
-
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/scan_job.h"
 
 enum { ROWS = 32, BLOCK = 128 }; /* as in depthwise_body.h */
+
+struct depthwise_work {
+    const struct scan_kernels *kernels;
+    struct depthwise_job job;
+    char *scratch; /* `each` bytes of each lane */
+    size_t each;
+};
+
+static void depthwise_item(const void *ctx, int64_t i, int lane) {
+    const struct depthwise_work *w = ctx;
+    (void)lane;
+    w->kernels->depthwise(&w->job, i, NULL);
+}
+
+static void depthwise_backward_item(const void *ctx, int64_t i, int lane) {
+    const struct depthwise_work *w = ctx;
+    w->kernels->depthwise_backward(&w->job, i, w->scratch + w->each * (size_t)lane);
+}
 
 static struct scan_view view_of(const struct tensor *t) { return (struct scan_view){t->data, t->ld, 0}; }
 
@@ -33,29 +49,21 @@ static struct depthwise_job job_of(const struct tensor *x, const struct tensor *
 static size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 int cpu_conv1d_depthwise(struct stream *s, const struct conv1d_depthwise_args *a, struct err *err) {
-    const struct scan_kernels *kernels = scan_kernels();
-    struct depthwise_job j = job_of(&a->x, &a->w, a->pad_left, a->reverse);
-    float *packed = cpu_scratch(s, (size_t)(j.taps * j.channels) * sizeof *packed, err);
+    struct depthwise_work w = {.kernels = scan_kernels(), .job = job_of(&a->x, &a->w, a->pad_left, a->reverse)};
+    struct depthwise_job *j = &w.job;
+    float *packed = cpu_scratch(s, (size_t)(j->taps * j->channels) * sizeof *packed, err);
     if (!packed)
         return ERR_EXHAUSTED;
-    pack_weights(cf(&a->w), packed, j.channels, j.taps, a->reverse);
-    j.silu = a->silu;
-    j.y = view_of(&a->y);
-    j.w = packed;
-    j.bias = a->bias.data;
-    j.state0 = a->state0.data;
-    j.state = a->state.data;
-    j.lengths = a->lengths;
-    j.resets = a->resets.data;
-    int64_t items = j.batch * ((j.length + ROWS - 1) / ROWS);
-#pragma omp parallel num_threads(cpu_threads(s))
-    {
-        CPU_TEAM_BEGIN;
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < items; i++)
-            kernels->depthwise(&j, i, NULL);
-        CPU_TEAM_END(s);
-    }
+    pack_weights(cf(&a->w), packed, j->channels, j->taps, a->reverse);
+    j->silu = a->silu;
+    j->y = view_of(&a->y);
+    j->w = packed;
+    j->bias = a->bias.data;
+    j->state0 = a->state0.data;
+    j->state = a->state.data;
+    j->lengths = a->lengths;
+    j->resets = a->resets.data;
+    lanes_for(cpu_threads(s), j->batch * ((j->length + ROWS - 1) / ROWS), depthwise_item, &w);
     return 0;
 }
 
@@ -76,40 +84,33 @@ static void add_weights(const struct depthwise_job *j, const struct tensor *dw, 
 }
 
 int cpu_conv1d_depthwise_backward(struct stream *s, const struct conv1d_depthwise_backward_args *a, struct err *err) {
-    const struct scan_kernels *kernels = scan_kernels();
     int threads = cpu_threads(s);
-    struct depthwise_job j = job_of(&a->x, &a->w, a->pad_left, a->reverse);
-    j.slices = j.batch < SCAN_SLICES ? j.batch : SCAN_SLICES;
-    size_t weights = padded((size_t)(j.taps * j.channels) * sizeof(float)), each = padded(kernels->depthwise_bytes(&j));
-    size_t part_w = padded((size_t)(j.slices * j.taps * j.channels) * sizeof(float));
-    size_t part_bias = padded((size_t)(j.slices * j.channels) * sizeof(float));
-    char *scratch = cpu_scratch(s, weights + part_w + part_bias + each * (size_t)threads, err);
+    struct depthwise_work w = {.kernels = scan_kernels(), .job = job_of(&a->x, &a->w, a->pad_left, a->reverse)};
+    struct depthwise_job *j = &w.job;
+    j->slices = j->batch < SCAN_SLICES ? j->batch : SCAN_SLICES;
+    w.each = padded(w.kernels->depthwise_bytes(j));
+    size_t weights = padded((size_t)(j->taps * j->channels) * sizeof(float));
+    size_t part_w = padded((size_t)(j->slices * j->taps * j->channels) * sizeof(float));
+    size_t part_bias = padded((size_t)(j->slices * j->channels) * sizeof(float));
+    char *scratch = cpu_scratch(s, weights + part_w + part_bias + w.each * (size_t)threads, err);
     if (!scratch)
         return ERR_EXHAUSTED;
     float *packed = (float *)(void *)scratch;
-    pack_weights(cf(&a->w), packed, j.channels, j.taps, a->reverse);
-    j.part_w = (float *)(void *)(scratch + weights);
-    j.part_bias = (float *)(void *)(scratch + weights + part_w);
-    j.silu = a->silu;
-    j.w = packed;
-    j.bias = a->bias.data;
-    j.dy = view_of(&a->dy);
-    j.dx = view_of(&a->dx);
-    j.state0 = a->state0.data;
-    j.dstate = a->dstate.data;
-    j.dstate0 = a->dstate0.data;
-    j.lengths = a->lengths;
-    j.resets = a->resets.data;
-    int64_t items = j.slices * ((j.channels + BLOCK - 1) / BLOCK);
-#pragma omp parallel num_threads(threads)
-    {
-        CPU_TEAM_BEGIN;
-        char *own = scratch + weights + part_w + part_bias + each * (size_t)omp_get_thread_num();
-#pragma omp for schedule(dynamic)
-        for (int64_t i = 0; i < items; i++)
-            kernels->depthwise_backward(&j, i, own);
-        CPU_TEAM_END(s);
-    }
-    add_weights(&j, &a->dw, &a->dbias);
+    w.scratch = scratch + weights + part_w + part_bias;
+    pack_weights(cf(&a->w), packed, j->channels, j->taps, a->reverse);
+    j->part_w = (float *)(void *)(scratch + weights);
+    j->part_bias = (float *)(void *)(scratch + weights + part_w);
+    j->silu = a->silu;
+    j->w = packed;
+    j->bias = a->bias.data;
+    j->dy = view_of(&a->dy);
+    j->dx = view_of(&a->dx);
+    j->state0 = a->state0.data;
+    j->dstate = a->dstate.data;
+    j->dstate0 = a->dstate0.data;
+    j->lengths = a->lengths;
+    j->resets = a->resets.data;
+    lanes_for(threads, j->slices * ((j->channels + BLOCK - 1) / BLOCK), depthwise_backward_item, &w);
+    add_weights(j, &a->dw, &a->dbias);
     return 0;
 }

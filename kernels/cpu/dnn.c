@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "kernels/cpu/bf16.h"
-#include "kernels/lanes.h"
 
 static size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -109,7 +108,7 @@ static int cut_rows(struct cut *c, struct dnn_cache *cache, struct piece_limits 
     return 0;
 }
 
-static int lanes_for(const struct dnn_cache *cache, int64_t units) {
+static int lanes_of(const struct dnn_cache *cache, int64_t units) {
     int threads = dnn_cache_lanes(cache);
     return units < threads ? (int)units : threads;
 }
@@ -131,6 +130,7 @@ struct walk {
     /* scratch of a lane: scratchpad, x and y without gaps */
     size_t pad_bytes, x_bytes, y_bytes;
     char *scratch;
+    float *plain; /* the weights that `lay` of the call writes */
 };
 
 static size_t lane_bytes(const struct walk *w) { return w->pad_bytes + w->x_bytes + w->y_bytes; }
@@ -166,24 +166,31 @@ static int plan(struct walk *w, struct err *err) {
         w->y_bytes = larger(w->y_bytes, span_bytes(&y));
         rc = find_packed(w, k, err);
     }
-    w->lanes = lanes_for(w->cache, w->call->batch * w->cut.pieces);
+    w->lanes = lanes_of(w->cache, w->call->batch * w->cut.pieces);
     return rc;
 }
 
-/* Packs the weights that have changed since they were packed last; `plain` is scratch for weights that `lay` writes. */
-static int pack(struct walk *w, float *plain, struct err *err) {
-    const void *from = w->call->lay ? plain : w->call->source;
-    bool laid = !w->call->lay;
-    int rc = 0;
-    for (int k = 0; k < w->cut.n_kinds && !rc; k++) {
-        if (w->kinds[k].fresh)
-            continue;
-        if (!laid)
-            w->call->lay(w->call, dnn_cache_lanes(w->cache), plain);
-        laid = true;
-        rc = conv_prim_reorder(w->cache, w->cut.prims[k], 0, from, w->kinds[k].packed->data, err);
-    }
-    return rc;
+static void lay_output(const void *ctx, int64_t o, int lane) {
+    const struct walk *w = ctx;
+    (void)lane;
+    w->call->lay(w->call, o, w->plain);
+}
+
+static int pack_kind(const void *ctx, int64_t k, int lane, struct err *err) {
+    const struct walk *w = ctx;
+    const void *from = w->call->lay ? w->plain : w->call->source;
+    return w->kinds[k].fresh ? 0 : conv_prim_reorder(w->cache, w->cut.prims[k], lane, from, w->kinds[k].packed->data, err);
+}
+
+/* Packs the weights that have changed since they were packed last. */
+static int pack(const struct walk *w, struct err *err) {
+    const int threads = dnn_cache_lanes(w->cache);
+    int stale = 0;
+    for (int k = 0; k < w->cut.n_kinds; k++)
+        stale += !w->kinds[k].fresh;
+    if (stale && w->call->lay)
+        lanes_for(threads, w->call->key.co, lay_output, w);
+    return stale ? lanes_run(&(struct lanes_work){pack_kind, w, 0, w->cut.n_kinds, stale > 1 ? threads : 1}, err) : 0;
 }
 
 static int run_piece(const void *ctx, int64_t unit, int lane, struct err *err) {
@@ -226,7 +233,8 @@ int dnn_forward(struct stream *s, const struct dnn_forward *call, struct err *er
     w.bias = biases ? (const void *)(scratch + plain) : call->bias;
     w.scratch = scratch + plain + biases;
     const struct lanes_work units = {run_piece, &w, 0, call->batch * w.cut.pieces, w.lanes};
-    rc = pack(&w, (float *)(void *)scratch, err);
+    w.plain = (float *)(void *)scratch;
+    rc = pack(&w, err);
     return rc ? rc : lanes_run(&units, err);
 }
 
@@ -238,6 +246,7 @@ struct gradient_walk {
     struct dnn_cache *cache;
     struct cut cut;
     int lanes, slots;                                               /* slots: pieces at a time */
+    int64_t first, n;                                               /* pieces now */
     size_t plain_bytes, pad_bytes, packed_bytes, x_bytes, dy_bytes; /* scratch of a slot */
     char *scratch;
 };
@@ -271,24 +280,30 @@ static int run_gradient(const void *ctx, int64_t unit, int lane, struct err *err
 
 static const float *plain_of(const struct gradient_walk *w, int64_t unit) { return (const float *)(const void *)slot_of(w, unit); }
 
-/* dw += the gradients of n pieces. */
-static void add_gradients(const struct gradient_walk *w, int64_t first, int64_t n) {
-    enum { BLOCK = 4096 };
-    const struct dnn_gradient *call = w->call;
-    int64_t count = call->key.co * call->key.ci * call->key.k;
-    for (int64_t unit = first; call->add && unit < first + n; unit++)
-        call->add(call, plain_of(w, unit));
-    if (call->add)
-        return;
-#pragma omp parallel for num_threads(dnn_cache_lanes(w->cache)) schedule(static)
-    for (int64_t at = 0; at < count; at += BLOCK)
-        for (int64_t unit = first; unit < first + n; unit++) {
-            const float *plain = plain_of(w, unit);
-            int64_t end = at + BLOCK < count ? at + BLOCK : count;
+enum { ADD_BLOCK = 4096 };
+
+static int64_t weights_of(const struct gradient_walk *w) { return w->call->key.co * w->call->key.ci * w->call->key.k; }
+
+static void add_block(const void *ctx, int64_t block, int lane) {
+    const struct gradient_walk *w = ctx;
+    int64_t at = block * ADD_BLOCK, left = weights_of(w) - at, end = at + (left < ADD_BLOCK ? left : ADD_BLOCK);
+    float *dw = w->call->dw;
+    (void)lane;
+    for (int64_t unit = w->first; unit < w->first + w->n; unit++) {
+        const float *plain = plain_of(w, unit);
 #pragma omp simd
-            for (int64_t j = at; j < end; j++)
-                call->dw[j] += plain[j];
-        }
+        for (int64_t j = at; j < end; j++)
+            dw[j] += plain[j];
+    }
+}
+
+/* dw += the gradients of the pieces. */
+static void add_gradients(const struct gradient_walk *w) {
+    const struct dnn_gradient *call = w->call;
+    for (int64_t unit = w->first; call->add && unit < w->first + w->n; unit++)
+        call->add(call, plain_of(w, unit));
+    if (!call->add)
+        lanes_for(dnn_cache_lanes(w->cache), (weights_of(w) + ADD_BLOCK - 1) / ADD_BLOCK, add_block, w);
 }
 
 static int plan_gradient(struct gradient_walk *w, struct err *err) {
@@ -306,7 +321,7 @@ static int plan_gradient(struct gradient_walk *w, struct err *err) {
         w->dy_bytes = larger(w->dy_bytes, span_bytes(&dy));
     }
     int64_t units = call->batch * w->cut.pieces;
-    w->lanes = lanes_for(w->cache, units);
+    w->lanes = lanes_of(w->cache, units);
     w->slots = w->lanes * (slot_bytes(w) < SMALL_SLOT ? 4 : 1);
     return rc;
 }
@@ -321,12 +336,12 @@ int dnn_weight_gradient(struct stream *s, const struct dnn_gradient *call, struc
     if (!w.scratch)
         return ERR_EXHAUSTED;
     int64_t all = call->batch * w.cut.pieces;
-    for (int64_t first = 0; first < all && !rc; first += w.slots) {
-        int64_t n = all - first < w.slots ? all - first : w.slots;
-        const struct lanes_work units = {run_gradient, &w, first, n, w.lanes};
+    for (; w.first < all && !rc; w.first += w.slots) {
+        w.n = all - w.first < w.slots ? all - w.first : w.slots;
+        const struct lanes_work units = {run_gradient, &w, w.first, w.n, w.lanes};
         rc = lanes_run(&units, err);
         if (!rc)
-            add_gradients(&w, first, n);
+            add_gradients(&w);
     }
     return rc;
 }

@@ -182,8 +182,7 @@ static dnnl_status_t make_memories(struct dnn_cache *c, struct conv_prim *p, con
     return st;
 }
 
-static dnnl_status_t build_on(struct dnn_cache *c, struct conv_prim *p, const struct conv_descs *d, dnnl_primitive_desc_t pd,
-                              int threads) {
+static dnnl_status_t build_on(struct dnn_cache *c, struct conv_prim *p, const struct conv_descs *d, dnnl_primitive_desc_t pd) {
     bool forward = !p->key.backward_weights;
     const dnnl_memory_desc_t *packed =
         dnnl_primitive_desc_query_md(pd, forward ? dnnl_query_weights_md : dnnl_query_diff_weights_md, 0);
@@ -197,10 +196,7 @@ static dnnl_status_t build_on(struct dnn_cache *c, struct conv_prim *p, const st
         st = make_memories(c, p, mds);
     if (st != dnnl_success)
         return st;
-    if (!forward)
-        return make_reorder(c, p, packed, &d->plain);
-    omp_set_num_threads(threads); /* a copy of weights has the same bits on any number of threads */
-    return make_reorder(c, p, &d->plain, packed);
+    return make_reorder(c, p, forward ? &d->plain : packed, forward ? packed : &d->plain);
 }
 
 /* oneDNN divides the work of a primitive between the threads there are when it is made, and sums are divided with it: one thread.
@@ -214,7 +210,7 @@ static dnnl_status_t build(struct dnn_cache *c, struct conv_prim *p) {
     if (st == dnnl_success)
         st = make_pd(c, &p->key, &d, &pd);
     if (st == dnnl_success)
-        st = build_on(c, p, &d, pd, threads);
+        st = build_on(c, p, &d, pd);
     if (pd)
         dnnl_primitive_desc_destroy(pd);
     omp_set_num_threads(threads);

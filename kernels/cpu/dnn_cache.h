@@ -16,8 +16,8 @@ int64_t conv_key_outputs(const struct conv_key *key);
 
 struct conv_prim;
 struct dnn_forward;
-/* Writes co·ci·k weights in (O,I,K) order from the source of the call. */
-typedef void dnn_lay(const struct dnn_forward *call, int threads, float *plain);
+/* Writes the ci·k weights of output o, of co·ci·k weights in (O,I,K) order, from the source of the call. */
+typedef void dnn_lay(const struct dnn_forward *call, int64_t o, float *plain);
 /* A packed copy of somebody's weights. */
 struct packed {
     const void *source;
@@ -36,8 +36,7 @@ size_t conv_prim_packed_bytes(const struct conv_prim *p);     /* of its weights,
 size_t conv_prim_scratchpad_bytes(const struct conv_prim *p); /* of one lane */
 /* Operands: src, weights (packed; the gradient), dst, scratchpad, bias (may be NULL). Thread of the lane. */
 int conv_prim_run(struct dnn_cache *c, struct conv_prim *p, int lane, const void *const operands[5], struct err *err);
-/* plain → packed for a forward primitive, with the threads of the calling thread; packed → plain for one of a gradient, on the
- * thread of the lane. plain: (O,I,K). */
+/* plain → packed for a forward primitive, packed → plain for one of a gradient; plain: (O,I,K). Thread of the lane. */
 int conv_prim_reorder(struct dnn_cache *c, struct conv_prim *p, int lane, const void *from, void *to, struct err *err);
 /* True if weights packed for one can be used by the other. */
 bool conv_prim_same_packing(const struct conv_prim *a, const struct conv_prim *b);

@@ -3,13 +3,11 @@
 #include "kernels/cpu/dnn.h"
 
 /* out (c,r) = w (r,c) transposed. The key's co and ci are the rows and columns of out. */
-static void lay_transposed(const struct dnn_forward *call, int threads, float *out) {
+static void lay_transposed(const struct dnn_forward *call, int64_t i, float *out) {
     int64_t rows = call->key.co, cols = call->key.ci;
     const float *w = call->source;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < cols; j++)
-            out[i * cols + j] = w[j * rows + i];
+    for (int64_t j = 0; j < cols; j++)
+        out[i * cols + j] = w[j * rows + i];
 }
 
 static struct dnn_rows product_rows(const struct tensor *t, int split) { return (struct dnn_rows){t->data, t->ld, split}; }
@@ -74,23 +72,19 @@ int dnn_linear_backward(struct stream *s, const struct linear_backward_args *a, 
 /* ---- two taps, stride 2: pairs of rows are one row of 2·Ci channels ---------------------------------------------- */
 
 /* w (Co,Ci,2) → (Co, 2·Ci), channel k·Ci + i. */
-static void lay_stride2(const struct dnn_forward *call, int threads, float *out) {
-    int64_t co = call->key.co, ci = call->key.ci / 2;
+static void lay_stride2(const struct dnn_forward *call, int64_t o, float *out) {
+    int64_t ci = call->key.ci / 2;
     const float *w = call->source;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t o = 0; o < co; o++)
-        for (int64_t i = 0; i < 2 * ci; i++)
-            out[o * 2 * ci + i] = w[(o * ci + i % ci) * 2 + i / ci];
+    for (int64_t i = 0; i < 2 * ci; i++)
+        out[o * 2 * ci + i] = w[(o * ci + i % ci) * 2 + i / ci];
 }
 
 /* Transposed: (2·Ci, Co). */
-static void lay_stride2_transposed(const struct dnn_forward *call, int threads, float *out) {
+static void lay_stride2_transposed(const struct dnn_forward *call, int64_t i, float *out) {
     int64_t co = call->key.ci, ci = call->key.co / 2;
     const float *w = call->source;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t i = 0; i < 2 * ci; i++)
-        for (int64_t o = 0; o < co; o++)
-            out[i * co + o] = w[(o * ci + i % ci) * 2 + i / ci];
+    for (int64_t o = 0; o < co; o++)
+        out[i * co + o] = w[(o * ci + i % ci) * 2 + i / ci];
 }
 
 static void add_stride2(const struct dnn_gradient *call, const float *plain) {
@@ -127,23 +121,19 @@ int dnn_conv1d_stride2_backward(struct stream *s, const struct conv1d_backward_a
 /* ---- transposed: a row of 2·Co channels is a pair of output rows ------------------------------------------------- */
 
 /* w (Ci,Co,2) → (2·Co, Ci), row k·Co + o. */
-static void lay_convt(const struct dnn_forward *call, int threads, float *out) {
+static void lay_convt(const struct dnn_forward *call, int64_t o, float *out) {
     int64_t ci = call->key.ci, co = call->key.co / 2;
     const float *w = call->source;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t o = 0; o < 2 * co; o++)
-        for (int64_t i = 0; i < ci; i++)
-            out[o * ci + i] = w[(i * co + o % co) * 2 + o / co];
+    for (int64_t i = 0; i < ci; i++)
+        out[o * ci + i] = w[(i * co + o % co) * 2 + o / co];
 }
 
 /* Transposed: (Ci, 2·Co). */
-static void lay_convt_transposed(const struct dnn_forward *call, int threads, float *out) {
-    int64_t ci = call->key.co, co = call->key.ci / 2;
+static void lay_convt_transposed(const struct dnn_forward *call, int64_t i, float *out) {
+    int64_t co = call->key.ci / 2;
     const float *w = call->source;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t i = 0; i < ci; i++)
-        for (int64_t o = 0; o < 2 * co; o++)
-            out[i * 2 * co + o] = w[(i * co + o % co) * 2 + o / co];
+    for (int64_t o = 0; o < 2 * co; o++)
+        out[i * 2 * co + o] = w[(i * co + o % co) * 2 + o / co];
 }
 
 static void add_convt(const struct dnn_gradient *call, const float *plain) {

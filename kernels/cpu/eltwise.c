@@ -76,20 +76,23 @@ CPU_CLONES static void eltwise_row_mixed(const struct eltwise_args *args, int64_
 
 static bool is_bf16(const struct tensor *t) { return tensor_present(t) && t->dtype == DTYPE_BF16; }
 
+static void eltwise_item(const void *ctx, int64_t r, int lane) {
+    const struct eltwise_args *a = ctx;
+    int64_t cols = a->y.dim[a->y.rank - 1];
+    (void)lane;
+    if (is_bf16(&a->y) || is_bf16(&a->a)) {
+        eltwise_row_mixed(a, r, cols);
+        return;
+    }
+    const float *x = tensor_present(&a->a) ? cf(&a->a) + r * a->a.ld : NULL;
+    const float *b = tensor_present(&a->b) ? cf(&a->b) + r * a->b.ld : NULL;
+    eltwise_row(a->kind, x, b, mf(&a->y) + r * a->y.ld, cols, a->alpha);
+}
+
 int cpu_eltwise(struct stream *s, const struct eltwise_args *a, struct err *err) {
     (void)err;
-    int64_t cols = a->y.dim[a->y.rank - 1], rows = tensor_count(&a->y) / cols;
-    bool mixed = is_bf16(&a->y) || is_bf16(&a->a);
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static) if (rows * cols > 16384)
-    for (int64_t r = 0; r < rows; r++) {
-        if (mixed) {
-            eltwise_row_mixed(a, r, cols);
-            continue;
-        }
-        const float *x = tensor_present(&a->a) ? cf(&a->a) + r * a->a.ld : NULL;
-        const float *b = tensor_present(&a->b) ? cf(&a->b) + r * a->b.ld : NULL;
-        eltwise_row(a->kind, x, b, mf(&a->y) + r * a->y.ld, cols, a->alpha);
-    }
+    int64_t count = tensor_count(&a->y);
+    lanes_for(count > 16384 ? cpu_threads(s) : 1, count / a->y.dim[a->y.rank - 1], eltwise_item, a);
     return 0;
 }
 
@@ -125,26 +128,25 @@ static void dropout_piece(const struct dropout_args *a, uint64_t base, const flo
     drop_words(x, y, words + lead, n, a->p);
 }
 
+static void dropout_row(const void *ctx, int64_t row, int lane) {
+    const struct dropout_args *a = ctx;
+    int64_t t = a->x.dim[1], c = a->x.dim[2], i = row / t, r = row % t, row0 = a->place ? a->place->row0 : a->row0;
+    uint64_t base = (uint64_t)(row0 + i) * (uint64_t)(a->per_channel ? c : t * c) + (a->per_channel ? 0 : (uint64_t)(r * c));
+    (void)lane;
+    for (int64_t j = 0; j < c; j += PIECE) {
+        float x[PIECE], y[PIECE];
+        int64_t n = c - j < PIECE ? c - j : PIECE, at = row * c + j;
+        dropout_piece(a, base + (uint64_t)j, act_in(&a->x, at, n, x), act_out(&a->y, at, y), n);
+        act_put(&a->y, at, n, y);
+    }
+}
+
 int cpu_dropout(struct stream *s, const struct dropout_args *a, struct err *err) {
     (void)err;
-    int64_t b = a->x.dim[0], t = a->x.dim[1], c = a->x.dim[2], row0 = a->place ? a->place->row0 : a->row0;
-    if (a->p == 0) {
-        memmove(a->y.data, a->x.data, (size_t)(b * t * c) * dtype_bytes(a->x.dtype));
-        return 0;
-    }
-#pragma omp parallel for collapse(2) num_threads(cpu_threads(s)) schedule(static)
-    for (int64_t i = 0; i < b; i++)
-        for (int64_t r = 0; r < t; r++) {
-            int64_t first = (i * t + r) * c;
-            uint64_t base =
-                (uint64_t)(row0 + i) * (uint64_t)(a->per_channel ? c : t * c) + (a->per_channel ? 0 : (uint64_t)(r * c));
-            for (int64_t j = 0; j < c; j += PIECE) {
-                float x[PIECE], y[PIECE];
-                int64_t n = c - j < PIECE ? c - j : PIECE;
-                dropout_piece(a, base + (uint64_t)j, act_in(&a->x, first + j, n, x), act_out(&a->y, first + j, y), n);
-                act_put(&a->y, first + j, n, y);
-            }
-        }
+    if (a->p == 0)
+        memmove(a->y.data, a->x.data, (size_t)tensor_count(&a->x) * dtype_bytes(a->x.dtype));
+    else
+        lanes_for(cpu_threads(s), a->x.dim[0] * a->x.dim[1], dropout_row, a);
     return 0;
 }
 

@@ -1,9 +1,9 @@
 /* The geodesic ops on the CPU: MLPs with their tangents, and spectra along geodesics. Work is cut into units of one group and some
  * of its rows or wavelengths; a unit adds its gradients up in memory of its own, and units are added in order, so that results
  * depend neither on the number of threads nor on other groups. */
-#include <omp.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/geodesic_cells.h"
 #include "kernels/cpu/geodesic_job.h"
@@ -83,7 +83,7 @@ static void add_units(const struct geodesic_kernels *k, struct mlp_shape n, floa
 struct mlp_job {
     const struct geodesic_kernels *k;
     struct mlp_shape shape;
-    struct tensor params, x, y, tangent, dy, dtangent, dx;
+    struct tensor params, x, y, tangent, dy, dtangent, dx, dparams;
     struct mlp_packed *packed; /* of each group */
     struct mlp_tile **tiles;   /* of each thread */
     float *sums;               /* of each unit, backward only */
@@ -129,6 +129,12 @@ static void mlp_rows_backward(const struct mlp_job *j, struct mlp_tile *t, const
             mf(&j->dx)[(at + r) * in + k] = t->dx[k][r];
 }
 
+static void mlp_pack(const void *ctx, int64_t g, int lane) {
+    const struct mlp_job *j = ctx;
+    (void)lane;
+    j->k->pack(j->shape, row_of(&j->params, g), &j->packed[g]);
+}
+
 /* Scratch for the job, and its groups' parameters packed. */
 static int mlp_prepare(struct stream *s, struct mlp_job *j, struct err *err) {
     int threads = cpu_threads(s);
@@ -151,9 +157,7 @@ static int mlp_prepare(struct stream *s, struct mlp_job *j, struct err *err) {
         if (!pass && !(area.base = cpu_scratch(s, (size_t)area.used * sizeof(float), err)))
             return ERR_EXHAUSTED;
     }
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
-    for (int64_t g = 0; g < j->groups; g++)
-        j->k->pack(j->shape, row_of(&j->params, g), &j->packed[g]);
+    lanes_for(threads, j->groups, mlp_pack, j);
     return 0;
 }
 
@@ -162,25 +166,41 @@ static int64_t blocks_of(int64_t rows) {
     return blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS;
 }
 
+static void mlp_tile_item(const void *ctx, int64_t u, int lane) {
+    const struct mlp_job *j = ctx;
+    int64_t tiles = (j->rows + MLP_ROWS - 1) / MLP_ROWS, first = u % tiles * MLP_ROWS, left = j->rows - first;
+    mlp_rows(j, j->tiles[lane], u / tiles, first, left < MLP_ROWS ? left : MLP_ROWS);
+}
+
 int cpu_mlp(struct stream *s, const struct mlp_args *a, struct err *err) {
     struct mlp_job j = {.k = kernels(), .shape = a->shape, .params = a->params, .x = a->x, .y = a->y, .tangent = a->tangent};
     j.groups = a->params.dim[0];
     j.rows = a->x.dim[1];
     int rc = mlp_prepare(s, &j, err);
-    int64_t tiles = (j.rows + MLP_ROWS - 1) / MLP_ROWS;
     if (rc)
         return rc;
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(dynamic)
-    for (int64_t u = 0; u < j.groups * tiles; u++) {
-        int64_t first = u % tiles * MLP_ROWS, count = j.rows - first < MLP_ROWS ? j.rows - first : MLP_ROWS;
-        mlp_rows(&j, j.tiles[omp_get_thread_num()], u / tiles, first, count);
-    }
+    lanes_for(cpu_threads(s), j.groups * ((j.rows + MLP_ROWS - 1) / MLP_ROWS), mlp_tile_item, &j);
     return 0;
 }
 
+static void mlp_block(const void *ctx, int64_t u, int lane) {
+    const struct mlp_job *j = ctx;
+    int64_t b = u % j->blocks, end = (b + 1) * j->rows / j->blocks;
+    float *base = j->sums + u * j->sums_count;
+    struct mlp_packed sums = sums_at(base, j->shape);
+    memset(base, 0, (size_t)j->sums_count * sizeof *base);
+    for (int64_t first = b * j->rows / j->blocks; first < end; first += MLP_ROWS)
+        mlp_rows_backward(j, j->tiles[lane], &sums, u / j->blocks, first, end - first < MLP_ROWS ? end - first : MLP_ROWS);
+}
+
+static void mlp_collect(const void *ctx, int64_t g, int lane) {
+    const struct mlp_job *j = ctx;
+    (void)lane;
+    add_units(j->k, j->shape, j->sums + g * j->blocks * j->sums_count, j->sums_count, j->blocks, row_of(&j->dparams, g));
+}
+
 int cpu_mlp_backward(struct stream *s, const struct mlp_backward_args *a, struct err *err) {
-    struct mlp_job j = {
-        .k = kernels(), .shape = a->shape, .params = a->params, .x = a->x, .dy = a->dy, .dtangent = a->dtangent, .dx = a->dx};
+    struct mlp_job j = {.k = kernels(), .shape = a->shape, SAME_MEMBERS(*a, params, x, dy, dtangent, dx, dparams)};
     j.groups = a->params.dim[0];
     j.rows = a->x.dim[1];
     j.sums_count = sums_count(a->shape);
@@ -188,19 +208,8 @@ int cpu_mlp_backward(struct stream *s, const struct mlp_backward_args *a, struct
     int rc = mlp_prepare(s, &j, err);
     if (rc)
         return rc;
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(dynamic)
-    for (int64_t u = 0; u < j.groups * j.blocks; u++) {
-        int64_t b = u % j.blocks, end = (b + 1) * j.rows / j.blocks;
-        float *base = j.sums + u * j.sums_count;
-        struct mlp_packed sums = sums_at(base, j.shape);
-        memset(base, 0, (size_t)j.sums_count * sizeof *base);
-        for (int64_t first = b * j.rows / j.blocks; first < end; first += MLP_ROWS)
-            mlp_rows_backward(&j, j.tiles[omp_get_thread_num()], &sums, u / j.blocks, first,
-                              end - first < MLP_ROWS ? end - first : MLP_ROWS);
-    }
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
-    for (int64_t g = 0; g < j.groups; g++)
-        add_units(j.k, j.shape, j.sums + g * j.blocks * j.sums_count, j.sums_count, j.blocks, row_of(&a->dparams, g));
+    lanes_for(cpu_threads(s), j.groups * j.blocks, mlp_block, &j);
+    lanes_for(cpu_threads(s), j.groups, mlp_collect, &j);
     return 0;
 }
 
@@ -335,8 +344,10 @@ static void one_wavelength(const struct geodesic_job *j, struct worker *w, struc
     pairs_chunk(j, w, u, &part);
 }
 
-static void run_unit(const struct geodesic_job *j, struct worker *w, int64_t index) {
+static void run_unit(const void *ctx, int64_t index, int lane) {
+    const struct geodesic_job *j = ctx;
     const struct geodesic_args *a = j->a;
+    struct worker *w = j->workers[lane];
     int64_t b = index % j->blocks, end = (b + 1) * a->n_rows / j->blocks;
     struct unit u = {.group = index / j->blocks};
     if (tensor_present(&a->grads)) {
@@ -392,14 +403,18 @@ static int geodesic_prepare(struct stream *s, struct geodesic_job *j, struct err
     return 0;
 }
 
-static void pack_group(const struct geodesic_job *j, int64_t g) {
+static void pack_group(const void *ctx, int64_t g, int lane) {
+    const struct geodesic_job *j = ctx;
+    (void)lane;
     const float *row = row_of(&j->a->params, g);
     j->k->pack(GEODESIC_METRIC, row, &j->metric_packed[g]);
     j->k->pack(j->head, row + mlp_count(GEODESIC_METRIC), &j->head_packed[g]);
 }
 
-static void collect_group(const struct geodesic_job *j, int64_t g) {
+static void collect_group(const void *ctx, int64_t g, int lane) {
+    const struct geodesic_job *j = ctx;
     const struct geodesic_args *a = j->a;
+    (void)lane;
     int64_t stride = j->metric_sums + j->head_sums;
     float *sums = j->sums + g * j->blocks * stride;
     for (int i = 0; a->loss && i < 2; i++) {
@@ -425,17 +440,8 @@ int cpu_geodesic(struct stream *s, const struct geodesic_args *a, struct err *er
     int rc = geodesic_prepare(s, &j, err);
     if (rc)
         return rc;
-#pragma omp parallel num_threads(cpu_threads(s))
-    {
-#pragma omp for schedule(static)
-        for (int64_t g = 0; g < j.groups; g++)
-            pack_group(&j, g);
-#pragma omp for schedule(dynamic)
-        for (int64_t u = 0; u < j.groups * j.blocks; u++)
-            run_unit(&j, j.workers[omp_get_thread_num()], u);
-#pragma omp for schedule(static)
-        for (int64_t g = 0; g < j.groups; g++)
-            collect_group(&j, g);
-    }
+    lanes_for(cpu_threads(s), j.groups, pack_group, &j);
+    lanes_for(cpu_threads(s), j.groups * j.blocks, run_unit, &j);
+    lanes_for(cpu_threads(s), j.groups, collect_group, &j);
     return 0;
 }

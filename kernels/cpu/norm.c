@@ -1,7 +1,6 @@
 /* Batch and layer norm. Column statistics: blocks of BLOCK rows summed in float lanes around a pilot value, blocks added
  * in order in double, so that results depend on neither threads nor block scheduling. */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "kernels/cpu/bf16.h"
@@ -9,7 +8,7 @@
 
 enum { BLOCK = 256, SMALL_BLOCK = 16 };
 
-/* Float rows for bf16 activations: ROW_BUFFERS per thread, behind what an op keeps in scratch. */
+/* Float rows for bf16 activations: ROW_BUFFERS of each lane, behind what an op keeps in scratch. */
 enum { ROW_BUFFERS = 4 };
 struct rows {
     float *buffers;
@@ -20,9 +19,11 @@ static size_t row_buffer_floats(struct stream *s, const struct tensor *x, int64_
     return x->dtype == DTYPE_BF16 ? (size_t)(cpu_threads(s) * ROW_BUFFERS) * (size_t)c : 0;
 }
 
-static float *row_buffer(const struct rows *b, int which) {
-    return b->buffers + (omp_get_thread_num() * ROW_BUFFERS + which) * b->each;
+static struct rows rows_of_lane(const struct rows *all, int lane) {
+    return (struct rows){all->buffers + lane * ROW_BUFFERS * all->each, all->each};
 }
+
+static float *row_buffer(const struct rows *b, int which) { return b->buffers + which * b->each; }
 
 /* A block of rows. */
 struct part {
@@ -67,11 +68,23 @@ CPU_CLONES static void affine_rows(const struct batchnorm_args *a, struct part p
     }
 }
 
-static void apply_affine(struct stream *s, const struct batchnorm_args *a, const float *scale_shift, const struct rows *buffers) {
-    int64_t rows = tensor_rows(&a->x), blocks = (rows + BLOCK - 1) / BLOCK;
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
-    for (int64_t i = 0; i < blocks; i++)
-        affine_rows(a, part_of(i, rows), scale_shift, buffers);
+struct batchnorm_work {
+    const struct batchnorm_args *args;
+    float *partial, *scale_shift, *pilot;
+    struct rows buffers;
+};
+
+static void moments_item(const void *ctx, int64_t i, int lane) {
+    const struct batchnorm_work *w = ctx;
+    const struct tensor *x = &w->args->x;
+    const struct rows buffers = rows_of_lane(&w->buffers, lane);
+    block_moments(x, part_of(i, tensor_rows(x)), w->pilot, w->partial + i * 2 * x->dim[2], &buffers);
+}
+
+static void affine_item(const void *ctx, int64_t i, int lane) {
+    const struct batchnorm_work *w = ctx;
+    const struct rows buffers = rows_of_lane(&w->buffers, lane);
+    affine_rows(w->args, part_of(i, tensor_rows(&w->args->x)), w->scale_shift, &buffers);
 }
 
 static inline void move_running(float *running, float leaf, float momentum) { *running += momentum * (leaf - *running); }
@@ -93,12 +106,10 @@ int cpu_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *
     if (!partial)
         return ERR_EXHAUSTED;
     float *scale_shift = partial + blocks * 2 * c, *pilot = scale_shift + 2 * c;
-    struct rows buffers = {partial + floats, c};
+    const struct batchnorm_work w = {a, partial, scale_shift, pilot, {partial + floats, c}};
     memmove(pilot, act_in(&a->x, 0, c, pilot),
             (size_t)c * sizeof *pilot); /* the first row is near enough to the mean to keep the squares small */
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
-    for (int64_t i = 0; i < blocks; i++)
-        block_moments(&a->x, part_of(i, rows), pilot, partial + i * 2 * c, &buffers);
+    lanes_for(cpu_threads(s), blocks, moments_item, &w);
     for (int64_t j = 0; j < c; j++) {
         double sum = 0, squares = 0;
         for (int64_t i = 0; i < blocks; i++) {
@@ -123,7 +134,7 @@ int cpu_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *
         scale_shift[j] = (float)(rstd * (double)cf(&a->weight)[j]);
         scale_shift[c + j] = (float)((double)cf(&a->bias)[j] - mean * rstd * (double)cf(&a->weight)[j]);
     }
-    apply_affine(s, a, scale_shift, &buffers);
+    lanes_for(cpu_threads(s), blocks, affine_item, &w);
     return 0;
 }
 
@@ -176,6 +187,25 @@ CPU_CLONES static void block_dx(const struct batchnorm_backward_args *a, struct 
     }
 }
 
+struct batchnorm_gradient_work {
+    const struct batchnorm_backward_args *args;
+    float *partial, *k;
+    struct rows buffers;
+};
+
+static void gradient_sums_item(const void *ctx, int64_t i, int lane) {
+    const struct batchnorm_gradient_work *w = ctx;
+    const struct tensor *x = &w->args->x;
+    const struct rows buffers = rows_of_lane(&w->buffers, lane);
+    block_gradient_sums(w->args, part_of(i, tensor_rows(x)), w->partial + i * 2 * x->dim[2], &buffers);
+}
+
+static void dx_item(const void *ctx, int64_t i, int lane) {
+    const struct batchnorm_gradient_work *w = ctx;
+    const struct rows buffers = rows_of_lane(&w->buffers, lane);
+    block_dx(w->args, part_of(i, tensor_rows(&w->args->x)), w->k, &buffers);
+}
+
 int cpu_batchnorm_backward(struct stream *s, const struct batchnorm_backward_args *a, struct err *err) {
     int64_t rows = tensor_rows(&a->x), c = a->x.dim[2], blocks = (rows + BLOCK - 1) / BLOCK;
     size_t floats = ((size_t)blocks * 2 + 3) * (size_t)c;
@@ -183,10 +213,8 @@ int cpu_batchnorm_backward(struct stream *s, const struct batchnorm_backward_arg
     if (!partial)
         return ERR_EXHAUSTED;
     float *k = partial + blocks * 2 * c;
-    struct rows buffers = {partial + floats, c};
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
-    for (int64_t i = 0; i < blocks; i++)
-        block_gradient_sums(a, part_of(i, rows), partial + i * 2 * c, &buffers);
+    const struct batchnorm_gradient_work w = {a, partial, k, {partial + floats, c}};
+    lanes_for(cpu_threads(s), blocks, gradient_sums_item, &w);
     for (int64_t j = 0; j < c; j++) {
         double sum = 0, dot = 0;
         for (int64_t i = 0; i < blocks; i++) {
@@ -199,9 +227,7 @@ int cpu_batchnorm_backward(struct stream *s, const struct batchnorm_backward_arg
         k[c + j] = (float)(sum / (double)rows);
         k[2 * c + j] = (float)(dot / (double)rows);
     }
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
-    for (int64_t i = 0; i < blocks; i++)
-        block_dx(a, part_of(i, rows), k, &buffers);
+    lanes_for(cpu_threads(s), blocks, dx_item, &w);
     return 0;
 }
 
@@ -259,21 +285,24 @@ CPU_CLONES static void layernorm_block(const struct layernorm_args *a, struct pa
     }
 }
 
+struct layernorm_work {
+    const struct layernorm_args *args;
+    struct rows buffers;
+};
+
+static void layernorm_item(const void *ctx, int64_t i, int lane) {
+    const struct layernorm_work *w = ctx;
+    const struct rows buffers = rows_of_lane(&w->buffers, lane);
+    int64_t first = i * SMALL_BLOCK, left = tensor_rows(&w->args->x) - first;
+    layernorm_block(w->args, (struct part){first, left < SMALL_BLOCK ? left : SMALL_BLOCK}, &buffers);
+}
+
 int cpu_layernorm(struct stream *s, const struct layernorm_args *a, struct err *err) {
     int64_t rows = tensor_rows(&a->x), d = a->x.dim[2], blocks = (rows + SMALL_BLOCK - 1) / SMALL_BLOCK;
-    struct rows buffers = {cpu_scratch(s, (size_t)(cpu_threads(s) * ROW_BUFFERS) * (size_t)d * sizeof(float), err), d};
-    if (!buffers.buffers)
+    struct layernorm_work w = {a, {cpu_scratch(s, (size_t)(cpu_threads(s) * ROW_BUFFERS) * (size_t)d * sizeof(float), err), d}};
+    if (!w.buffers.buffers)
         return ERR_EXHAUSTED;
-#pragma omp parallel num_threads(cpu_threads(s))
-    {
-        CPU_TEAM_BEGIN;
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < blocks; i++) {
-            int64_t first = i * SMALL_BLOCK, left = rows - first;
-            layernorm_block(a, (struct part){first, left < SMALL_BLOCK ? left : SMALL_BLOCK}, &buffers);
-        }
-        CPU_TEAM_END(s);
-    }
+    lanes_for(cpu_threads(s), blocks, layernorm_item, &w);
     return 0;
 }
 
@@ -318,21 +347,27 @@ static void add_blocks(float *dst, const float *partial, int64_t blocks, int64_t
             dst[i] += partial[b * stride + i];
 }
 
+struct layernorm_gradient_work {
+    const struct layernorm_backward_args *args;
+    float *partial;
+    struct rows buffers;
+};
+
+static void layernorm_gradient_item(const void *ctx, int64_t i, int lane) {
+    const struct layernorm_gradient_work *w = ctx;
+    const struct tensor *sum = &w->args->sum;
+    const struct rows buffers = rows_of_lane(&w->buffers, lane);
+    layernorm_gradient_block(w->args, part_of(i, tensor_rows(sum)), w->partial + i * 2 * sum->dim[2], &buffers);
+}
+
 int cpu_layernorm_backward(struct stream *s, const struct layernorm_backward_args *a, struct err *err) {
     int64_t rows = tensor_rows(&a->sum), d = a->sum.dim[2], blocks = (rows + BLOCK - 1) / BLOCK;
     size_t floats = (size_t)(blocks * 2 * d);
     float *partial = cpu_scratch(s, (floats + row_buffer_floats(s, &a->sum, d)) * sizeof *partial, err);
     if (!partial)
         return ERR_EXHAUSTED;
-    struct rows buffers = {partial + floats, d};
-#pragma omp parallel num_threads(cpu_threads(s))
-    {
-        CPU_TEAM_BEGIN;
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < blocks; i++)
-            layernorm_gradient_block(a, part_of(i, rows), partial + i * 2 * d, &buffers);
-        CPU_TEAM_END(s);
-    }
+    const struct layernorm_gradient_work w = {a, partial, {partial + floats, d}};
+    lanes_for(cpu_threads(s), blocks, layernorm_gradient_item, &w);
     add_blocks(mf(&a->dweight), partial, blocks, 2 * d, d);
     add_blocks(mf(&a->dbias), partial + d, blocks, 2 * d, d);
     return 0;

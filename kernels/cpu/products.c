@@ -4,7 +4,6 @@
 #include <dnnl.h>
 
 #include "kernels/cpu/cpu.h"
-#include "kernels/lanes.h"
 
 enum { MOST_COLS = 512, SHORT_TILE = 256, LONG_TILE = 4096, TILE_WORK = 1 << 22 }; /* TILE_WORK: multiplications aimed at */
 enum { SUM_TILE = 128, MANY_TILES = 8, PART = 1920, ROUND = 16 };                  /* of sums over rows; PART: terms of a part */
@@ -14,8 +13,8 @@ struct tiling {
     int64_t tile_m, tile_n; /* of a tile that is not at an end */
     int64_t span;           /* rows of C that tiles do not cross: all, or those of a batch row */
     int64_t span_tiles, n_tiles, tiles, parts;
-    int64_t first_part; /* of the round */
-    float *sums;        /* (ROUND, m, n), with more than one part */
+    int64_t first_part, round_parts; /* of the round */
+    float *sums;                     /* (ROUND, m, n), with more than one part */
 };
 
 static int64_t count_of(int64_t total, int64_t each) { return (total + each - 1) / each; }
@@ -69,22 +68,20 @@ static int run_tile(const void *ctx, int64_t unit, int lane, struct err *err) {
     return multiply(&g, err);
 }
 
-/* C = beta·C + the parts of a round. */
-static void add_parts(const struct tiling *t, int64_t parts, int threads) {
+/* C = beta·C + the parts of a round; one row. */
+static void add_parts(const void *ctx, int64_t r, int lane) {
+    const struct tiling *t = ctx;
     const struct gemm *g = t->g;
     bool keep = t->first_part > 0 || g->beta != 0.0f;
-    float beta = t->first_part > 0 ? 1.0f : g->beta;
-#pragma omp parallel for num_threads(threads) schedule(static) if (g->m * g->n > 4096)
-    for (int64_t r = 0; r < g->m; r++) {
-        float *c = g->c.at + r * g->c.ld;
-        for (int64_t j = 0; j < g->n; j++)
-            c[j] = keep ? beta * c[j] : 0;
-        for (int64_t i = 0; i < parts; i++) {
-            const float *sums = t->sums + (i * g->m + r) * g->n;
+    float beta = t->first_part > 0 ? 1.0f : g->beta, *c = g->c.at + r * g->c.ld;
+    (void)lane;
+    for (int64_t j = 0; j < g->n; j++)
+        c[j] = keep ? beta * c[j] : 0;
+    for (int64_t i = 0; i < t->round_parts; i++) {
+        const float *sums = t->sums + (i * g->m + r) * g->n;
 #pragma omp simd
-            for (int64_t j = 0; j < g->n; j++)
-                c[j] += sums[j];
-        }
+        for (int64_t j = 0; j < g->n; j++)
+            c[j] += sums[j];
     }
 }
 
@@ -94,11 +91,11 @@ int cpu_gemm(struct stream *s, const struct gemm *g, struct err *err) {
     if (t.parts > 1 && !(t.sums = cpu_sums(s, (size_t)(least(t.parts, ROUND) * g->m * g->n) * sizeof *t.sums, err)))
         return ERR_EXHAUSTED;
     for (; t.first_part < t.parts && !rc; t.first_part += ROUND) {
-        int64_t parts = least(ROUND, t.parts - t.first_part), units = parts * t.tiles;
-        const struct lanes_work work = {run_tile, &t, t.first_part * t.tiles, units, (int)least(threads, units)};
+        t.round_parts = least(ROUND, t.parts - t.first_part);
+        const struct lanes_work work = {run_tile, &t, t.first_part * t.tiles, t.round_parts * t.tiles, threads};
         rc = lanes_run(&work, err);
         if (!rc && t.parts > 1)
-            add_parts(&t, parts, threads);
+            lanes_for(g->m * g->n > 4096 ? threads : 1, g->m, add_parts, &t);
     }
     return rc;
 }

@@ -1,7 +1,6 @@
 /* The processors' speed, with the kernels' own instruction set. */
 #include "kernels/rates.h"
 
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -10,6 +9,7 @@
 #endif
 #include <oneapi/dnnl/dnnl.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/scan_job.h"
@@ -17,22 +17,33 @@
 enum { ROUNDS = 100000, COPY_BYTES = 64 << 20, LEAST_ROUNDS = 10 };
 static const double probe_seconds = 0.25; /* long enough to meet a quiet moment on a machine with other work */
 
+struct probe {
+    float (*work)(int64_t);
+    pthread_mutex_t *lock;
+    double *rate;
+};
+
+static void probe_best(const void *ctx, int64_t i, int lane) {
+    const struct probe *p = ctx;
+    double seconds = 1e9, end = clock_s() + probe_seconds;
+    (void)i, (void)lane;
+    for (int round = 0; round < LEAST_ROUNDS || clock_s() < end; round++) {
+        double start = clock_s();
+        volatile float sink = p->work(ROUNDS);
+        (void)sink;
+        double spent = clock_s() - start;
+        seconds = spent < seconds ? spent : seconds;
+    }
+    LOCKED(p->lock);
+    *p->rate += ROUNDS / seconds;
+}
+
 /* Calls of one round per second, all threads at once: each thread's best of a quarter of a second, summed, so that no thread's
  * pause for other work on the machine counts. */
 static double best(float (*work)(int64_t), int threads) {
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     double rate = 0;
-#pragma omp parallel num_threads(threads) reduction(+ : rate)
-    {
-        double seconds = 1e9, end = clock_s() + probe_seconds;
-        for (int round = 0; round < LEAST_ROUNDS || clock_s() < end; round++) {
-            double start = clock_s();
-            volatile float sink = work(ROUNDS);
-            (void)sink;
-            double spent = clock_s() - start;
-            seconds = spent < seconds ? spent : seconds;
-        }
-        rate += ROUNDS / seconds;
-    }
+    lanes_for(threads, threads, probe_best, &(struct probe){work, &lock, &rate});
     return rate;
 }
 
@@ -45,14 +56,25 @@ static double copy_clock_s(int threads) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+enum { COPY_PARTS = 64, PART_BYTES = COPY_BYTES / COPY_PARTS };
+
+struct copy_work {
+    char *to;
+    const char *from;
+};
+
+static void copy_part(const void *ctx, int64_t i, int lane) {
+    const struct copy_work *w = ctx;
+    (void)lane;
+    memcpy(w->to + i * PART_BYTES, w->from + i * PART_BYTES, PART_BYTES);
+}
+
 static double copy_rate(int threads) {
     char *from = calloc(1, COPY_BYTES), *to = calloc(1, COPY_BYTES);
     double seconds = 1e9, end = clock_s() + probe_seconds;
     for (int round = 0; from && to && (round < LEAST_ROUNDS || clock_s() < end); round++) {
         double start = copy_clock_s(threads);
-#pragma omp parallel for num_threads(threads) schedule(static)
-        for (int i = 0; i < 64; i++)
-            memcpy(to + (size_t)i * (COPY_BYTES / 64), from + (size_t)i * (COPY_BYTES / 64), COPY_BYTES / 64);
+        lanes_for(threads, COPY_PARTS, copy_part, &(struct copy_work){to, from});
         double spent = copy_clock_s(threads) - start;
         if (round)
             seconds = spent < seconds ? spent : seconds;

@@ -1,6 +1,4 @@
 /* The selective scans on the CPU: both ops become one scan_job (scan_job.h), whose blocks of channels run on the thread pool. */
-#include <omp.h>
-
 #include "base/members.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/scan_job.h"
@@ -110,25 +108,46 @@ static void pack(struct scan_job *j, const struct scan_kernels *kernels, float *
     j->packed_a = packed;
 }
 
+/* Where the reduced gradients go. */
+struct sums {
+    const struct tensor *db, *dc, *da, *dskip, *dbias;
+};
+
+struct scan_lanes {
+    const struct scan_kernels *kernels;
+    const struct scan_job *job;
+    char *scratch; /* `each` bytes of each lane */
+    size_t each;
+    int64_t chunk;
+    const struct sums *to;
+};
+
+static size_t whole_pages(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
+static void scan_item(const void *ctx, int64_t i, int lane) {
+    const struct scan_lanes *w = ctx;
+    w->kernels->forward(w->job, i, w->scratch + w->each * (size_t)lane); /* prepares the next one */
+}
+
+static void chunked_item(const void *ctx, int64_t i, int lane) {
+    const struct scan_lanes *w = ctx;
+    w->kernels->chunked(w->job, w->chunk, i, w->scratch + w->each * (size_t)lane);
+}
+
+static void scan_backward_item(const void *ctx, int64_t i, int lane) {
+    const struct scan_lanes *w = ctx;
+    w->kernels->backward(w->job, i, w->scratch + w->each * (size_t)lane);
+}
+
 static int run_forward(struct stream *s, struct scan_job *j, struct err *err) {
-    const struct scan_kernels *kernels = scan_kernels();
-    int threads = cpu_threads(s);
-    size_t each = (kernels->forward_bytes(j) + 4095) / 4096 * 4096, shared = packed_a_bytes(j, kernels->lanes);
-    char *scratch = cpu_scratch(s, each * (size_t)threads + shared, err);
-    if (!scratch)
+    struct scan_lanes w = {.kernels = scan_kernels(), .job = j};
+    size_t threads = (size_t)cpu_threads(s);
+    w.each = whole_pages(w.kernels->forward_bytes(j));
+    w.scratch = cpu_scratch(s, w.each * threads + packed_a_bytes(j, w.kernels->lanes), err);
+    if (!w.scratch)
         return ERR_EXHAUSTED;
-    pack(j, kernels, (float *)(void *)(scratch + each * (size_t)threads));
-    int64_t items = j->batch * j->blocks;
-#pragma omp parallel num_threads(threads)
-    {
-        CPU_TEAM_BEGIN;
-        char *own = scratch + each * (size_t)omp_get_thread_num();
-        /* neighbours in one thread: an item prepares the next */
-#pragma omp for schedule(dynamic, items / (8 * threads) + 1)
-        for (int64_t i = 0; i < items; i++)
-            kernels->forward(j, i, own);
-        CPU_TEAM_END(s);
-    }
+    pack(j, w.kernels, (float *)(void *)(w.scratch + w.each * threads));
+    lanes_for((int)threads, j->batch * j->blocks, scan_item, &w);
     return 0;
 }
 
@@ -138,21 +157,12 @@ int cpu_scan1(struct stream *s, const struct scan1_args *a, struct err *err) {
 }
 
 static int run_chunked(struct stream *s, const struct scan_job *j, int64_t chunk, struct err *err) {
-    const struct scan_kernels *kernels = scan_kernels();
-    int threads = cpu_threads(s);
-    size_t each = (kernels->chunked_bytes(j, chunk) + 4095) / 4096 * 4096;
-    char *scratch = cpu_scratch(s, each * (size_t)threads, err);
-    if (!scratch)
+    struct scan_lanes w = {.kernels = scan_kernels(), .job = j, .chunk = chunk};
+    w.each = whole_pages(w.kernels->chunked_bytes(j, chunk));
+    w.scratch = cpu_scratch(s, w.each * (size_t)cpu_threads(s), err);
+    if (!w.scratch)
         return ERR_EXHAUSTED;
-#pragma omp parallel num_threads(threads)
-    {
-        CPU_TEAM_BEGIN;
-        char *own = scratch + each * (size_t)omp_get_thread_num();
-#pragma omp for schedule(dynamic)
-        for (int64_t i = 0; i < j->batch * (j->channels / j->share); i++)
-            kernels->chunked(j, chunk, i, own);
-        CPU_TEAM_END(s);
-    }
+    lanes_for(cpu_threads(s), j->batch * (j->channels / j->share), chunked_item, &w);
     return 0;
 }
 
@@ -160,11 +170,6 @@ int cpu_ssd(struct stream *s, const struct ssd_args *a, struct err *err) {
     struct scan_job j = job_of_ssd(a, scan_kernels()->lanes);
     return a->chunk > 0 ? run_chunked(s, &j, a->chunk, err) : run_forward(s, &j, err);
 }
-
-/* Where the reduced gradients go. */
-struct sums {
-    const struct tensor *db, *dc, *da, *dskip, *dbias;
-};
 
 /* Lays the shared partial sums and the threads' scratch out; base NULL measures. */
 static size_t lay_out(struct scan_job *j, const struct scan_kernels *kernels, char *base, float **ret_packed) {
@@ -177,31 +182,27 @@ static size_t lay_out(struct scan_job *j, const struct scan_kernels *kernels, ch
     j->part_bias = take(&area, width);
     j->part_a = take(&area, j->per_head ? width : width * (size_t)j->states_padded);
     *ret_packed = take(&area, packed_a_bytes(j, kernels->lanes));
-    return (area.used + 4095) / 4096 * 4096;
+    return whole_pages(area.used);
 }
 
 /* dB and dC: the blocks' shares added in order, one token and group at a time. */
-static void reduce_states(struct stream *s, const struct scan_job *j, const struct scan_kernels *kernels, const struct sums *to) {
-    struct scan_view db = view_of(to->db, j->states), dc = view_of(to->dc, j->states);
-    int64_t tokens = j->batch * j->length, stride = tokens * j->groups * j->states;
-#pragma omp parallel num_threads(cpu_threads(s))
-    {
-        CPU_TEAM_BEGIN;
-#pragma omp for schedule(static)
-        for (int64_t t = 0; t < tokens; t++)
-            for (int64_t g = 0; g < j->groups; g++) {
-                float row[MAX_STATES];
-                int64_t at = (t * j->groups + g) * j->states;
-                if (db.data) {
-                    kernels->sum_parts(j->part_b + at, j->blocks_per_group, stride, j->states, row);
-                    kernels->write_row(row, j->states, j->bf16, db.data, t * db.row + g * db.step);
-                }
-                if (dc.data) {
-                    kernels->sum_parts(j->part_c + at, j->blocks_per_group, stride, j->states, row);
-                    kernels->write_row(row, j->states, j->bf16, dc.data, t * dc.row + g * dc.step);
-                }
-            }
-        CPU_TEAM_END(s);
+static void reduce_states(const void *ctx, int64_t t, int lane) {
+    const struct scan_lanes *w = ctx;
+    const struct scan_job *j = w->job;
+    struct scan_view db = view_of(w->to->db, j->states), dc = view_of(w->to->dc, j->states);
+    int64_t stride = j->batch * j->length * j->groups * j->states;
+    (void)lane;
+    for (int64_t g = 0; g < j->groups; g++) {
+        float row[MAX_STATES];
+        int64_t at = (t * j->groups + g) * j->states;
+        if (db.data) {
+            w->kernels->sum_parts(j->part_b + at, j->blocks_per_group, stride, j->states, row);
+            w->kernels->write_row(row, j->states, j->bf16, db.data, t * db.row + g * db.step);
+        }
+        if (dc.data) {
+            w->kernels->sum_parts(j->part_c + at, j->blocks_per_group, stride, j->states, row);
+            w->kernels->write_row(row, j->states, j->bf16, dc.data, t * dc.row + g * dc.step);
+        }
     }
 }
 
@@ -223,44 +224,34 @@ static void reduce_lanes(const struct scan_job *j, const float *part, int lanes,
     }
 }
 
-static void reduce_a(struct stream *s, const struct scan_job *j, const struct scan_kernels *kernels, const struct tensor *da) {
-    if (!tensor_present(da))
-        return;
-    if (j->per_head) {
-        reduce_lanes(j, j->part_a, kernels->lanes, true, da);
-        return;
-    }
-#pragma omp parallel num_threads(cpu_threads(s))
-    {
-        CPU_TEAM_BEGIN;
-#pragma omp for schedule(static)
-        for (int64_t block = 0; block < j->blocks; block++)
-            kernels->unpack_a(j, block, mf(da));
-        CPU_TEAM_END(s);
-    }
+static void unpack_block(const void *ctx, int64_t block, int lane) {
+    const struct scan_lanes *w = ctx;
+    (void)lane;
+    w->kernels->unpack_a(w->job, block, mf(w->to->da));
+}
+
+static void reduce_a(struct stream *s, const struct scan_lanes *w) {
+    if (tensor_present(w->to->da) && w->job->per_head)
+        reduce_lanes(w->job, w->job->part_a, w->kernels->lanes, true, w->to->da);
+    else if (tensor_present(w->to->da))
+        lanes_for(cpu_threads(s), w->job->blocks, unpack_block, w);
 }
 
 static int run_backward(struct stream *s, struct scan_job *j, const struct sums *to, struct err *err) {
     const struct scan_kernels *kernels = scan_kernels();
+    struct scan_lanes w = {.kernels = kernels, .job = j, .each = whole_pages(kernels->backward_bytes(j)), .to = to};
     int threads = cpu_threads(s);
     float *packed = NULL;
-    size_t each = (kernels->backward_bytes(j) + 4095) / 4096 * 4096, shared = lay_out(j, kernels, NULL, &packed);
-    char *scratch = cpu_scratch(s, shared + each * (size_t)threads, err);
+    size_t shared = lay_out(j, kernels, NULL, &packed);
+    char *scratch = cpu_scratch(s, shared + w.each * (size_t)threads, err);
     if (!scratch)
         return ERR_EXHAUSTED;
+    w.scratch = scratch + shared;
     lay_out(j, kernels, scratch, &packed);
     pack(j, kernels, packed);
-#pragma omp parallel num_threads(threads)
-    {
-        CPU_TEAM_BEGIN;
-        char *own = scratch + shared + each * (size_t)omp_get_thread_num();
-#pragma omp for schedule(dynamic)
-        for (int64_t i = 0; i < j->slices * j->blocks; i++)
-            kernels->backward(j, i, own);
-        CPU_TEAM_END(s);
-    }
-    reduce_states(s, j, kernels, to);
-    reduce_a(s, j, kernels, to->da);
+    lanes_for(threads, j->slices * j->blocks, scan_backward_item, &w);
+    lanes_for(threads, j->batch * j->length, reduce_states, &w);
+    reduce_a(s, &w);
     reduce_lanes(j, j->part_skip, kernels->lanes, false, to->dskip);
     reduce_lanes(j, j->part_bias, kernels->lanes, j->per_head, to->dbias);
     return 0;

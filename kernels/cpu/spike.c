@@ -32,7 +32,7 @@ static void join(const struct spike_tick_args *a, const struct spike_part *parts
     }
 }
 
-static int team_for(const struct spike_tick_args *a, int threads) {
+static int lanes_of(const struct spike_tick_args *a, int threads) {
     bool alone = a->net.n < ALONE_NEURONS || (a->before.counts->fired < ALONE_FIRED && a->net.n < 4 * ALONE_NEURONS);
     return alone ? 1 : threads;
 }
@@ -56,20 +56,28 @@ int cpu_spike_merge(struct stream *s, const struct spike_merge_args *a, struct e
     return 0;
 }
 
+struct tick_work {
+    const struct spike_kernels *kernels;
+    const struct spike_tick_args *args;
+    struct spike_part *parts;
+};
+
+static void tick_part(const void *ctx, int64_t i, int lane) {
+    const struct tick_work *w = ctx;
+    unsigned was = subnormals_keep(); /* a leak gives the same bits on every device */
+    (void)lane;
+    w->kernels->part(w->args, (int)i, &w->parts[i]);
+    subnormals_restore(was);
+}
+
 int cpu_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err *err) {
-    const struct spike_kernels *kernels = kernels_here();
     struct spike_part parts[MOST_PARTS];
     int n = a->net.parts;
     if (n > MOST_PARTS)
         return err_set(err, ERR_INVALID, "op spike_tick: %d ranges of targets; at most %d", n, MOST_PARTS);
     if (!a->net.span)
         return err_set(err, ERR_INVALID, "op spike_tick: span is missing");
-#pragma omp parallel for num_threads(team_for(a, cpu_threads(s))) schedule(dynamic)
-    for (int i = 0; i < n; i++) {
-        unsigned was = subnormals_keep(); /* a leak gives the same bits on every device */
-        kernels->part(a, i, &parts[i]);
-        subnormals_restore(was);
-    }
+    lanes_for(lanes_of(a, cpu_threads(s)), n, tick_part, &(struct tick_work){kernels_here(), a, parts});
     join(a, parts);
     return 0;
 }

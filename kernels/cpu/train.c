@@ -30,31 +30,39 @@ static struct loss_terms loss_of(const struct loss_args *a, double x, bool posit
     return (struct loss_terms){alpha * factor * bce, sign * alpha * (factor * dbce + dfactor * bce)};
 }
 
+struct loss_work {
+    const struct loss_args *args;
+    double *sums; /* two of each row */
+};
+
+static void loss_row(const void *ctx, int64_t i, int lane) {
+    const struct loss_work *w = ctx;
+    const struct loss_args *a = w->args;
+    const uint8_t *labels = a->labels.data, *mask = a->mask.data;
+    float *grad = tensor_present(&a->dlogits) ? mf(&a->dlogits) : NULL;
+    double scale = (double)(a->place ? a->place->loss_scale : a->scale), sum = 0, count = 0;
+    (void)lane;
+    for (int64_t j = 0, t = a->logits.dim[1]; j < t; j++) {
+        int64_t at = i * t + j;
+        bool counted = j < a->valid[i] && labels[at] <= 1 && (!mask || mask[at]);
+        struct loss_terms terms = {0, 0};
+        if (counted)
+            terms = loss_of(a, (double)cf(&a->logits)[at], labels[at] == 1);
+        sum += terms.loss;
+        count += counted;
+        if (grad)
+            grad[at] = (float)(terms.grad * scale);
+    }
+    w->sums[2 * i] = sum;
+    w->sums[2 * i + 1] = count;
+}
+
 int cpu_loss(struct stream *s, const struct loss_args *a, struct err *err) {
-    int64_t b = a->logits.dim[0], t = a->logits.dim[1];
+    int64_t b = a->logits.dim[0];
     double *sums = cpu_scratch(s, (size_t)b * 2 * sizeof *sums, err);
     if (!sums)
         return ERR_EXHAUSTED;
-    const uint8_t *labels = a->labels.data, *mask = a->mask.data;
-    float *grad = tensor_present(&a->dlogits) ? mf(&a->dlogits) : NULL;
-    double scale = (double)(a->place ? a->place->loss_scale : a->scale);
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
-    for (int64_t i = 0; i < b; i++) {
-        double sum = 0, count = 0;
-        for (int64_t j = 0; j < t; j++) {
-            int64_t at = i * t + j;
-            bool counted = j < a->valid[i] && labels[at] <= 1 && (!mask || mask[at]);
-            struct loss_terms terms = {0, 0};
-            if (counted)
-                terms = loss_of(a, (double)cf(&a->logits)[at], labels[at] == 1);
-            sum += terms.loss;
-            count += counted;
-            if (grad)
-                grad[at] = (float)(terms.grad * scale);
-        }
-        sums[2 * i] = sum;
-        sums[2 * i + 1] = count;
-    }
+    lanes_for(cpu_threads(s), b, loss_row, &(struct loss_work){a, sums});
     double total = 0, n = 0;
     for (int64_t i = 0; i < b; i++) {
         total += sums[2 * i];
@@ -79,12 +87,24 @@ static double block_squares(const float *x, int64_t n) {
 /* Rows of an array that is one row, or (G,n). */
 static int64_t rows_of(const struct tensor *t) { return t->rank == 2 ? t->dim[0] : 1; }
 
+static int64_t block_length(int64_t i, int64_t n) { return n - i * BLOCK < BLOCK ? n - i * BLOCK : BLOCK; }
+
+struct norm_work {
+    const float *x;
+    int64_t n;
+    double *sums; /* of each block */
+};
+
+static void norm_block(const void *ctx, int64_t i, int lane) {
+    const struct norm_work *w = ctx;
+    (void)lane;
+    w->sums[i] = block_squares(w->x + i * BLOCK, block_length(i, w->n));
+}
+
 /* sums: one of each block, scratch. */
 static double squares(struct stream *s, const float *x, int64_t n, double *sums) {
     int64_t blocks = (n + BLOCK - 1) / BLOCK;
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
-    for (int64_t i = 0; i < blocks; i++)
-        sums[i] = block_squares(x + i * BLOCK, i + 1 < blocks ? BLOCK : n - i * BLOCK);
+    lanes_for(cpu_threads(s), blocks, norm_block, &(struct norm_work){x, n, sums});
     double total = 0;
     for (int64_t i = 0; i < blocks; i++)
         total += sums[i];
@@ -128,15 +148,21 @@ CPU_CLONES static void ema_block(float *restrict ema, const float *restrict p, i
         ema[i] = d * ema[i] + (1.0f - d) * p[i];
 }
 
-static void adam_row(struct stream *s, const struct adamw_args *a, const struct adam_step *h, int64_t row, float ema_decay) {
-    int64_t n = a->decay.dim[0], blocks = (n + BLOCK - 1) / BLOCK;
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
-    for (int64_t i = 0; i < blocks; i++) {
-        int64_t at = i * BLOCK, count = i + 1 < blocks ? BLOCK : n - at;
-        adam_block(h, a, row, at, count);
-        if (tensor_present(&a->ema))
-            ema_block(mf(&a->ema) + row * a->ema.ld + at, cf(&a->param) + row * a->param.ld + at, count, ema_decay);
-    }
+struct adam_work {
+    const struct adamw_args *args;
+    struct adam_step step;
+    int64_t row;
+    float ema_decay;
+};
+
+static void adam_item(const void *ctx, int64_t i, int lane) {
+    const struct adam_work *w = ctx;
+    const struct adamw_args *a = w->args;
+    int64_t at = i * BLOCK, count = block_length(i, a->decay.dim[0]);
+    (void)lane;
+    adam_block(&w->step, a, w->row, at, count);
+    if (tensor_present(&a->ema))
+        ema_block(mf(&a->ema) + w->row * a->ema.ld + at, cf(&a->param) + w->row * a->param.ld + at, count, w->ema_decay);
 }
 
 int cpu_adamw(struct stream *s, const struct adamw_args *a, struct err *err) {
@@ -146,15 +172,17 @@ int cpu_adamw(struct stream *s, const struct adamw_args *a, struct err *err) {
         place = *a->place;
     else
         adamw_place(a, &place);
-    struct adam_step h = {SAME_MEMBERS(*a, beta1, beta2, eps), .rate = place.rate, .decay_rate = place.decay_rate,
-                          .scale = a->grad_scale, .correct2 = place.correct2};
-    for (int64_t row = 0; row < rows_of(&a->param); row++) {
-        double norm = a->sum_squares ? sqrt(a->sum_squares[row]) : 0;
+    struct adam_work w = {.args = a,
+                          .step = {SAME_MEMBERS(*a, beta1, beta2, eps), .rate = place.rate, .decay_rate = place.decay_rate,
+                                   .scale = a->grad_scale, .correct2 = place.correct2},
+                          .ema_decay = place.ema_decay};
+    for (; w.row < rows_of(&a->param); w.row++) {
+        double norm = a->sum_squares ? sqrt(a->sum_squares[w.row]) : 0;
         if (!isfinite(norm))
             continue;
         if (a->sum_squares)
-            h.scale = (float)(a->clip > 0 && norm > a->clip ? a->clip / norm : 1);
-        adam_row(s, a, &h, row, place.ema_decay);
+            w.step.scale = (float)(a->clip > 0 && norm > a->clip ? a->clip / norm : 1);
+        lanes_for(cpu_threads(s), (a->decay.dim[0] + BLOCK - 1) / BLOCK, adam_item, &w);
     }
     return 0;
 }

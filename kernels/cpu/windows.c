@@ -51,21 +51,23 @@ static void cut(const uint16_t *rows, int64_t n, float *x) {
         x[i] = half_value(rows[i]);
 }
 
+static void window(const void *ctx, int64_t i, int lane) {
+    const struct windows_args *a = ctx;
+    int64_t t = a->x.dim[1], c = a->x.dim[2], valid = a->valid[i];
+    float *x = mf(&a->x) + i * t * c;
+    uint8_t *labels = (uint8_t *)a->labels.data + i * t;
+    (void)lane;
+    if (valid > 0 && a->raw)
+        cut(a->rows + a->first[i] * c, valid * c, x);
+    else if (valid > 0)
+        normalise(a->rows + a->first[i] * c, valid, c, x);
+    memset(x + valid * c, 0, (size_t)((t - valid) * c) * sizeof *x);
+    memcpy(labels, a->row_labels + a->first[i], (size_t)valid);
+    memset(labels + valid, 0, (size_t)(t - valid));
+}
+
 int cpu_windows(struct stream *s, const struct windows_args *a, struct err *err) {
     (void)err;
-    int64_t b = a->x.dim[0], t = a->x.dim[1], c = a->x.dim[2];
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
-    for (int64_t i = 0; i < b; i++) {
-        int64_t valid = a->valid[i];
-        float *x = mf(&a->x) + i * t * c;
-        uint8_t *labels = (uint8_t *)a->labels.data + i * t;
-        if (valid > 0 && a->raw)
-            cut(a->rows + a->first[i] * c, valid * c, x);
-        else if (valid > 0)
-            normalise(a->rows + a->first[i] * c, valid, c, x);
-        memset(x + valid * c, 0, (size_t)((t - valid) * c) * sizeof *x);
-        memcpy(labels, a->row_labels + a->first[i], (size_t)valid);
-        memset(labels + valid, 0, (size_t)(t - valid));
-    }
+    lanes_for(cpu_threads(s), a->x.dim[0], window, a);
     return 0;
 }

@@ -3,14 +3,17 @@
 #include "base/base.h"
 
 #include "burst/burst_parts.h"
+#include "kernels/lanes.h"
 
 enum { SMALLEST_PART = 8192, MOST_PARTS = 32 }; /* more parts than that cost more in spans than they gain */
 
 /* ---- ranges of targets ----------------------------------------------------------------------------------------- */
 
 /* The span of a row (kernels/spike.h). */
-static void span_row(struct burst *b, uint32_t source) {
+static void span_row(const void *ctx, int64_t source, int lane) {
+    const struct burst *b = ctx;
     const struct connectome *c = b->c;
+    (void)lane;
     uint32_t *span = b->net.span + (size_t)source * SPIKE_SPAN_WORDS(b->net.parts), at = 0, live = c->net.live[source];
     memcpy(span, &c->net.row[source], sizeof *c->net.row);
     for (int j = 0; j < b->net.parts - 1; j++) {
@@ -18,7 +21,7 @@ static void span_row(struct burst *b, uint32_t source) {
         uint32_t low = at, high = live;
         while (low < high) {
             uint32_t middle = low + (high - low) / 2;
-            if (connectome_at(c, source, middle).target < border)
+            if (connectome_at(c, (uint32_t)source, middle).target < border)
                 low = middle + 1;
             else
                 high = middle;
@@ -46,9 +49,7 @@ static int span_rows(struct burst *b, struct err *err) {
     int rc = device_alloc(b->device, (size_t)span_bytes(b), (void **)&b->net.span, err);
     if (rc)
         return rc;
-#pragma omp parallel for schedule(static)
-    for (uint32_t i = 0; i < b->net.n; i++)
-        span_row(b, i);
+    lanes_for(lanes_here(), b->net.n, span_row, b);
     return 0;
 }
 
@@ -113,7 +114,7 @@ int burst_device_row(struct burst *b, uint32_t source, struct err *err) {
     if (b->net.wide != host->wide)
         return burst_device_rows(b, err);
     if (!b->remote) {
-        span_row(b, source);
+        span_row(b, source, 0);
         return 0;
     }
     int rc = stream_to_device(b->stream, (char *)b->net.synapses + at, (char *)host->synapses + at, host->live[source] * each, err);

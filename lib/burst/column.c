@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "base/rng.h"
+#include "kernels/lanes.h"
 
 #define POPULATIONS COLUMN_POPULATIONS
 
@@ -147,6 +148,17 @@ static void draw_projection(struct column *c, int target, int source, int64_t at
     }
 }
 
+struct drawing {
+    struct column *c;
+    const int64_t *at; /* the first synapse of each pair of populations */
+};
+
+static void draw_pair(const void *ctx, int64_t k, int lane) {
+    const struct drawing *d = ctx;
+    (void)lane;
+    draw_projection(d->c, (int)k / POPULATIONS, (int)k % POPULATIONS, d->at[k]);
+}
+
 static int column_draw(struct column *c, int64_t max_bytes, struct connectome **ret, struct err *err) {
     int64_t at[POPULATIONS * POPULATIONS], next = 0;
     int rc = column_alloc(c, err);
@@ -156,9 +168,7 @@ static int column_draw(struct column *c, int64_t max_bytes, struct connectome **
         at[k] = next;
         next += c->synapses[k / POPULATIONS][k % POPULATIONS];
     }
-#pragma omp parallel for schedule(dynamic)
-    for (int k = 0; k < POPULATIONS * POPULATIONS; k++)
-        draw_projection(c, k / POPULATIONS, k % POPULATIONS, at[k]);
+    lanes_for(lanes_here(), POPULATIONS * POPULATIONS, draw_pair, &(struct drawing){c, at});
     for (int p = 0; p < POPULATIONS; p++) {
         draw_population(c, p);
         drive_population(c, p);

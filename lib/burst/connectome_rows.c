@@ -1,6 +1,7 @@
 #include "burst/connectome_rows.h"
 
 #include "base/pages.h"
+#include "kernels/lanes.h"
 
 enum { INSERTION = 32, SHORT_ROW = 2048 };
 
@@ -105,22 +106,30 @@ static void sort_row(struct connectome *c, uint32_t source, void *room, int bits
         sort_packed((spike_packed *)c->net.synapses + first, room, n, bits);
 }
 
+struct sorting {
+    struct connectome *c;
+    int bits;
+};
+
+static void sort_short_row(const void *ctx, int64_t i, int lane) {
+    const struct sorting *s = ctx;
+    struct spike_wide room[SHORT_ROW];
+    (void)lane;
+    if (s->c->net.live[i] <= SHORT_ROW)
+        sort_row(s->c, (uint32_t)i, room, s->bits);
+}
+
 /* Short rows on all threads, each with room of its own; then the long ones. Returns false when memory is short. */
 static bool sort_rows(struct connectome *c) {
     int bits = 1;
     uint32_t longest = 0;
-    bool ok = true;
     while (bits < 32 && (uint64_t)1 << bits < c->net.n)
         bits++;
-#pragma omp parallel for schedule(dynamic, 1024) reduction(max : longest)
-    for (uint32_t i = 0; i < c->net.n; i++) {
-        struct spike_wide room[SHORT_ROW];
-        if (c->net.live[i] <= SHORT_ROW)
-            sort_row(c, i, room, bits);
+    lanes_for(lanes_here(), c->net.n, sort_short_row, &(struct sorting){c, bits});
+    for (uint32_t i = 0; i < c->net.n; i++)
         longest = c->net.live[i] > longest ? c->net.live[i] : longest;
-    }
     if (longest <= SHORT_ROW)
-        return ok;
+        return true;
     void *room = malloc((size_t)longest * synapse_bytes(c->net.wide));
     for (uint32_t i = 0; room && i < c->net.n; i++)
         if (c->net.live[i] > SHORT_ROW)

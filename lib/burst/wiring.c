@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/rng.h"
 #include "burst/connectome_rows.h"
+#include "kernels/lanes.h"
 
 #define DELAY_DRAWS (UINT64_C(1) << 40) /* index of the first */
 
@@ -112,6 +113,35 @@ static int draw_row(const struct wiring *w, struct connectome *c, uint32_t sourc
     return longest;
 }
 
+enum { DRAWN_ROWS = 1024 /* at a time */ };
+
+struct drawing {
+    const struct wiring *w;
+    struct connectome *c;
+    bool put;
+    atomic_int *longest;
+};
+
+static void draw_block(const void *ctx, int64_t block, int lane) {
+    const struct drawing *d = ctx;
+    const int64_t first = block * DRAWN_ROWS, end = first + DRAWN_ROWS < d->c->net.n ? first + DRAWN_ROWS : d->c->net.n;
+    int longest = 1, before = atomic_load(d->longest);
+    (void)lane;
+    for (int64_t i = first; i < end; i++) {
+        const int delay = draw_row(d->w, d->c, (uint32_t)i, d->put);
+        longest = delay > longest ? delay : longest;
+    }
+    while (before < longest && !atomic_compare_exchange_weak(d->longest, &before, longest))
+        ;
+}
+
+/* Returns the longest delay. */
+static int draw_rows(const struct wiring *w, struct connectome *c, bool put) {
+    atomic_int longest = 1;
+    lanes_for(lanes_here(), ((int64_t)c->net.n + DRAWN_ROWS - 1) / DRAWN_ROWS, draw_block, &(struct drawing){w, c, put, &longest});
+    return atomic_load(&longest);
+}
+
 static int make_areas(const struct wiring *w, struct connectome_area **ret, int *ret_n, struct err *err) {
     int n = w->kind == WIRING_LAYERED ? w->layers : 1;
     struct connectome_area *areas = calloc((size_t)n, sizeof *areas);
@@ -146,19 +176,10 @@ int wiring_make(const struct wiring *w, int64_t max_bytes, struct connectome **r
         (rc = connectome_alloc(w->neurons, w->shard, areas, n_areas, &c, err)))
         return rc;
     set_neurons(w, c);
-    if (w->shard.count > 1) {
-#pragma omp parallel for schedule(dynamic, 1024)
-        for (uint32_t i = 0; i < c->net.n; i++)
-            draw_row(w, c, i, false);
-    }
+    if (w->shard.count > 1)
+        draw_rows(w, c, false);
     if (!(rc = connectome_alloc_rows(c, is_wide(w), max_bytes, err))) {
-        int longest = 1;
-#pragma omp parallel for schedule(dynamic, 1024) reduction(max : longest)
-        for (uint32_t i = 0; i < c->net.n; i++) {
-            int delay = draw_row(w, c, i, true);
-            longest = delay > longest ? delay : longest;
-        }
-        c->net.delays = longest;
+        c->net.delays = draw_rows(w, c, true);
         rc = connectome_finish(c, err);
     }
     if (rc) {

@@ -1,7 +1,5 @@
-/* Devices with different numbers of threads in one process: an op computes with the team of its stream, and is refused on a thread
- * whose parallel regions have another size, before it touches anything. */
-#include <omp.h>
-
+/* Devices with different numbers of threads in one process: an op computes on the lanes of its stream, and is
+ * refused on a thread that has another number of them, before it touches anything. */
 #include "kernels/op.h"
 #include "unit/cmocka_all.h"
 
@@ -9,7 +7,7 @@ enum { ROWS = 64, WIDTH = 24, GROUPS = 3, FIRST = 1, SECOND = 4, ROUNDS = 20 };
 
 static const struct mlp_shape shape = {2, 128, 256};
 
-/* Ops that keep memory for each thread of the team. */
+/* Ops that keep memory for each lane. */
 struct work {
     int threads;
     struct device *device;

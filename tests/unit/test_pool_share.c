@@ -1,7 +1,5 @@
 #include "daemon/models/pool_share.h"
 
-#include <omp.h>
-
 #include "kernels/lanes.h"
 #include "unit/cmocka_all.h"
 
@@ -100,7 +98,6 @@ static int count(const void *ctx, int64_t unit, int lane, struct err *err) {
 
 static void run_team(struct pool_work *w) {
     (void)w;
-    omp_set_dynamic(0); /* the tests ask for teams as small as the load wants */
     assert_int_equal(lanes_run(&(struct lanes_work){count, NULL, 0, 4, 4}, NULL), 0);
 }
 
