@@ -87,7 +87,8 @@ BRR_DETECTOR_API int brr_detector_stream_open(brr_detector *detector, const stru
                                               brr_detector_stream **ret, struct brr_detector_error *err);
 /* Takes NULL. */
 BRR_DETECTOR_API void brr_detector_stream_close(brr_detector_stream *stream);
-/* n samples in microvolts, channel by channel: uv[c][0..n), all channels of the source. An error ends the stream. */
+/* n samples in microvolts, channel by channel: uv[c][0..n), all channels of the source. The last number of a channel stands in the
+ * place of samples that are none (NaN, infinite). An error ends the stream. */
 BRR_DETECTOR_API int brr_detector_push(brr_detector_stream *stream, const float *const *uv, int64_t n,
                                        struct brr_detector_error *err);
 /* The next sample comes `missing` source samples later than expected. RANGE above 24 h between two samples. */

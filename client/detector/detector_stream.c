@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "client/detector/open_detector.h"
 #include "detect/timeline.h"
+#include "eeg/quality.h"
 
 enum { PUSH_MOST = 4096 /* samples between two runs of the model */ };
 
@@ -16,6 +17,8 @@ struct brr_detector_stream {
     brr_detector *detector;
     struct timeline *timeline;
     struct pile probabilities, events, alarms, rows;
+    float *finite;                   /* PUSH_MOST samples of each channel that is read */
+    float held[FRONTEND_MAX_LABELS]; /* of each: the last number (quality_hold) */
     double rate_hz;
     int64_t missing; /* source samples of the gap that is open */
     int64_t first;   /* sample of the oldest probability in the pile */
@@ -75,7 +78,12 @@ static int open_timeline(void *context, struct err *err) {
     if (rc)
         return rc;
     struct timeline_options options = {.alarm_hop = (int64_t)(o->source.alarm_hop_s * FRONTEND_RATE_HZ + 0.5), .events = &events};
-    return timeline_new(file, &source, &options, &sink, &o->to->timeline, NULL, err);
+    const int *sources = NULL;
+    if ((rc = timeline_new(file, &source, &options, &sink, &o->to->timeline, NULL, err)))
+        return rc;
+    const size_t n = (size_t)timeline_sources(o->to->timeline, &sources);
+    o->to->finite = malloc(n * PUSH_MOST * sizeof *o->to->finite);
+    return o->to->finite ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a stream of %zu channels", n);
 }
 
 static int check_source(const struct brr_detector_source *s, struct err *err) {
@@ -127,6 +135,7 @@ void brr_detector_stream_close(brr_detector_stream *stream) {
     free(stream->events.data);
     free(stream->alarms.data);
     free(stream->rows.data);
+    free(stream->finite);
     free(stream);
 }
 
@@ -163,15 +172,21 @@ static int run_windows(brr_detector_stream *s, struct err *err) {
 }
 
 static int push_samples(struct stream_change *c, struct err *err) {
+    brr_detector_stream *s = c->stream;
     const float *used[FRONTEND_MAX_LABELS];
     const int *sources = NULL;
-    int n_sources = timeline_sources(c->stream->timeline, &sources), rc;
-    c->stream->missing = c->n ? 0 : c->stream->missing;
-    for (int64_t at = 0; at < c->n; at += PUSH_MOST) {
-        for (int i = 0; i < n_sources; i++)
-            used[i] = c->uv[sources[i]] + at;
-        if ((rc = timeline_push(c->stream->timeline, used, c->n - at < PUSH_MOST ? c->n - at : PUSH_MOST, err)) ||
-            (rc = run_windows(c->stream, err)))
+    int n_sources = timeline_sources(s->timeline, &sources), rc;
+    s->missing = c->n ? 0 : s->missing;
+    for (int64_t at = 0, n; at < c->n; at += n) {
+        n = c->n - at < PUSH_MOST ? c->n - at : PUSH_MOST;
+        for (int i = 0; i < n_sources; i++) {
+            float *x = s->finite + (size_t)i * PUSH_MOST;
+            memcpy(x, c->uv[sources[i]] + at, (size_t)n * sizeof *x);
+            for (int64_t k = 0; k < n; k++)
+                (void)quality_hold(&x[k], &s->held[i]);
+            used[i] = x;
+        }
+        if ((rc = timeline_push(s->timeline, used, n, err)) || (rc = run_windows(s, err)))
             return rc;
     }
     return 0;

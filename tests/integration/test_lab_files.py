@@ -152,15 +152,22 @@ class LabFiles(unittest.TestCase):
         self.assertIn("19 channels", repr(detector.stream(256, LABELS)))
 
     def test_masked_arrays(self):
-        """Masked samples are none: they are refused as NaN is, and not taken for what lies under the mask."""
+        """Masked samples are none, as NaN and infinite ones: the last number of the channel stands in their place, not what lies under the mask."""
         x, detector = samples(), brr.Detector("line_length")
         off = np.ma.masked_array(x, np.zeros(x.shape, bool))
         np.testing.assert_array_equal(detector.detect(off, 256, LABELS).probabilities, detector.detect(x, 256, LABELS).probabilities)
-        off[3] = np.ma.masked
-        with self.assertRaisesRegex(brr.Error, "channel P3 of the samples pushed holds NaN"):
-            detector.detect(off, 256, LABELS)
-        with self.assertRaisesRegex(brr.Error, "channel EEG P3-REF of the samples pushed"):  # whatever else the array has
-            detector.detect(np.ma.vstack([x[:2], off]), 256, ["ECG", "EMG"] + [f"EEG {name}-REF" for name in LABELS])
+        off[3, 700:] = np.ma.masked
+        held, nan, infinite = x.copy(), x.copy(), x.copy()
+        held[3, 700:], nan[3, 700:], infinite[3, 700:] = x[3, 699], np.nan, -np.inf
+        expected = detector.detect(held, 256, LABELS).probabilities
+        self.assertFalse(np.array_equal(expected, detector.detect(x, 256, LABELS).probabilities))
+        for other in (off, nan, infinite):
+            np.testing.assert_array_equal(detector.detect(other, 256, LABELS).probabilities, expected)
+        stream = detector.stream(256, LABELS)
+        parts = [stream.push(nan[:, at:at + 500]).probabilities for at in range(0, nan.shape[1], 500)]
+        np.testing.assert_array_equal(np.concatenate([*parts, stream.finish().probabilities]), expected)
+        with_others = np.ma.vstack([x[:2], off])  # whatever else the array has
+        np.testing.assert_array_equal(detector.detect(with_others, 256, ["ECG", "EMG"] + [f"EEG {name}-REF" for name in LABELS]).probabilities, expected)
 
     def test_parts_that_are_not_here(self):
         for pointer in ("/annex/objects/MD5E-s1--2.eeg\n", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"):
