@@ -522,7 +522,7 @@ static struct technical *technical_new(struct alarms *all, const char *key, cons
         free(t);
         return NULL;
     }
-    t->due_boot_ms = now->boot_ms + delays_ms[c->kind];
+    t->due_boot_ms = now->boot_ms + delays_ms[c->kind] - c->held_ms;
     t->alarm.kind = c->kind;
     t->alarm.live = true;
     t->alarm.value = NAN;

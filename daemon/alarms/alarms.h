@@ -135,6 +135,7 @@ void alarms_hear(struct alarms *all, const struct alarms_told *told, const struc
 struct alarms_cause {
     enum alarm_kind kind;
     const char *bed, *principal, *session, *why; /* "" where there is none */
+    int64_t held_ms;                             /* it had held for so long before the daemon's restart */
 };
 /* Who holds a bed of the roster: whose tokens have it among their names; where no valid one has, the first who streamed it, until
  * it has been gone for plan.hold_ms with no alarm of the bed open. A stream of another caller with this name is not the bed. Also

@@ -354,7 +354,8 @@ static int load_parts(struct live_stream *s, struct unpack *state, struct err *e
     return unpack_done(state) ? 0 : err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
 }
 
-/* The channels of the model's montage that the recording has, if it may lack so many; a network's inputs of the others are 0. */
+/* The channels of the model's montage that the recording has, if it may lack so many; a network's inputs of the others are 0. The
+ * stream's number counts channels of the recording, as where other channels are made of them; of a network those of its montage. */
 static int take_rest(const struct live_stream *s, struct modelfile *file, struct err *err) {
     struct frontend_config frontend = file->frontend;
     struct montage_rest rest;
@@ -366,12 +367,14 @@ static int take_rest(const struct live_stream *s, struct modelfile *file, struct
                        "montage %s lacks channels, and this model is a network, which needs all of them; ward, line_length "
                        "and band_power take what is there",
                        file->montage);
-    int least = channels - (int)file->most_missing;
-    if ((rc = montage_rest_of(file->montage, s->open.labels, s->open.n_labels, least > s->open.partial ? least : s->open.partial,
-                              &rest, err)))
+    const bool feature = frontend_is_feature(frontend.normalize);
+    const int least = channels - (int)file->most_missing, asked = feature ? 0 : s->open.partial;
+    if ((rc = montage_rest_of(file->montage, s->open.labels, s->open.n_labels, least > asked ? least : asked, &rest, err)))
         return rc;
+    if (feature && rest.read < s->open.partial)
+        return ERR_PRECONDITION;
     frontend.montage = rest.spec;
-    file->absent = frontend_is_feature(frontend.normalize) ? 0 : rest.absent;
+    file->absent = feature ? 0 : rest.absent;
     return modelfile_set_frontend(file, &frontend, err);
 }
 

@@ -80,6 +80,7 @@ int session_open(struct sessions *all, const struct session_request *request, co
 const char *session_id(const struct session *s) { return s->id; }
 const char *session_model(const struct session *s) { return s->model; }
 bool session_is_resumable(const struct session *s) { return s->resumable; }
+bool session_patient_unused(const struct session *s) { return s->patient_unused; }
 bool session_is_realtime(const struct session *s) { return live_stream_open(s->stream)->realtime; }
 int64_t session_resume_ttl_ms(const struct session *s) { return s->resumable ? s->all->config.resume_ttl_ms : 0; }
 

@@ -194,6 +194,7 @@ const char *session_id(const struct session *s);
 const char *session_model(const struct session *s); /* its name in metrics */
 bool session_is_resumable(const struct session *s);
 bool session_is_realtime(const struct session *s);      /* Open.realtime */
+bool session_patient_unused(const struct session *s);   /* it names a patient, and nothing is kept of patients */
 int64_t session_resume_ttl_ms(const struct session *s); /* how long it waits for its client; 0 unless resumable */
 
 /* data: channel-major samples of all channels. INVALID when the sizes do not fit, RANGE beyond the longest gap. */
@@ -230,8 +231,9 @@ struct session_state {
     bool live;         /* realtime, and not of a recording */
     float probability; /* newest of the alarm trace; NaN before the first */
     int64_t opened_ms, received_through, durable_through, samples, events, reconnects;
-    int64_t start_ms; /* Unix time of sample 0, as the client says; 0: unknown */
-    int learning_s;   /* that the model still has to hear until the patient's background is the patient's own; 0: it is */
+    int64_t start_ms;          /* Unix time of sample 0, as the client says; 0: unknown */
+    int learning_s;            /* that the model still has to hear until the patient's background is the patient's own; 0: it is */
+    int64_t learned_before_ms; /* for so long it had been hearing before the daemon's restart; 0 as soon as it is done */
     const struct quality_report *quality; /* borrowed; of the newest result */
     const char *note;                     /* quality_note of it */
     double measured_rate_hz;              /* 0: it is what Open says */

@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "base/queue.h"
+#include "detect/contact.h"
 
 void session_count(struct session *s, const char *family, const char *second, double n) {
     char labels[LIVE_NAME + 64];
@@ -124,6 +125,7 @@ struct session *session_new(struct sessions *all, const struct session_request *
     str_copy(s->client, sizeof s->client, request->client ? request->client : "");
     str_copy(s->address, sizeof s->address, request->address ? request->address : "");
     str_copy(s->patient, sizeof s->patient, own.names_patient ? request->patient : "");
+    s->patient_unused = request->patient && *request->patient && !own.names_patient;
     s->start_ms = request->start_ms;
     if (!(s->resumable ? resume_token_make(request->principal, &s->token, err) : resume_token_random(s->id, err))) {
         if (s->resumable)
@@ -326,6 +328,15 @@ static void keep_quality(struct session *s, const struct live_report *r) {
     s->quality.n = r->quality.n;
 }
 
+/* Seconds in which so many channels are bad that nobody expects the model to learn do not count. */
+static void keep_learning(struct session *s, const struct live_report *r) {
+    s->learning_s = r->learning_s;
+    if (r->learning_s)
+        s->learned += r->quality.n < CONTACT_BAD_CHANNELS ? r->samples : 0;
+    else if (!r->gap)
+        s->learned = s->learned_before = 0;
+}
+
 void session_tell(struct session *s, const struct live_report *r) {
     if (r->message.kind == LIVE_ALARM)
         s->alarm = r->on;
@@ -339,7 +350,7 @@ void session_tell(struct session *s, const struct live_report *r) {
     }
     if (r->message.kind == LIVE_RESULT) {
         s->running = r->running;
-        s->learning_s = r->learning_s;
+        keep_learning(s, r);
         keep_quality(s, r);
     }
     for (struct session_watch *w = s->watches, *next; w; w = next) {

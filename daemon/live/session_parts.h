@@ -61,6 +61,7 @@ struct session {
     char id[SESSION_ID_SIZE], model[LIVE_NAME], client[SESSION_NAME_SIZE];
     char address[JOURNAL_ADDRESS];   /* of its newest connection */
     char patient[PATIENT_NAME_SIZE]; /* "" = none is named, or nothing is kept of patients */
+    bool patient_unused;             /* the latter, and one is named */
     int64_t start_ms;                /* Unix time of sample 0; 0: unknown */
     void *owner;
     bool counted; /* its end, in the metric */
@@ -84,6 +85,7 @@ struct session {
     int64_t resumed_ms;          /* when its client came back; 0: it did not */
     float probability;
     int learning_s;                                /* session_state */
+    int64_t learned, learned_before;               /* samples of results in a row while that was more than 0; before the restart */
     struct quality_report quality;                 /* of the newest result that has samples; channels is the session's own */
     int64_t waiting_since[2 * SESSION_MAX_ORDERS]; /* when each order that waits was posted, from `oldest` on; a ring */
     int oldest;

@@ -9,12 +9,14 @@
 #include "daemon/live/snapshot.h"
 
 /* VERSION: of a snapshot's layout, its first number. FIRST to VERSION are read, for streams that are open during an upgrade; those
- * before PATIENTS have no patient, those before BOOTS no CLOCK_BOOTTIME. */
+ * before PATIENTS have no patient, those before BOOTS no CLOCK_BOOTTIME, those before LEARNING not how long a patient was learned.
+ */
 enum {
     FIRST = 9,
     PATIENTS = 10,
     BOOTS = 11,
-    VERSION = BOOTS,
+    LEARNING = 12,
+    VERSION = LEARNING,
     STATE_MAX = 192 << 20,
     PERIOD_MS = 2000,
     BYTES_A_SECOND = 8 << 20,
@@ -97,6 +99,7 @@ static void pack_view(const struct session *s, struct str *out) {
     pack_i64(out, s->onset.boot_ms);
     pack_f64(out, s->onset.value);
     pack_answers(s, out);
+    pack_i64(out, s->learned);
 }
 
 /* A CLOCK_BOOTTIME; 0: it says nothing after another boot of the machine. */
@@ -143,6 +146,7 @@ static void unpack_alarm(struct unpack *in, struct session *s, struct opening *o
     s->onset.boot_ms = unpack_boot_ms(in, o);
     s->onset.value = unpack_f64(in);
     unpack_answers(in, s, o);
+    s->learned = s->learned_before = o->version >= LEARNING ? unpack_i64(in, 0, far) : 0;
 }
 
 static void unpack_view_of(struct unpack *in, struct session *s, struct opening *o) {

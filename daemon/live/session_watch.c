@@ -29,6 +29,7 @@ void session_describe(const struct session *s, struct session_state *ret) {
                                   .events = s->events_total,
                                   .reconnects = s->reconnects,
                                   .learning_s = s->learning_s,
+                                  .learned_before_ms = s->learned_before * 1000 / FRONTEND_RATE_HZ,
                                   .quality = &s->quality,
                                   .note = quality_note(&s->quality, s->info ? s->info->n_sources : open->n_labels),
                                   .measured_rate_hz = s->measured_rate_hz,

@@ -106,6 +106,18 @@ static void say_alarm_note(const struct status_stream *s, int64_t now_ms, char *
         str_format(text + len, room, "%snobody has acknowledged", also);
 }
 
+/* Whether the model still learns the patient, then what is wrong with the signal, which may be long. */
+static void say_signal(const struct status_stream *s, char *text) {
+    if (s->bed.learning_s)
+        str_format(text, TILE_TEXT, "learning this patient, %d s", s->bed.learning_s);
+    const size_t len = strlen(text), room = TILE_TEXT - len;
+    const char *also = len ? "; " : "";
+    if (*s->bed.quality)
+        str_format(text + len, room, "%s%s", also, s->bed.quality);
+    else if (s->mood == STATUS_POOR)
+        str_format(text + len, room, "%s%.0f %% of the samples lost", also, 100 * s->bed.gap_fraction);
+}
+
 static void say_note(const struct status_stream *s, int64_t now_ms, char *text) {
     struct words w;
     *text = '\0';
@@ -117,13 +129,11 @@ static void say_note(const struct status_stream *s, int64_t now_ms, char *text) 
         return;
     if (s->bed.ended_ms)
         str_format(text, TILE_TEXT, "ended %s ago", words_duration(&w, since(now_ms, s->bed.ended_ms)));
-    else if (*s->bed.quality)
-        str_copy(text, TILE_TEXT, s->bed.quality);
-    else if (s->mood == STATUS_POOR)
-        str_format(text, TILE_TEXT, "%.0f %% of the samples lost", 100 * s->bed.gap_fraction);
-    else if (s->bed.learning_s)
-        str_format(text, TILE_TEXT, "learning this patient, %d s", s->bed.learning_s);
-    else if (s->mood != STATUS_ALARM && s->alarm_ms)
+    else
+        say_signal(s, text);
+    if (*text)
+        return;
+    if (s->mood != STATUS_ALARM && s->alarm_ms)
         str_format(text, TILE_TEXT, "last alarm %s ago", words_duration(&w, since(now_ms, s->alarm_ms)));
     else if (s->mood == STATUS_LOST)
         str_copy(text, TILE_TEXT, s->bed.connected ? "connected, but nothing comes" : "connection lost");

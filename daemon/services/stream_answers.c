@@ -88,6 +88,8 @@ static void on_opened(void *owner, const struct live_opened *o) {
     Brr__V1__Opened opened = BRR__V1__OPENED__INIT;
     session_counts(c->session, &counts);
     int64_t max_chunk = session_max_chunk(c->session, RPC_DATA_BYTES);
+    char note[sizeof o->note + 128];
+    const bool unused = session_patient_unused(c->session);
     if (montage_channels(file->montage, &names, &n, &err)) {
         stream_call_refuse(c, &err, NULL, 0);
         return;
@@ -102,7 +104,9 @@ static void on_opened(void *owner, const struct live_opened *o) {
     opened.n_montage = (size_t)n;
     opened.used_channels = (int32_t *)(uintptr_t)o->sources;
     opened.n_used_channels = (size_t)o->n_sources;
-    opened.note = (char *)(uintptr_t)o->note;
+    str_format(note, sizeof note, "%s%s%s", o->note, *o->note && unused ? "; " : "",
+               unused ? "Open.patient (--patient) has no effect: nothing is kept of patients here (limits.patient_memory)" : "");
+    opened.note = note;
     opened.hop_s = (double)modelfile_hop(file) / FRONTEND_RATE_HZ;
     opened.alarm_hop_s = (double)o->alarm_hop / FRONTEND_RATE_HZ;
     opened.window_s = (double)modelfile_window(file) / FRONTEND_RATE_HZ;

@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "daemon/status/gather_parts.h"
+#include "detect/contact.h"
 
 enum {
     STAMPS_OFF_MS = 5 * 60 * 1000, /* a sampling clock that drifts, and what a client kept during an outage, stay below */
@@ -310,19 +311,23 @@ void gather_roster(const struct gather *g, struct status *to) {
 
 /* ---- technical alarms ---- */
 
-/* Whether at least half of the model's channels have flaws. */
+/* Whether so many of the model's channels have flaws that its alarms may be void (detect/contact.h). */
 static bool electrodes_off(const struct status_stream *s) {
     int used = 0;
     for (int i = 0; i < s->n_channels; i++)
         used += s->channels[i].used;
-    return used && 2 * s->n_flawed >= used;
+    return used && s->n_flawed >= contact_most_bad(used);
 }
 
 static void put_cause(struct alarms *all, const struct status_stream *s, enum alarm_kind kind, const char *why,
                       const struct alarms_now *now) {
     alarms_round_put(all,
-                     &(struct alarms_cause){
-                         .kind = kind, .bed = s->bed.name, .principal = s->bed.principal, .session = s->bed.session_id, .why = why},
+                     &(struct alarms_cause){.kind = kind,
+                                            .bed = s->bed.name,
+                                            .principal = s->bed.principal,
+                                            .session = s->bed.session_id,
+                                            .why = why,
+                                            .held_ms = kind == ALARM_LEARNING ? s->learned_before_ms : 0},
                      now);
 }
 

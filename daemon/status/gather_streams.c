@@ -106,7 +106,7 @@ static void put_stream(void *ctx, const struct session *session) {
         return;
     *s = (struct status_stream){.bed = BRR__V1__BED__INIT,
                                 .address = gather_text(g->to, from.address),
-                                SAME_MEMBERS(from, realtime, rate_hz),
+                                SAME_MEMBERS(from, realtime, rate_hz, learned_before_ms),
                                 .measured_hz = from.measured_rate_hz,
                                 .received_s = (int64_t)((double)from.received_through / from.rate_hz),
                                 .events = from.events,

@@ -72,6 +72,7 @@ struct status_stream {
     double off;                       /* threshold at which the alarm ends; 0: unknown */
     double rate_hz, measured_hz;      /* measured: 0 = it is what the client says */
     double ahead_s;                   /* the newest samples are stamped so long after they came; NaN: they have no stamps */
+    int64_t learned_before_ms;        /* signal in which the patient was being learned before the daemon's restart, and still is */
     int64_t alarm_ms;                 /* since when it is on, else when the newest began; 0: none */
     int64_t received_s, events, reconnects;
     const struct status_channel *channels;

@@ -91,8 +91,7 @@ bool contact_bad(struct contact *c, int64_t sample) {
     int64_t past = (sample - c->segment) / RATE_HZ - 1 - c->first; /* the second, among those that are kept */
     if (past < 0 || past >= c->n)
         return false;
-    int most = c->channels < 2 * CONTACT_BAD_CHANNELS ? (c->channels + 1) / 2 : CONTACT_BAD_CHANNELS;
-    bool bad = c->bad[past] >= most;
+    bool bad = c->bad[past] >= contact_most_bad(c->channels);
     c->n -= past;
     c->first += past;
     memmove(c->bad, c->bad + past, (size_t)c->n);

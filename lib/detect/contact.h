@@ -9,6 +9,10 @@
 #include "base/pack.h"
 
 enum { CONTACT_BAD_CHANNELS = 4 };
+/* So many bad channels of a montage make a decision void: CONTACT_BAD_CHANNELS, or half of less than twice as many channels. */
+static inline int contact_most_bad(int channels) {
+    return channels < 2 * CONTACT_BAD_CHANNELS ? (channels + 1) / 2 : CONTACT_BAD_CHANNELS;
+}
 
 struct contact;
 struct contact *contact_new(int channels); /* NULL when out of memory */
@@ -17,8 +21,8 @@ void contact_free(struct contact *c);      /* takes NULL */
 void contact_start(struct contact *c, int64_t sample);
 /* The next n rows of the segment; the channels are the first values of each row of `columns` values. */
 int contact_push(struct contact *c, const uint16_t *rows, int columns, int64_t n, struct err *err);
-/* True if in the newest whole second of the segment that ends at or before `sample` CONTACT_BAD_CHANNELS channels or more are bad;
- * of montages with less than twice as many channels, half of them. Forgets earlier seconds: calls come in order. */
+/* True if in the newest whole second of the segment that ends at or before `sample` contact_most_bad channels or more are bad.
+ * Forgets earlier seconds: calls come in order. */
 bool contact_bad(struct contact *c, int64_t sample);
 /* The state, for snapshots; load into a new one of as many channels. */
 void contact_save(const struct contact *c, struct str *out);

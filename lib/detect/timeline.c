@@ -194,8 +194,10 @@ static int make(const struct modelfile *file, const struct timeline_options *opt
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for a timeline");
     else if (t->alarm_hop < 0 || (t->alarm_hop && (t->hop % t->alarm_hop || t->alarm_hop > t->window ||
                                                    (seizure_step(&file->model) && t->alarm_hop != t->hop))))
-        rc = err_set(err, ERR_INVALID, "alarm hop of %g s; expected a divisor of the model's hop, %g s",
-                     (double)t->alarm_hop / FRONTEND_RATE_HZ, (double)t->hop / FRONTEND_RATE_HZ);
+        rc = err_set(err, ERR_INVALID, "alarm hop of %g s; expected %s, %g s", (double)t->alarm_hop / FRONTEND_RATE_HZ,
+                     seizure_step(&file->model) ? "that of the model, which decides once in each of its steps"
+                                                : "a divisor of the model's hop",
+                     (double)t->hop / FRONTEND_RATE_HZ);
     else if (sink->suppression)
         rc = suppression_new(t->channels, &(struct suppression_sink){.ctx = sink->ctx, .report = sink->suppression},
                              &t->suppression, err);

@@ -137,7 +137,10 @@ int montage_rest_of(const char *whole, const char *const *labels, int n_labels, 
     if (!ret->channels || ret->channels < least)
         return err_set(err, ERR_PRECONDITION, "%d of the %d channels of montage %.40s can be made, and at least %d are needed%s%s",
                        ret->channels, n, whole, least, ret->channels ? ": " : "", str_cstr(&text));
-    return str_ok(&text) && str_format(ret->spec, sizeof ret->spec, "custom:%s", str_cstr(&text))
-               ? 0
-               : err_set(err, ERR_RANGE, "montage %.40s has names that are too long for a part of it", whole);
+    if (!str_ok(&text) || !str_format(ret->spec, sizeof ret->spec, "custom:%s", str_cstr(&text)))
+        return err_set(err, ERR_RANGE, "montage %.40s has names that are too long for a part of it", whole);
+    OWNED_POINTER(montage_free) struct montage *made = NULL;
+    if (!(rc = montage_new(ret->spec, labels, n_labels, &made, err)))
+        ret->read = made->n_sources;
+    return rc;
 }

@@ -14,7 +14,7 @@ int montage_partial(const char *const *labels, int n_labels, int least, char ret
 struct montage_rest {
     char spec[MONTAGE_PARTIAL_SIZE]; /* "custom:" and the channels that are there, in the order of the whole montage */
     uint64_t absent;                 /* bit c: the whole montage's channel c is missing */
-    int channels;                    /* of spec */
+    int channels, read;              /* of spec; of the recording, that these are made of */
 };
 /* PRECONDITION when fewer than `least` channels of the montage can be made: names those that can. */
 int montage_rest_of(const char *whole, const char *const *labels, int n_labels, int least, struct montage_rest *ret,

@@ -270,6 +270,8 @@ def check_partial(d, recording):
     for model in ([], ["--model", network]):
         code, text, err = d.ctl("detect", central, *model, "--partial", "8", "--output", f"{out}{len(model)}")
         assert code == 0 and "only part of the montage" in err and "Fp1-F3,F3-C3,C3-P3,P3-O1,Fp2-F4" in err, (text, err)
+    code, text, err = d.ctl("detect", central, "--partial", "10", "--output", f"{out}10")  # of the recording, whatever is made of them
+    assert code == 0 and "Fp1-F3,F3-C3,C3-P3,P3-O1,Fp2-F4" in err and "Fp1-O1" not in err, (text, err)
     whole = [d.ctl("stream", recording, "--model", "line_length", "--json", *more)[1].splitlines()[-1] for more in ([], ["--partial", "8"])]
     assert json.loads(whole[0])["events"] == json.loads(whole[1])["events"] and "only part" not in whole[1], whole  # all channels are there
 

@@ -228,6 +228,16 @@ def check_patient(d, path):
     assert code == 0 and f" {learning_s} " in table.splitlines()[1] and "learning s" in table.splitlines()[0], (table, err)
 
 
+def check_forgetful(tmp, path):
+    """A daemon that keeps nothing of patients says so to a stream that names one, and to no other."""
+    os.mkdir(f"{tmp}/forgetful")
+    d = Daemon(f"{tmp}/forgetful").start()
+    for words, told in ((["--patient", "code 7"], 1), ([], 0)):
+        code, text, err = d.ctl("stream", path, "--model", "line_length", *words)
+        assert code == 0 and err.count("--patient") == told and text.count("limits.patient_memory") == told, (text, err)
+    assert d.stop() == 0
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=31, patients=1, hours=0.1, seizures=2)
@@ -249,6 +259,7 @@ def main():
         check_volts(d)
         check_patient(d, path)
         assert d.stop() == 0
+        check_forgetful(tmp, path)
     print(f"{len(want)} alarms, once each, after kill -9 too")
     return 0
 

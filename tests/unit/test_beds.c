@@ -278,6 +278,41 @@ static void minutes_of_learning_are_a_technical_alarm(void **state) {
     assert_int_equal(learning->kind, ALARM_LEARNING);
     s.bed.learning_s = 0;
     assert_null(after_a_minute(&g, &from));
+    s.bed.learning_s = 30;
+    s.learned_before_ms = 150 * 1000; /* before the daemon's restart */
+    assert_non_null(after_a_minute(&g, &from));
+    desk_free(g.source.desk);
+}
+
+static void channels_that_void_the_alarms_are_a_technical_alarm(void **state) {
+    static const struct { int used, enough; } montages[] = {{18, 4}, {19, 4}, {64, 4}, {8, 4}, {7, 4}, {6, 3}, {1, 1}};
+    struct status_channel channels[80] = {{0}};
+    struct status_stream s = {.bed.session_id = "id",
+                              .bed.name = "bed 7",
+                              .bed.principal = "p",
+                              .bed.model = "m",
+                              .place = INT_MAX,
+                              .channels = channels};
+    const struct status from = {.streams = &s, .n_streams = 1};
+    struct gather g = {0};
+    (void)state;
+    assert_int_equal(desk_new(&(struct desk_config){0}, &g.source.desk, NULL), 0);
+    s.realtime = s.loaded = true;
+    s.bed.live = s.bed.connected = true;
+    s.bed.quality = "F3 flat";
+    s.ahead_s = NAN;
+    for (size_t i = 0; i < sizeof montages / sizeof *montages; i++) {
+        s.n_channels = montages[i].used + 2;
+        for (int c = 0; c < s.n_channels; c++)
+            channels[c].used = c < montages[i].used;
+        s.n_flawed = montages[i].enough - 1;
+        assert_null(after_a_minute(&g, &from));
+        s.n_flawed++;
+        const struct alarm *off = after_a_minute(&g, &from);
+        assert_non_null(off);
+        assert_int_equal(off->kind, ALARM_ELECTRODES);
+        assert_string_equal(off->why, "F3 flat");
+    }
     desk_free(g.source.desk);
 }
 
@@ -515,6 +550,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(an_alarm_is_news_once_and_has_its_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_silent_stream_has_no_signal_though_the_clock_is_set_back, set_up, tear_down),
         cmocka_unit_test(minutes_of_learning_are_a_technical_alarm),
+        cmocka_unit_test(channels_that_void_the_alarms_are_a_technical_alarm),
         cmocka_unit_test(a_clock_that_is_wrong_is_a_technical_alarm),
         cmocka_unit_test_setup_teardown(a_replay_under_the_name_of_a_bed_is_not_the_bed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_replay_in_real_time_has_no_technical_alarm, set_up, tear_down),

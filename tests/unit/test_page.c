@@ -588,6 +588,28 @@ static void every_kind_of_entry_is_on_the_page_of_its_stream(void **state) {
     status_drop(s);
 }
 
+static void a_tile_says_that_it_learns_and_what_is_wrong(void **state) {
+    struct tile t;
+    struct status *s = made(10);
+    struct status_stream *bed = &s->streams[0];
+    (void)state;
+    bed->bed.learning_s = 40;
+    tile_of(bed, s->taken_ms, &t);
+    assert_string_equal(t.text[TILE_NOTE], "learning this patient, 40 s");
+    bed->bed.quality = "F3 flat, O2 clipped";
+    bed->mood = STATUS_POOR;
+    tile_of(bed, s->taken_ms, &t);
+    assert_string_equal(t.text[TILE_NOTE], "learning this patient, 40 s; F3 flat, O2 clipped");
+    bed->bed.quality = "";
+    bed->bed.gap_fraction = 0.2;
+    tile_of(bed, s->taken_ms, &t);
+    assert_string_equal(t.text[TILE_NOTE], "learning this patient, 40 s; 20 % of the samples lost");
+    bed->bed.learning_s = 0;
+    tile_of(bed, s->taken_ms, &t);
+    assert_string_equal(t.text[TILE_NOTE], "20 % of the samples lost");
+    status_drop(s);
+}
+
 static void no_text_is_written_as_nothing(void **state) {
     (void)state;
     unsetenv("BRR_STOP_AT_NULL"); // NOLINT(concurrency-mt-unsafe): no other thread
@@ -622,6 +644,7 @@ int main(void) {
         cmocka_unit_test(every_mood_of_a_stream_is_shown),
         cmocka_unit_test(every_state_of_an_alarm_is_shown),
         in_temp_dir(every_kind_of_entry_is_on_the_page_of_its_stream),
+        cmocka_unit_test(a_tile_says_that_it_learns_and_what_is_wrong),
         cmocka_unit_test(no_text_is_written_as_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

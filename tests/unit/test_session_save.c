@@ -269,7 +269,11 @@ static void a_session_goes_on_from_its_snapshot(void **state) {
     r.n_events = 1;
     r.samples = 3;
     r.p = (float[]){0.25f, 0.5f, 0.75f};
+    r.learning_s = 30;
     sessions_report(k->b.all, &r);
+    struct session_state shown;
+    session_describe(s, &shown);
+    assert_true(shown.learning_s == 30 && shown.learned_before_ms == 0);
     struct live_report alarm = report(stream, LIVE_ALARM), newest = report(stream, LIVE_PROVISIONAL);
     alarm.on = true;
     newest.probability = 0.75f;
@@ -297,9 +301,9 @@ static void a_session_goes_on_from_its_snapshot(void **state) {
     struct live_open other = own_open;
     other.on = 0.7;
     assert_int_equal(session_check(s, &other, NULL), ERR_INVALID);
-    struct session_state shown;
     session_describe(s, &shown);
     assert_true(shown.alarm && shown.probability > 0.7f && shown.samples == 3 && shown.reconnects == 1);
+    assert_int_equal(shown.learned_before_ms, 3 * 1000 / 256);
     come_back(s, &next, token, 0, 0);
     assert_int_equal(next.opened, 0); /* its state is not loaded yet */
     for (int i = 1; i < 9; i++)       /* its client acknowledged results before the restart: none is dropped */
@@ -319,6 +323,8 @@ static void a_session_goes_on_from_its_snapshot(void **state) {
     assert_int_equal(counts.gaps, 1);
     assert_int_equal(counts.events_total, 1);
     assert_int_equal(counts.events[0].end, 9);
+    session_describe(s, &shown);
+    assert_int_equal(shown.learned_before_ms, 0); /* its newest results say that the patient is known */
     session_close(s, "failed");
     assert_int_equal(k->kept.drops, 1);
 }
@@ -358,7 +364,7 @@ static size_t behind_text(const struct kept_bench *k, size_t at) {
 }
 
 /* The first version has neither the patient and the boot behind the name of the client, nor the CLOCK_BOOTTIME of the alarm before
- * its probability and the number of answers. */
+ * its probability and the number of answers, nor at the end how long the patient was learned. */
 static void a_snapshot_of_the_first_version_is_read(void **state) {
     struct kept_bench *k = *state;
     struct live_stream *stream;
@@ -372,6 +378,7 @@ static void a_snapshot_of_the_first_version_is_read(void **state) {
     assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), ERR_DATA_LOSS);
     const char *principal = memmem(k->kept.state, k->kept.len, "uid:1", strlen("uid:1"));
     const size_t client = (size_t)(principal - k->kept.state) + strlen("uid:1"), patient = behind_text(k, client);
+    k->kept.len -= sizeof(int64_t);
     cut(k, k->kept.len - 3 * sizeof(int64_t), sizeof(int64_t));
     cut(k, patient, behind_text(k, behind_text(k, patient)) - patient);
     assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), 0);

@@ -31,13 +31,17 @@ static const struct argument rows[] = {
     CHOICE("--format", format, EVENTS_NAMES, "format of the events files; default tsv"),
     FLAG("--bids", bids, "make --output a BIDS dataset of the recordings (linked or copied) and their events"),
     NUMBER("--mains", mains_hz, "HZ", "mains frequency for the BIDS dataset; default: not stated", 50, 60),
-    NUMBER("--alarm-hop", alarm_hop_s, "S", "seconds between alarm decisions, a divisor of the model's hop", 0.01, 3600),
+    NUMBER(
+        "--alarm-hop", alarm_hop_s, "S",
+        "seconds between alarm decisions: a divisor of the model's hop; of ward and others that compute in steps, the hop itself",
+        0.25, 3600),
     CHOICE("--alarm-rate", alarm_rate, "1|5|10",
            "alarms by the model's rule for so many false alarms in 24 h; default: by --on and --off"),
-    INTEGER(
-        "--partial", partial, "N",
-        "run on the channels there are, if at least N can be used: models without a network, and networks that can miss the others",
-        1, 64),
+    INTEGER("--partial", partial, "N",
+            "run on the channels there are: models without a network if they can use N of the recording's electrodes or "
+            "derivations, networks "
+            "that can miss the others if N of their montage can be made",
+            1, 64),
     OUTPUT("--trends", trends, "FILE",
            "of one recording: write a table of trends (aEEG, spectrum, asymmetry, suppression) for each 10 s, or draw them if FILE "
            "ends "

@@ -30,13 +30,17 @@ static const struct argument rows[] = {
     CHOICE("--unit", unit, "uV|mV|V", "unit of channels that state none, or one that is no voltage"),
     CHOICE("--format", format, EVENTS_NAMES, "format of the events file; default tsv"),
     FLAG("--alarms", alarms, "print alarms as they go on and off"),
-    NUMBER("--alarm-hop", alarm_hop_s, "S", "seconds between alarm decisions, a divisor of the model's hop", 0.01, 3600),
+    NUMBER(
+        "--alarm-hop", alarm_hop_s, "S",
+        "seconds between alarm decisions: a divisor of the model's hop; of ward and others that compute in steps, the hop itself",
+        0.25, 3600),
     CHOICE("--alarm-rate", alarm_rate, "1|5|10",
            "alarms by the model's rule for so many false alarms in 24 h; default: by --on and --off"),
-    INTEGER(
-        "--partial", partial, "N",
-        "run on the channels there are, if at least N can be used: models without a network, and networks that can miss the others",
-        1, 64),
+    INTEGER("--partial", partial, "N",
+            "run on the channels there are: models without a network if they can use N of the recording's electrodes or "
+            "derivations, networks "
+            "that can miss the others if N of their montage can be made",
+            1, 64),
     TEXT("--device", device, "NAME",
          "the daemon's device that computes it, such as cuda:1; default: the one with the fewest streams"),
     NUMBER("--realtime", realtime, "FACTOR", "speed: 1 = as recorded, 10 = ten times as fast; default: as fast as possible", 0.001,
@@ -93,6 +97,9 @@ static void show_opened(void *ctx) {
     const struct view *v = ctx;
     const struct detection *d = v->d;
     const struct source *source = playback_source(d->playback);
+    const char *unused = own(v->o)->patient ? strstr(d->note, "Open.patient") : NULL;
+    if (unused)
+        fprintf(stderr, "brrctl: note: %s\n", unused);
     if (v->o->json)
         return;
     char length[32] = "as it comes";

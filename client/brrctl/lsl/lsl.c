@@ -35,12 +35,16 @@ static const struct argument in_rows[] = {
     NUMBER("--on", stream.on, "P", "probability that begins an event or alarm", 0.0001, 0.9999),
     NUMBER("--off", stream.off, "P", "probability that ends it", 0.0001, 0.9999),
     FLAG("--alarms", stream.alarms, "print alarms as they go on and off"),
-    NUMBER("--alarm-hop", stream.alarm_hop_s, "S", "seconds between alarm decisions", 0.01, 3600),
+    NUMBER(
+        "--alarm-hop", stream.alarm_hop_s, "S",
+        "seconds between alarm decisions: a divisor of the model's hop; of ward and others that compute in steps, the hop itself",
+        0.25, 3600),
     CHOICE("--alarm-rate", stream.alarm_rate, "1|5|10", "alarms by the model's rule for so many false alarms in 24 h"),
-    INTEGER(
-        "--partial", stream.partial, "N",
-        "run on the channels there are, if at least N can be used: models without a network, and networks that can miss the others",
-        1, 64),
+    INTEGER("--partial", stream.partial, "N",
+            "run on the channels there are: models without a network if they can use N of the recording's electrodes or "
+            "derivations, networks "
+            "that can miss the others if N of their montage can be made",
+            1, 64),
     OUTPUT("--output", stream.output, "PATH", "write the events at the end: a file or a folder", .alias = "--out"),
     CHOICE("--format", stream.format, EVENTS_NAMES, "format of the events file; default tsv"),
     OUTPUT("--probabilities", stream.probabilities, "FILE", "write the record trace at the end: .npy or .tsv", .alias = "--probs"),

@@ -28,10 +28,11 @@ static const struct argument rows[] = {
                "read a channel under another name, as data.rename: \"*-XY=*\", LOC=F7; may be repeated"),
     CHOICE("--unit", unit, "uV|mV|V", "unit of channels that state none, or one that is no voltage"),
     INTEGER("--parallel", parallel, "N", "recordings processed at the same time, default 2", 1, 16),
-    INTEGER(
-        "--partial", partial, "N",
-        "run on the channels there are, if at least N can be used: models without a network, and networks that can miss the others",
-        1, 64),
+    INTEGER("--partial", partial, "N",
+            "run on the channels there are: models without a network if they can use N of the recording's electrodes or "
+            "derivations, networks "
+            "that can miss the others if N of their montage can be made",
+            1, 64),
     TEXT("--dataset", dataset, "NAME", "the dataset of the recordings, as data.dataset: people of another one are others"),
     CHOICE("--table", table, "csv|latex", "print the table in this form"),
     OUTPUT("--plot", plot, "FILE", "draw the table: FILE.svg, FILE.png or FILE.pdf"),
