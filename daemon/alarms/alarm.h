@@ -72,7 +72,6 @@ struct alarm {
     double joined_s,
         changed_s;           /* seconds of `session`: when that stream took the alarm over, and its newest change; NaN: unknown */
     int64_t joined_boot_ms;  /* when that stream took the alarm over */
-    int64_t reported_ms;     /* a stream of this process has reported about it: when, monotonic; 0: none has */
     int again;               /* so many times it was on again since on_ms */
     int64_t sounded_boot_ms; /* since when nobody's answer covers it */
     struct alarm_author answered;

@@ -14,6 +14,19 @@ static const int64_t delays_ms[ALARM_KINDS] = {
     [ALARM_LEARNING] = 180 * 1000, /* it takes a minute of signal */
     [ALARM_RECEIVER] = 15 * 1000,  [ALARM_TWICE] = 15 * 1000, [ALARM_JOURNAL] = 2 * 1000};
 
+/* Alarms of each principal and of each of its beds, by hashes of their names. Names whose hashes meet are counted together. */
+enum { SHARES = 4096, RANKS = 3 };
+struct shares {
+    int n;
+    uint16_t of_principal[SHARES], of_bed[SHARES];
+};
+
+struct patient {
+    struct alarm alarm;
+    int rank; /* RANKS - 1 goes first */
+    uint16_t principal, bed;
+};
+
 struct technical {
     struct alarm alarm;
     int64_t due_boot_ms;  /* it begins then */
@@ -38,14 +51,16 @@ struct alarms {
     struct alarms_plan plan;
     alarms_row_fn *row;
     void *ctx;
-    struct map *patients;  /* by id */
+    struct map *patients;  /* struct patient, by id */
+    struct map *on;        /* of them those that are on, by session */
+    struct shares shares[RANKS];
     struct map *technical; /* by kind, principal and bed */
     struct map *standbys;  /* by bed */
     struct map *rules;     /* by bed */
     struct map *holders;   /* of each bed of the roster */
     uint64_t round;
     int64_t numbered; /* technical alarms that had an id */
-    bool restoring, changed;
+    bool restoring, changed, silenced; /* silenced: some alarm may be */
 };
 
 struct alarms *alarms_new(const struct alarms_plan *plan, alarms_row_fn *row, void *ctx) {
@@ -56,10 +71,11 @@ struct alarms *alarms_new(const struct alarms_plan *plan, alarms_row_fn *row, vo
                            .row = row,
                            .ctx = ctx,
                            .patients = map_new(ALARMS_MAX),
+                           .on = map_new(ALARMS_MAX),
                            .technical = map_new(ALARMS_MAX),
                            .standbys = map_new(ALARMS_STANDBYS),
                            .holders = map_new((size_t)plan->n_roster + 1)};
-    bool whole = all->patients && all->technical && all->standbys && all->holders;
+    bool whole = all->patients && all->on && all->technical && all->standbys && all->holders;
     for (int i = 0; whole && i < plan->n_roster; i++) {
         void *before = NULL, *holder = calloc(1, sizeof(struct holder));
         whole = holder && !map_put(all->holders, plan->roster[i], holder, &before);
@@ -75,6 +91,7 @@ void alarms_free(struct alarms *all) {
     if (!all)
         return;
     map_free(all->patients, free);
+    map_free(all->on, NULL);
     map_free(all->technical, free);
     map_free(all->standbys, free);
     map_free(all->rules, free);
@@ -110,82 +127,80 @@ static int64_t boot_of(int64_t wall_ms, const struct alarms_now *now) {
 /* Alarms that are closed go first, then those of replays. */
 static int rank_of(const struct alarm *a) { return !alarm_is_open(a) ? 2 : !a->live; }
 
-/* Alarms of a rank, of each principal and of each of its beds. Names whose hashes meet are counted together. */
-enum { SHARES = 4096 };
-struct shares {
-    int rank;
-    uint16_t counts[2][SHARES];
-};
-
 static uint32_t hash_on(uint32_t hash, const char *text) { /* FNV-1a */
     for (; *text; text++)
         hash = (hash ^ (unsigned char)*text) * 16777619U;
     return hash;
 }
 
-/* The counts of the principal of an alarm, and of its bed. */
-static void shares_of(struct shares *s, const struct alarm *a, uint16_t *ret[2]) {
+static void count(struct alarms *all, const struct patient *p, int n) {
+    struct shares *s = &all->shares[p->rank];
+    s->n += n;
+    s->of_principal[p->principal] = (uint16_t)(s->of_principal[p->principal] + n);
+    s->of_bed[p->bed] = (uint16_t)(s->of_bed[p->bed] + n);
+}
+
+/* Around each change of what an alarm is counted and found by: whether it is open, and the session in which it is on. */
+static void take_out(struct alarms *all, struct alarm *a) {
+    if (map_get(all->on, a->session) == a)
+        map_remove(all->on, a->session);
+    count(all, (struct patient *)a, -1);
+}
+
+static void put_in(struct alarms *all, struct alarm *a) {
+    struct patient *p = (struct patient *)a;
     const uint32_t principal = hash_on(2166136261U, a->principal);
-    ret[0] = &s->counts[0][principal % SHARES];
-    ret[1] = &s->counts[1][hash_on(principal, a->bed) % SHARES];
+    p->principal = principal % SHARES;
+    p->bed = hash_on(principal, a->bed) % SHARES;
+    p->rank = rank_of(a);
+    count(all, p, 1);
+    if (!a->off_ms)
+        (void)map_put(all->on, a->session, a, NULL); /* without memory its end is found by its id */
+    all->changed = true;
 }
 
-static void count_shares(const struct alarms *all, struct shares *s) {
-    uint16_t *of[2];
-    void *at;
-    for (size_t cursor = 0; next(all->patients, &cursor, &at);) {
-        if (rank_of(at) != s->rank)
-            continue;
-        shares_of(s, at, of);
-        ++*of[0];
-        ++*of[1];
-    }
+static void forget(struct alarms *all, struct alarm *a) {
+    take_out(all, a);
+    free(map_remove(all->patients, a->id));
+    all->changed = true;
 }
 
-static int highest_rank(const struct alarms *all) {
-    int rank = 0;
-    void *at;
-    for (size_t cursor = 0; next(all->patients, &cursor, &at);)
-        rank = rank_of(at) > rank ? rank_of(at) : rank;
-    return rank;
+static int most_of(const uint16_t counts[SHARES]) {
+    int most = 0;
+    for (int i = 0; i < SHARES; i++)
+        most = counts[i] > most ? counts[i] : most;
+    return most;
 }
 
-/* Makes room for one more alarm. Of the alarms that go first (highest_rank), the principal with the most loses the oldest of its
- * bed with the most, so that a client whose beds alarm without end pushes out no alarm of another client. */
+/* Makes room for one more alarm. Of the alarms that go first, the principal with the most loses the oldest of its bed with the most,
+ * so that a client whose beds alarm without end pushes out no alarm of another client. */
 static void make_room(struct alarms *all) {
-    const struct alarm *gone = NULL;
-    uint16_t most[2] = {0}, *of[2];
+    struct patient *gone = NULL;
+    int rank = RANKS - 1, most = 0;
     void *at;
     if (map_count(all->patients) < ALARMS_MAX)
         return;
-    struct shares shares = {.rank = highest_rank(all)};
-    count_shares(all, &shares);
-    for (size_t cursor = 0; next(all->patients, &cursor, &at);) {
-        const struct alarm *a = at;
-        if (rank_of(a) != shares.rank)
+    while (rank && !all->shares[rank].n)
+        rank--;
+    const struct shares *s = &all->shares[rank];
+    const int principals = most_of(s->of_principal), beds = most_of(s->of_bed);
+    for (size_t cursor = 0; most < beds && next(all->patients, &cursor, &at);) {
+        struct patient *p = at;
+        if (p->rank != rank || s->of_principal[p->principal] < principals || s->of_bed[p->bed] <= most)
             continue;
-        shares_of(&shares, a, of);
-        if (gone && (*of[0] < most[0] || (*of[0] == most[0] && *of[1] <= most[1])))
-            continue;
-        gone = a;
-        most[0] = *of[0];
-        most[1] = *of[1];
+        gone = p;
+        most = s->of_bed[p->bed];
     }
-    free(map_remove(all->patients, gone->id));
+    forget(all, &gone->alarm);
 }
 
-const struct alarm *alarms_on_in(const struct alarms *all, const char *session) {
-    void *at;
-    for (size_t cursor = 0; next(all->patients, &cursor, &at);) {
-        const struct alarm *a = at;
-        if (!a->off_ms && !strcmp(a->session, session))
-            return a;
-    }
-    return NULL;
-}
+const struct alarm *alarms_on_in(const struct alarms *all, const char *session) { return map_get(all->on, session); }
 
 static void end_silences(struct alarms *all) {
     void *at;
+    if (!all->silenced)
+        return;
+    all->silenced = false;
     for (size_t cursor = 0; next(all->patients, &cursor, &at);)
         ((struct alarm *)at)->silent_boot_ms = 0;
     for (size_t cursor = 0; next(all->technical, &cursor, &at);)
@@ -193,12 +208,13 @@ static void end_silences(struct alarms *all) {
 }
 
 static struct alarm *add(struct alarms *all, const struct alarms_start *start, const struct alarms_now *now) {
-    struct alarm *a = calloc(1, sizeof *a);
+    struct patient *p = calloc(1, sizeof *p);
     make_room(all);
-    if (!a || map_put(all->patients, start->id, a, NULL)) {
-        free(a);
+    if (!p || map_put(all->patients, start->id, p, NULL)) {
+        free(p);
         return NULL;
     }
+    struct alarm *a = &p->alarm;
     *a = (struct alarm){SAME_MEMBERS(*start, start_s, live, test, value, on_ms), .on_boot_ms = boot_of(start->on_ms, now)};
     a->base_boot_ms = a->sounded_boot_ms = a->on_boot_ms;
     a->joined_s = start->start_s;
@@ -206,6 +222,7 @@ static struct alarm *add(struct alarms *all, const struct alarms_start *start, c
     str_copy(a->bed, sizeof a->bed, start->bed);
     str_copy(a->principal, sizeof a->principal, start->principal);
     str_copy(a->model, sizeof a->model, start->model);
+    put_in(all, a);
     return a;
 }
 
@@ -305,19 +322,28 @@ static bool must_tell_end(const struct alarms *all, const struct alarm *a, const
            (rule && (end->at_s - a->changed_s) * 1000 >= (double)rule->least_ms);
 }
 
-static void turn_off(struct alarms *all, struct alarm *a, const struct alarms_end *end, const struct alarms_now *now) {
-    const char *why = end->why;
-    if (a->off_ms)
-        return;
-    if (!all->restoring && must_tell_end(all, a, end, now))
-        tell_now(all, a, now);
+static void set_off(struct alarm *a, const struct alarms_end *end, const struct alarms_now *now) {
     a->off_ms = end->off_ms;
     a->off_boot_ms = boot_of(end->off_ms, now);
     a->blind = false;
     a->changed_s = end->at_s;
-    a->cut = strcmp(why, journal_off_name(JOURNAL_OFF_ENDED)) != 0;
-    str_copy(a->why, sizeof a->why, why);
-    all->changed = true;
+    a->cut = strcmp(end->why, journal_off_name(JOURNAL_OFF_ENDED)) != 0;
+    str_copy(a->why, sizeof a->why, end->why);
+}
+
+static void turn_off(struct alarms *all, struct alarm *a, const struct alarms_end *end, const struct alarms_now *now) {
+    if (a->off_ms)
+        return;
+    if (!all->restoring && must_tell_end(all, a, end, now))
+        tell_now(all, a, now);
+    take_out(all, a);
+    set_off(a, end, now);
+    put_in(all, a);
+}
+
+/* Another alarm is on in its session since then. */
+static struct alarms_end unreported(double at_s, int64_t off_ms) {
+    return (struct alarms_end){.why = "its end was not reported", .at_s = at_s, .off_ms = off_ms};
 }
 
 /* Whether a stream of this bed may go on with the alarm: by the samples of its own session, or by the clock. */
@@ -371,10 +397,11 @@ static void sound_again(struct alarm *a, int64_t boot_ms) {
 
 const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *start, const struct alarms_now *now) {
     struct alarm *a = map_get(all->patients, start->id);
-    const struct alarm *before = alarms_on_in(all, start->session);
-    if (before && before != a)
-        turn_off(all, (struct alarm *)map_get(all->patients, before->id),
-                 &(struct alarms_end){.why = "its end was not reported", .off_ms = start->on_ms, .at_s = start->start_s}, now);
+    struct alarm *before = map_get(all->on, start->session);
+    if (before && before != a) {
+        const struct alarms_end end = unreported(start->start_s, start->on_ms);
+        turn_off(all, before, &end, now);
+    }
     const int64_t boot_ms = boot_of(start->on_ms, now);
     if (a && (knows(a, start->session, start->start_s) || was_taken_over(a, start->session, boot_ms)))
         return a;
@@ -382,10 +409,11 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
     const bool untold = !a || (a->off_ms && a->due_boot_ms); /* one that was told before goes on being told */
     if (untold && start->live && !due)
         end_silences(all);
-    if (a && a->off_ms)
-        sound_again(a, boot_ms);
     if (!a && !(a = add(all, start, now)))
         return NULL;
+    take_out(all, a);
+    if (a->off_ms)
+        sound_again(a, boot_ms);
     if (untold) {
         begin_telling(a, boot_ms);
         a->due_boot_ms = due;
@@ -399,21 +427,15 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
     a->off_ms = a->off_boot_ms = 0;
     a->cut = false;
     *a->why = '\0';
-    all->changed = true;
+    put_in(all, a);
     return a;
 }
 
 void alarms_ended(struct alarms *all, const struct alarms_end *end, const struct alarms_now *now) {
     struct alarm *a = map_get(all->patients, end->id);
-    const struct alarm *on = a ? a : alarms_on_in(all, end->session);
-    if (on && !strcmp(on->session, end->session) && !knows(on, end->session, end->at_s))
-        turn_off(all, map_get(all->patients, on->id), end, now);
-}
-
-void alarms_reported(struct alarms *all, const char *id, int64_t now_ms) {
-    struct alarm *a = map_get(all->patients, id);
-    if (a)
-        a->reported_ms = now_ms;
+    a = a ? a : map_get(all->on, end->session);
+    if (a && !strcmp(a->session, end->session) && !knows(a, end->session, end->at_s))
+        turn_off(all, a, end, now);
 }
 
 void alarms_gone(struct alarms *all, const char *session) {
@@ -425,11 +447,9 @@ void alarms_gone(struct alarms *all, const char *session) {
 }
 
 void alarms_moved(struct alarms *all, const char *session) {
-    const struct alarm *a = alarms_on_in(all, session);
-    if (!a)
-        return;
-    free(map_remove(all->patients, a->id));
-    all->changed = true;
+    struct alarm *a = map_get(all->on, session);
+    if (a)
+        forget(all, a);
 }
 
 /* ---- escalation ---- */
@@ -571,13 +591,13 @@ static void key_of(const struct alarms *all, const struct alarms_cause *c, char 
                alarm_bed_is_named(c->bed) || !*c->session ? c->bed : c->session);
 }
 
-void alarms_technical(struct alarms *all, const char *id, const struct alarms_cause *c, int64_t on_ms,
-                      const struct alarms_now *now) {
+struct alarm *alarms_technical(struct alarms *all, const char *id, const struct alarms_cause *c, int64_t on_ms,
+                               const struct alarms_now *now) {
     char key[CAUSE_KEY];
     key_of(all, c, key);
     struct technical *t = map_get(all->technical, key);
     if (!t && !(t = technical_new(all, key, c, now)))
-        return;
+        return NULL;
     t->begun = true;
     t->keep_boot_ms = now->boot_ms + ALARMS_RETURN_MS;
     t->alarm.on_ms = on_ms;
@@ -585,6 +605,7 @@ void alarms_technical(struct alarms *all, const char *id, const struct alarms_ca
     str_copy(t->alarm.id, sizeof t->alarm.id, id);
     str_copy(t->alarm.why, sizeof t->alarm.why, c->why);
     all->changed = true;
+    return &t->alarm;
 }
 
 void alarms_technical_ended(struct alarms *all, const char *id) {
@@ -712,8 +733,14 @@ int alarms_answer(struct alarms *all, const char *id, const struct alarm_answer 
     int rc = check(a, answer, err);
     if (rc)
         return rc;
-    if (apply(a, answer, now))
-        write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_ANSWERED,
+    if (!apply(a, answer, now))
+        return 0;
+    all->silenced |= answer->action == ALARM_SILENCE;
+    if (a->kind == ALARM_SEIZURE) {
+        take_out(all, a);
+        put_in(all, a);
+    }
+    write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_ANSWERED,
                                             .alarm = a,
                                             .answer = answer,
                                             .at_ms = answer->author.at_ms,
@@ -765,6 +792,77 @@ int64_t alarms_in_standby(const struct alarms *all, const char *bed, const struc
     if (ret_author)
         *ret_author = &s->author;
     return s->until_ms;
+}
+
+/* ---- alarms from before the start ---- */
+
+/* What people did about it, to the alarm of this register unless it knows better. */
+static void give_answers(struct alarms *all, struct alarm *to, const struct alarm *from, const struct alarms_now *now) {
+    struct alarm_answer answer = {.action = ALARM_ACKNOWLEDGE, .author = from->answered};
+    if (answer.author.at_ms)
+        (void)alarms_answer(all, to->id, &answer, now, NULL);
+    if (from->silent_boot_ms > to->silent_boot_ms) {
+        to->silenced = from->silenced;
+        to->silent_ms = from->silent_ms;
+        to->silent_boot_ms = from->silent_boot_ms;
+    }
+    to->mark = to->mark ? to->mark : from->mark;
+    if (!*to->note)
+        str_copy(to->note, sizeof to->note, from->note);
+}
+
+static void take_patient(struct alarms *all, struct patient *p, const struct alarms_now *now) {
+    struct alarm *a = &p->alarm, *known = map_get(all->patients, a->id);
+    const struct alarm *on = alarms_on_in(all, a->session);
+    const bool no_room = !alarm_is_open(a) && map_count(all->patients) == ALARMS_MAX;
+    if (known)
+        give_answers(all, known, a, now);
+    else if (!no_room)
+        make_room(all);
+    if (known || no_room || map_put(all->patients, a->id, p, NULL)) {
+        free(p);
+        return;
+    }
+    if (on && !a->off_ms) {
+        const struct alarms_end end = unreported(on->start_s, on->on_ms);
+        set_off(a, &end, now);
+    }
+    if (a->due_boot_ms)
+        a->due_boot_ms = due_of(all, a->principal, a->bed, a->on_boot_ms);
+    put_in(all, a);
+}
+
+static void take_technical(struct alarms *all, const struct alarm *a, const struct alarms_now *now) {
+    const struct alarms_cause cause = {SAME_MEMBERS(*a, kind, bed, principal, session, why)};
+    struct alarm *taken = alarms_technical(all, a->id, &cause, a->on_ms, now);
+    if (!taken)
+        return;
+    taken->on_boot_ms = a->on_boot_ms;
+    give_answers(all, taken, a, now);
+}
+
+bool alarms_merge(struct alarms *all, struct alarms *past, int most, const struct alarms_now *now) {
+    const char *key;
+    void *at;
+    all->restoring = true;
+    all->silenced |= past->silenced;
+    for (size_t cursor = 0; most && map_next(past->patients, &cursor, &key, &at); most--) {
+        map_remove(past->patients, key);
+        take_patient(all, at, now);
+    }
+    all->restoring = false;
+    all->changed = true;
+    if (!most)
+        return false;
+    all->restoring = true;
+    for (size_t cursor = 0; next(past->technical, &cursor, &at);)
+        if (((const struct technical *)at)->begun)
+            take_technical(all, at, now);
+    for (size_t cursor = 0; map_next(past->standbys, &cursor, &key, &at);)
+        if (!map_get(all->standbys, key) && !map_put(all->standbys, key, at, NULL))
+            map_remove(past->standbys, key);
+    all->restoring = false;
+    return true;
 }
 
 /* ---- reading ---- */

@@ -2,7 +2,7 @@
  * called. Nothing else decides that an alarm is on, over, the same, or whose; streams report, pages and hooks read. Pure: it reads
  * no clock and no file; each function gets the time. What must survive a restart leaves through the `row` callback as an appended
  * row of the journal, and comes back through alarms_began, alarms_ended, alarms_answer, alarms_escalated, alarms_technical and
- * alarms_standby between alarms_restore(true) and alarms_restore(false). Bounded: ALARMS_MAX alarms, of which closed ones go first,
+ * alarms_standby between alarms_restore(true) and alarms_restore(false), into another register, which alarms_merge takes. Bounded: ALARMS_MAX alarms, of which closed ones go first,
  * those of the principal who has most before others', and ALARMS_STANDBYS beds, a quarter of them for each caller. Loop thread. */
 #pragma once
 
@@ -72,6 +72,9 @@ struct alarms *alarms_new(const struct alarms_plan *plan, alarms_row_fn *row, vo
 void alarms_free(struct alarms *all); /* NULL is fine */
 /* Until restore is false again, nothing is written and no step is taken. */
 void alarms_restore(struct alarms *all, bool restore);
+/* Takes what `past` knows of before the start out of it: at most so many alarms of patients at a time; true: that was all. This
+ * register knows better which alarms that it has are on, for its streams have reported them; their answers it takes. */
+bool alarms_merge(struct alarms *all, struct alarms *past, int most, const struct alarms_now *now);
 
 /* Takes a copy in place of the rules before, for alarms that begin from now on; what a rule held back that is gone is told. False:
  * out of memory, and some are missing. */
@@ -105,8 +108,6 @@ struct alarms_end {
     int64_t off_ms; /* Unix time */
 };
 void alarms_ended(struct alarms *all, const struct alarms_end *end, const struct alarms_now *now);
-/* A stream of this process has reported about the alarm, at this monotonic time. */
-void alarms_reported(struct alarms *all, const char *id, int64_t now_ms);
 /* Every second of an alarm that is on: whether a stream of its bed is heard. */
 void alarms_look_at_bed(struct alarms *all, const char *id, bool heard);
 /* The alarm that is on in this session; NULL: there is none. */
@@ -147,8 +148,8 @@ bool alarms_is_anothers(const struct alarms *all, const char *principal, const c
 void alarms_streams(struct alarms *all, const char *principal, const char *bed, int64_t opened_ms, const struct alarms_now *now);
 void alarms_round_begin(struct alarms *all);
 /* This alarm began, or is over, at that time: from the journal, after a restart. */
-void alarms_technical(struct alarms *all, const char *id, const struct alarms_cause *cause, int64_t on_ms,
-                      const struct alarms_now *now);
+struct alarm *alarms_technical(struct alarms *all, const char *id, const struct alarms_cause *cause, int64_t on_ms,
+                               const struct alarms_now *now); /* NULL when out of memory */
 void alarms_technical_ended(struct alarms *all, const char *id);
 void alarms_round_put(struct alarms *all, const struct alarms_cause *cause, const struct alarms_now *now);
 /* At most 512 end in a round; of more the rest ends in the next ones. */

@@ -6,7 +6,7 @@
 #include "daemon/alarms/alarm_entry.h"
 #include "daemon/journal/journaldb.h"
 
-enum { READ_TRIES = 1200, READ_PAUSE_MS = 50, LOOK_MS = 5, DOUBT_MS = 5000, NAMED_IDS = 4 /* in an error */, IDS_TEXT = 512 };
+enum { READ_TRIES = 1200, READ_PAUSE_MS = 50, LOOK_MS = 5, DOUBT_MS = 5000, NAMED_IDS = 4 /* in an error */, IDS_TEXT = 512, MERGE_MOST = 64 };
 
 /* An order of another thread, on that thread's stack. */
 struct asking {
@@ -84,8 +84,6 @@ void desk_note(void *desk, struct journal_entry *e) {
     if (d->own)
         return;
     alarm_entry_take(d->alarms, e, &now);
-    if (e->kind == JOURNAL_ALARM_ON || e->kind == JOURNAL_ALARM_OFF)
-        alarms_reported(d->alarms, e->alarm, clock_ms());
     const struct alarm *a = *e->alarm ? alarms_find(d->alarms, e->alarm) : NULL;
     e->on_ms = a ? a->on_ms : e->on_ms;
     e->untold = a && a->due_boot_ms;
@@ -207,10 +205,9 @@ void desk_take_over(void *desk, struct journal_entry *e) {
 struct past {
     struct journal *journal; /* borrowed, while it is not left */
     char path[4096];
-    int64_t since_ms, since_boot_ms, newest, asked_ms; /* asked: monotonic */
-    struct journal_entry *entries;                     /* n of them, oldest first */
-    int n, page, rc;
-    bool full; /* of memory */
+    int64_t since_ms, since_boot_ms, newest;
+    struct alarms *alarms; /* what its entries say */
+    int page, rc;
     struct err err;
     pthread_mutex_t lock; /* of done and left */
     pthread_cond_t changed;
@@ -219,23 +216,20 @@ struct past {
 };
 
 static void past_free(struct past *p) {
-    free(p->entries);
+    alarms_free(p->alarms);
     pthread_mutex_destroy(&p->lock);
     pthread_cond_destroy(&p->changed);
     free(p);
 }
 
-static void keep_entry(void *ctx, const struct journal_entry *e) {
+/* Alarms of versions whose alarms nobody could answer have no id: they are over. */
+static void take_entry(void *ctx, const struct journal_entry *e) {
     struct past *p = ctx;
+    const struct alarms_now now = desk_now();
     p->newest = e->id;
     p->page++;
-    if (!(p->n & (p->n - 1))) { /* the capacity is a power of two */
-        struct journal_entry *more = realloc(p->entries, (size_t)(p->n ? 2 * p->n : 1) * sizeof *more);
-        p->entries = more ? more : p->entries;
-        p->full |= !more;
-    }
-    if (!p->full)
-        p->entries[p->n++] = *e;
+    if (*e->alarm || (e->kind != JOURNAL_ALARM_ON && e->kind != JOURNAL_ALARM_OFF))
+        alarm_entry_take(p->alarms, e, &now);
 }
 
 static void keep_past(void *ctx, struct db *db) {
@@ -245,7 +239,7 @@ static void keep_past(void *ctx, struct db *db) {
     do {
         p->page = 0;
         const struct journal_page page = {.after = p->newest, .most = JOURNALDB_PAGE};
-        p->rc = journaldb_list(db, &filter, &page, keep_entry, p, &p->err);
+        p->rc = journaldb_list(db, &filter, &page, take_entry, p, &p->err);
     } while (!p->rc && p->page == JOURNALDB_PAGE);
 }
 
@@ -286,39 +280,30 @@ static void *read_run(void *ctx) {
     return NULL;
 }
 
-/* Whether the register knows better: a stream of this process has reported about the alarm. */
-static bool is_newer(const struct desk *d, const struct past *p, const struct journal_entry *e) {
-    const struct alarm *a = *e->alarm ? alarms_find(d->alarms, e->alarm) : NULL;
-    const bool of_stream =
-        e->kind == JOURNAL_ALARM_ON || e->kind == JOURNAL_ALARM_OFF || e->kind == JOURNAL_MOVED || e->kind == JOURNAL_ESCALATED;
-    return of_stream && a && a->reported_ms > p->asked_ms;
-}
-
-/* Alarms of versions whose alarms nobody could answer have no id: they are over. */
-static void use_past(struct desk *d, const struct past *p) {
+/* True: that was all. */
+static bool use_past(struct desk *d, const struct past *p, int most) {
     const struct alarms_now now = desk_now();
     char text[800];
-    alarms_restore(d->alarms, true);
-    for (int i = 0; i < p->n; i++) {
-        const struct journal_entry *e = &p->entries[i];
-        if ((*e->alarm || (e->kind != JOURNAL_ALARM_ON && e->kind != JOURNAL_ALARM_OFF)) && !is_newer(d, p, e))
-            alarm_entry_take(d->alarms, e, &now);
-    }
-    alarms_restore(d->alarms, false);
-    d->doubt_ms = p->n ? clock_ms() + DOUBT_MS : 0;
-    if (p->rc || p->full)
+    const bool all = alarms_merge(d->alarms, p->alarms, most, &now);
+    d->doubt_ms = p->newest ? clock_ms() + DOUBT_MS : 0;
+    if (all && p->rc)
         log_warn("alarms from before the start are unknown: the journal cannot be read", "error=\"%s\"",
-                 p->rc ? err_text(&p->err, text, sizeof text) : "out of memory");
+                 err_text(&p->err, text, sizeof text));
+    return all;
 }
 
 static struct past *start_reading(struct desk *d) {
     struct past *p = calloc(1, sizeof *p);
+    struct alarms_plan plan = d->config.plan;
     pthread_t thread;
-    if (!p)
+    plan.named = NULL; /* the loop's; alarms_merge asks it */
+    if (!p || !(p->alarms = alarms_new(&plan, NULL, NULL))) {
+        free(p);
         return NULL;
+    }
+    alarms_restore(p->alarms, true);
     p->journal = d->config.journal;
     str_copy(p->path, sizeof p->path, journal_path(d->config.journal));
-    p->asked_ms = clock_ms();
     const struct alarms_now now = desk_now();
     p->since_ms = now.wall_ms - DESK_PAST_MS;
     p->since_boot_ms = now.boot_ms > DESK_PAST_MS ? now.boot_ms - DESK_PAST_MS : 1;
@@ -332,7 +317,7 @@ static struct past *start_reading(struct desk *d) {
     return p;
 }
 
-/* Waits until it is read, at most until then; what was read is merged. */
+/* Waits until it is read, at most until then; what was read is merged, later in parts that the loop can bear. */
 static void look_at_past(struct desk *d, const struct timespec *deadline) {
     struct past *p = d->past;
     if (!p)
@@ -344,8 +329,11 @@ static void look_at_past(struct desk *d, const struct timespec *deadline) {
     pthread_mutex_unlock(&p->lock);
     if (!done)
         return;
+    if (!use_past(d, p, deadline ? INT_MAX : MERGE_MOST)) {
+        d->config.wake(d->config.wake_ctx);
+        return;
+    }
     d->past = NULL;
-    use_past(d, p);
     past_free(p);
 }
 
@@ -372,6 +360,8 @@ bool desk_is_reading(const struct desk *d) { return d->past != NULL; }
 void desk_restore(struct desk *d) {
     const struct timespec deadline = clock_after_ms(DESK_WAIT_MS);
     d->past = d->config.journal ? start_reading(d) : NULL;
+    if (d->config.journal && !d->past)
+        log_warn("alarms from before the start are unknown: the journal cannot be read", "error=\"out of memory\"");
     look_at_past(d, &deadline);
     if (d->past)
         log_warn("alarms from before the start are still being read, and none is ended meanwhile", "path=%s",
@@ -535,6 +525,7 @@ int desk_ask(struct desk *d, struct desk_order *order, struct err *err) {
 
 /* Carried out under the lock: the asking thread must not leave meanwhile. */
 void desk_take(struct desk *d) {
+    look_at_past(d, NULL);
     pthread_mutex_lock(&d->lock);
     for (struct asking *a; (a = take(d, NULL));) {
         a->rc = desk_do(d, a->order, a->err);

@@ -275,6 +275,44 @@ static void the_newest_change_counts_in_either_order(void **state) {
     }
 }
 
+/* The journal is read while streams go on: they know which alarms are on, it knows the answers and what nobody streams any more. */
+static void what_is_read_late_joins_what_streams_reported(void **state) {
+    struct ward *w = *state;
+    struct alarms *live = w->all, *past = alarms_new(&plan, NULL, NULL);
+    char same[JOURNAL_ALARM], gone[JOURNAL_ALARM], before[JOURNAL_ALARM], now_on[JOURNAL_ALARM];
+    w->all = past;
+    alarms_restore(past, true);
+    const struct alarm *a = report_on(w, start_of("s1", "bed-1", 10, w), same);
+    assert_int_equal(acknowledge(w, a), 0);
+    assert_int_equal(answer(w, a, &(struct alarm_answer){.action = ALARM_NOTED, .note = "chewing"}), 0);
+    report_off(w, same, "s1", 20);
+    report_on(w, start_of("s3", "bed-3", 10, w), before);
+    a = report_on(w, start_of("s2", "bed-2", 10, w), gone);
+    assert_int_equal(answer(w, a, &(struct alarm_answer){.action = ALARM_SILENCE, .for_ms = 5 * MINUTE}), 0);
+    w->all = live;
+    report_on(w, start_of("s3", "bed-3", 50, w), now_on);
+    struct alarms_start again = start_of("s1", "bed-1", 10, w);
+    again.id = same;
+    assert_non_null(alarms_began(live, &again, &w->now));
+    for (int i = 0; i < 4; i++) /* one at a time */
+        assert_int_equal(alarms_merge(live, past, 1, &w->now), i == 3);
+    alarms_free(past);
+    a = alarms_find(live, same);
+    assert_true(!a->off_ms && a->answered.at_ms);
+    assert_string_equal(a->note, "chewing");
+    a = alarms_find(live, gone);
+    assert_ptr_equal(alarms_on_in(live, "s2"), a);
+    assert_true(alarm_is_silent(a, w->now.boot_ms));
+    a = alarms_find(live, before); /* the stream alarms again since: this one is over, and nobody knows since when */
+    assert_true(a->off_ms && a->cut);
+    assert_string_equal(alarms_on_in(live, "s3")->id, now_on);
+    assert_int_equal(rows_of(w, JOURNAL_ESCALATED), 0);
+    pass(w, MINUTE);
+    assert_int_equal(rows_of(w, JOURNAL_ESCALATED), 3); /* of those that nobody has answered */
+    report_on(w, start_of("s4", "bed-4", 1, w), gone);
+    assert_false(alarm_is_silent(alarms_on_in(live, "s2"), w->now.boot_ms)); /* a new alarm ends silences, also those of before */
+}
+
 static void an_answer_does_not_cover_what_begins_long_after_it(void **state) {
     struct ward *w = *state;
     struct alarms_plan with = plan;
@@ -702,6 +740,7 @@ int main(void) {
         in_ward(an_alarm_that_begins_again_keeps_its_answers_in_another_session),
         in_ward(an_alarm_is_the_same_within_the_rejoin_of_its_bed),
         in_ward(the_newest_change_counts_in_either_order),
+        in_ward(what_is_read_late_joins_what_streams_reported),
         in_ward(an_answer_does_not_cover_what_begins_long_after_it),
         cmocka_unit_test(alarms_whose_streams_are_not_here_are_cut_at_the_start),
         cmocka_unit_test(an_id_may_be_cut_where_one_open_alarm_has_it),
