@@ -6,7 +6,8 @@ static const char due[] = "people are told: it has been on for the least duratio
 
 unsigned alarm_entry_kinds(void) {
     return 1u << JOURNAL_ALARM_ON | 1u << JOURNAL_ALARM_OFF | 1u << JOURNAL_MOVED | 1u << JOURNAL_ANSWERED |
-           1u << JOURNAL_ESCALATED | 1u << JOURNAL_STANDBY | 1u << JOURNAL_TECHNICAL_ON | 1u << JOURNAL_TECHNICAL_OFF;
+           1u << JOURNAL_ESCALATED | 1u << JOURNAL_STANDBY | 1u << JOURNAL_TECHNICAL_ON | 1u << JOURNAL_TECHNICAL_OFF |
+           1u << JOURNAL_HOLDER;
 }
 
 /* ---- what an answer was, as the detail of its entry: "ACTION[ MARK] via VIA[ by NAME][: NOTE]"; no name has a colon ---- */
@@ -164,6 +165,9 @@ void alarm_entry_take(struct alarms *all, const struct journal_entry *e, const s
     case JOURNAL_TECHNICAL_OFF:
         alarms_technical_ended(all, e->alarm);
         break;
+    case JOURNAL_HOLDER:
+        alarms_held(all, e->principal, e->client, e->received_ms, now);
+        break;
     default:
         break;
     }
@@ -189,6 +193,7 @@ void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
                                               [ALARMS_ROW_STANDBY] = JOURNAL_STANDBY,
                                               [ALARMS_ROW_TECHNICAL_ON] = JOURNAL_TECHNICAL_ON,
                                               [ALARMS_ROW_TECHNICAL_OFF] = JOURNAL_TECHNICAL_OFF,
+                                              [ALARMS_ROW_HOLDER] = JOURNAL_HOLDER,
                                               [ALARMS_ROW_DUE] = JOURNAL_ALARM_ON};
     *ret = (struct journal_entry){.kind = kinds[row->kind],
                                   .number = -1,
@@ -213,6 +218,10 @@ void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
         str_copy(ret->detail, sizeof ret->detail, due);
     }
     ret->step = row->kind == ALARMS_ROW_ESCALATED ? row->step : 0;
+    if (row->kind == ALARMS_ROW_HOLDER) {
+        str_copy(ret->client, sizeof ret->client, row->bed);
+        str_copy(ret->principal, sizeof ret->principal, row->holder);
+    }
     if (row->kind == ALARMS_ROW_STANDBY) {
         put_author(ret->detail, row->author);
         str_copy(ret->client, sizeof ret->client, row->bed);

@@ -5,6 +5,7 @@
 
 enum { CAUSE_KEY = 16 + JOURNAL_CLIENT + JOURNAL_PRINCIPAL, SAME_SILENCE_MS = 2000, ROUND_ENDS = 512 };
 enum { TOKENS_AGAIN_MS = 10 * 1000, START_MS = 60 * 1000 };
+enum { HOLDER_AGAIN_MS = 24 * 3600 * 1000 }; /* its row is written again: what a start reads is not older than DESK_PAST_MS */
 
 /* How long a cause holds before it is an alarm. No samples have come for 10 s when that cause begins. */
 static const int64_t delays_ms[ALARM_KINDS] = {
@@ -45,6 +46,7 @@ struct holder {
     char principal[JOURNAL_PRINCIPAL];                  /* "": nobody */
     int64_t opened_ms;                                  /* of the stream by which it came to hold the bed, as Unix time */
     int64_t since_boot_ms, seen_boot_ms, asked_boot_ms; /* asked: for its tokens */
+    int64_t written_boot_ms;                            /* its row; 0: none */
 };
 
 struct alarms {
@@ -552,6 +554,14 @@ static struct technical *technical_new(struct alarms *all, const char *key, cons
     return t;
 }
 
+void alarms_held(struct alarms *all, const char *principal, const char *bed, int64_t at_ms, const struct alarms_now *now) {
+    struct holder *h = map_get(all->holders, bed);
+    if (!h)
+        return;
+    *h = (struct holder){.seen_boot_ms = now->boot_ms, .written_boot_ms = boot_of(at_ms, now)};
+    str_copy(h->principal, sizeof h->principal, principal);
+}
+
 /* Whether an alarm of this bed's patient is open that this caller streamed. */
 static bool has_open(const struct alarms *all, const char *principal, const char *bed) {
     bool open = false;
@@ -583,6 +593,10 @@ void alarms_streams(struct alarms *all, const char *principal, const char *bed, 
     str_copy(h->principal, sizeof h->principal, principal);
     h->seen_boot_ms = now->boot_ms;
     h->asked_boot_ms = asked ? h->asked_boot_ms : now->boot_ms;
+    if (by_token > 0 || (h->written_boot_ms && now->boot_ms - h->written_boot_ms < HOLDER_AGAIN_MS))
+        return;
+    h->written_boot_ms = now->boot_ms;
+    write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_HOLDER, .bed = bed, .holder = h->principal, ROW_AT(now)});
 }
 
 static void key_of(const struct alarms *all, const struct alarms_cause *c, char ret[CAUSE_KEY]) {
@@ -861,6 +875,11 @@ bool alarms_merge(struct alarms *all, struct alarms *past, int most, const struc
     for (size_t cursor = 0; map_next(past->standbys, &cursor, &key, &at);)
         if (!map_get(all->standbys, key) && !map_put(all->standbys, key, at, NULL))
             map_remove(past->standbys, key);
+    for (size_t cursor = 0; map_next(past->holders, &cursor, &key, &at);) {
+        struct holder *h = map_get(all->holders, key);
+        if (h && *((const struct holder *)at)->principal)
+            *h = *(const struct holder *)at;
+    }
     all->restoring = false;
     return true;
 }

@@ -1,8 +1,8 @@
 /* alarms: the register of all alarms of the daemon: which alarm of which bed is on, who answered it, and when the next people are
  * called. Nothing else decides that an alarm is on, over, the same, or whose; streams report, pages and hooks read. Pure: it reads
  * no clock and no file; each function gets the time. What must survive a restart leaves through the `row` callback as an appended
- * row of the journal, and comes back through alarms_began, alarms_ended, alarms_answer, alarms_escalated, alarms_technical and
- * alarms_standby between alarms_restore(true) and alarms_restore(false), into another register, which alarms_merge takes. Bounded: ALARMS_MAX alarms, of which closed ones go first,
+ * row of the journal, and comes back through alarms_began, alarms_ended, alarms_answer, alarms_escalated, alarms_technical,
+ * alarms_standby and alarms_held between alarms_restore(true) and alarms_restore(false), into another register, which alarms_merge takes. Bounded: ALARMS_MAX alarms, of which closed ones go first,
  * those of the principal who has most before others', and ALARMS_STANDBYS beds, a quarter of them for each caller. Loop thread. */
 #pragma once
 
@@ -54,12 +54,14 @@ struct alarms_row {
         ALARMS_ROW_STANDBY,
         ALARMS_ROW_TECHNICAL_ON,
         ALARMS_ROW_TECHNICAL_OFF,
+        ALARMS_ROW_HOLDER,
         ALARMS_ROW_DUE /* people are told now: it has been on for the least duration of its bed, or is cut */
     } kind;
     const struct alarm *alarm;         /* NULL: standby */
     const struct alarm_answer *answer; /* ANSWERED */
     int step;                          /* ESCALATED: from 1; beyond the plan: a repeat of the last one */
-    const char *bed;                   /* STANDBY */
+    const char *bed;                   /* STANDBY, HOLDER */
+    const char *holder;                /* HOLDER */
     int64_t until_ms;                  /* STANDBY, as Unix time; 0: it ends now */
     const struct alarm_author *author; /* STANDBY */
     int64_t at_ms, boot_ms;            /* Unix time, and by CLOCK_BOOTTIME, 0: unknown */
@@ -144,6 +146,8 @@ struct alarms_cause {
 bool alarms_holds(const struct alarms *all, const char *principal, const char *bed);
 /* A bed of the roster that another one than this caller holds: its rules and its standby are not this caller's. */
 bool alarms_is_anothers(const struct alarms *all, const char *principal, const char *bed);
+/* This caller held the bed at that time without a token that names it: from the journal, after a restart. */
+void alarms_held(struct alarms *all, const char *principal, const char *bed, int64_t at_ms, const struct alarms_now *now);
 /* A live stream of this name is open, which began at opened_ms (Unix time): each second. */
 void alarms_streams(struct alarms *all, const char *principal, const char *bed, int64_t opened_ms, const struct alarms_now *now);
 void alarms_round_begin(struct alarms *all);

@@ -35,6 +35,7 @@ enum {
     X(STANDBY, "standby", "Standby")       /* a person put the bed on standby; person: who; until_ms: its end, 0: it is over */    \
     X(TECHNICAL_ON, "technical_on", "Technical alarm on")    /* detail: "KIND" or "KIND: why", a kind of alarms/alarm.h */         \
     X(TECHNICAL_OFF, "technical_off", "Technical alarm off") /* its cause is over, or its bed is in standby; the same detail */    \
+    X(HOLDER, "holder", "Bed held by")                       /* principal: the first caller that streams this bed of the roster */  \
     X(HEARTBEAT, "heartbeat", "Heartbeat")                   /* of no stream and never written: the daemon works, for hooks alone */
 
 enum journal_kind {

@@ -25,7 +25,8 @@ static int set_up(struct db *db, struct err *err) {
         "CREATE INDEX IF NOT EXISTS journal_time ON journal(received_ms)",
         "CREATE INDEX IF NOT EXISTS journal_principal ON journal(principal)",
         "CREATE INDEX IF NOT EXISTS journal_owner ON journal(principal, client, " JOURNALDB_IS_ALARM ")",
-        "CREATE INDEX IF NOT EXISTS journal_alarms ON journal(id) WHERE " JOURNALDB_OF_ALARMS};
+        "DROP INDEX IF EXISTS journal_alarms", /* of an earlier version */
+        "CREATE INDEX IF NOT EXISTS journal_register ON journal(id) WHERE " JOURNALDB_OF_ALARMS};
     int rc = db_table(db, "journal", columns, sizeof columns / sizeof *columns, "id", err);
     for (size_t i = 0; !rc && i < sizeof indexes / sizeof *indexes; i++)
         rc = run(db, indexes[i], "set it up", err);
@@ -178,7 +179,7 @@ int journaldb_list(struct db *db, const struct journal_filter *filter, const str
     str_format(since, sizeof since, "(%sreceived_ms >= ?2%s)", plus, also);
     str_format(sql, sizeof sql,
                "SELECT " JOURNALDB_ROW " FROM journal%s WHERE id %s ?1 AND %s AND %sreceived_ms < ?3%s%s ORDER BY id %s",
-               filter->of_alarms ? " INDEXED BY journal_alarms" : "", page->newest_first ? "<" : ">", since, plus,
+               filter->of_alarms ? " INDEXED BY journal_register" : "", page->newest_first ? "<" : ">", since, plus,
                own ? " AND principal = ?4" : "", of_alarms, page->newest_first ? "DESC" : "ASC");
     int rc = db_query(db, sql, "read its entries", &q, err);
     db_put_int(&q, page->newest_first && !page->after ? INT64_MAX : page->after);

@@ -102,7 +102,7 @@ static int delete_oldest(struct db *db, const struct victim *v, int64_t *ret_n, 
     str_format(sql, sizeof sql,
                "DELETE FROM journal WHERE id IN (SELECT id FROM journal WHERE principal = ?1%s%s AND id < (SELECT max(id) FROM "
                "journal) ORDER BY id LIMIT ?2)",
-               v->bed ? " AND client = ?3" : "", v->alarms ? "" : " AND " JOURNALDB_IS_ALARM " = 0");
+               v->bed ? " AND client = ?3" : "", v->alarms ? "" : " AND " JOURNALDB_IS_ALARM " = 0 AND kind <> 'holder'");
     db_query(db, sql, "delete its oldest entries", &q, err);
     db_put_text(&q, v->principal);
     db_put_int(&q, v->most);

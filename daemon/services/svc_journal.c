@@ -31,7 +31,7 @@ static int read_kinds(const Brr__V1__JournalFilter *in, unsigned *ret, struct er
             return err_set(
                 err, ERR_INVALID,
                 "JournalFilter.kinds: there is no kind '%.40s'; expected alarm_on, alarm_off, event, gap, quality, opened, "
-                "resumed, lost, restored, ended, moved, told, answered, escalated, standby, technical_on or technical_off",
+                "resumed, lost, restored, ended, moved, told, answered, escalated, standby, technical_on, technical_off or holder",
                 in->kinds[i]);
         *ret |= 1u << kind;
     }

@@ -102,7 +102,7 @@ def fill(path, args):
     insert(db, [ward.row("standby", now - 50000, 7, until_ms=now + 3600 * 1000, session="", person="token:icu",
                          detail="via brrctl by Ana")])
     if args.upgrade:
-        db.execute("DROP INDEX journal_alarms")
+        db.execute("DROP INDEX journal_register")
     db.commit()
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()

@@ -726,6 +726,35 @@ static void the_first_who_streams_a_bed_holds_it_until_it_is_gone(void **state) 
     assert_false(alarms_holds(w->all, "token:bed-7", "bed-7"));
 }
 
+static void a_row_keeps_who_holds_a_bed_over_a_restart(void **state) {
+    struct ward *w = *state;
+    static const char *const roster[] = {"bed-7"};
+    const struct alarms_plan before = plan;
+    plan.roster = roster;
+    plan.n_roster = 1;
+    plan.hold_ms = 2 * MINUTE;
+    restart(w, 0);
+    for (int i = 0; i < 3; i++, pass(w, 1000))
+        alarms_streams(w->all, "token:bed-7", "bed-7", 2000, &w->now);
+    assert_int_equal(rows_of(w, JOURNAL_HOLDER), 1);
+    restart(w, MINUTE);
+    alarms_streams(w->all, "token:x", "bed-7", 1000, &w->now); /* an older stream, whose client comes back first */
+    assert_false(alarms_holds(w->all, "token:x", "bed-7"));
+    alarms_streams(w->all, "token:bed-7", "bed-7", 3000, &w->now);
+    assert_true(alarms_holds(w->all, "token:bed-7", "bed-7"));
+    assert_int_equal(rows_of(w, JOURNAL_HOLDER), 1);
+    pass(w, 24 * 60 * MINUTE);
+    alarms_streams(w->all, "token:bed-7", "bed-7", 3000, &w->now);
+    assert_int_equal(rows_of(w, JOURNAL_HOLDER), 2); /* none is older than what a start reads */
+    restart(w, MINUTE);
+    pass(w, 3 * MINUTE);
+    alarms_streams(w->all, "token:x", "bed-7", 1000, &w->now); /* the holder has not come back */
+    assert_true(alarms_holds(w->all, "token:x", "bed-7"));
+    restart(w, MINUTE);
+    assert_false(alarms_holds(w->all, "token:bed-7", "bed-7"));
+    plan = before;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_ward(nobody_answers_and_each_step_is_taken_once),
@@ -760,6 +789,7 @@ int main(void) {
         in_ward(a_test_takes_the_way_of_an_alarm),
         cmocka_unit_test(a_round_ends_no_more_than_the_loop_can_bear),
         in_ward(the_first_who_streams_a_bed_holds_it_until_it_is_gone),
+        in_ward(a_row_keeps_who_holds_a_bed_over_a_restart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
