@@ -425,20 +425,38 @@ static int place(const struct sessions *all, struct live_open *open, struct err 
     return c->place(c->place_ctx, "", open->model, &open->device, err);
 }
 
+/* What follows the opening: *ret is the stream's own part. */
+static int unpack_rest(struct unpack *in, struct opening *o, struct session *s, const void **ret, size_t *ret_len,
+                       struct err *err) {
+    const bool whole = unpack_numbers(in, o, s);
+    *ret = unpack_view(in, STATE_MAX, ret_len);
+    unpack_view_of(in, s, o);
+    if (in->failed || (whole && !unpack_done(in)) || !*ret_len)
+        return err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt");
+    return whole ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+}
+
 int sessions_model_of(const char *state, size_t len, char ret[DIGEST_HEX_SIZE], struct err *err) {
     OWNED_MEMORY struct opening *o = calloc(1, sizeof *o);
+    struct session *s = calloc(1, sizeof *s);
     struct unpack in = unpack_of(state, len);
-    if (!o)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
-    unpack_opening(&in, o);
-    if (in.failed)
-        return err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt or of another version");
-    str_copy(ret, DIGEST_HEX_SIZE, o->sha256);
-    return 0;
+    const void *stream;
+    size_t stream_len;
+    int rc = o && s ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+    if (!rc) {
+        unpack_opening(&in, o);
+        rc = in.failed ? err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt or of another version")
+                       : unpack_rest(&in, o, s, &stream, &stream_len, err);
+        str_copy(ret, DIGEST_HEX_SIZE, o->sha256);
+    }
+    if (s)
+        session_free(s);
+    return rc;
 }
 
 static int restore(struct sessions *all, struct opening *o, const char *state, size_t len, struct err *err) {
     struct unpack in = unpack_of(state, len);
+    const void *stream;
     size_t stream_len = 0;
     unpack_opening(&in, o);
     if (in.failed)
@@ -458,15 +476,11 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     str_copy(s->token.digest, sizeof s->token.digest, o->digest);
     s->token.text[0] = 0;
     s->epoch = o->epoch;
-    bool whole = unpack_numbers(&in, o, s);
-    const void *stream = unpack_view(&in, STATE_MAX, &stream_len);
-    unpack_view_of(&in, s, o);
-    bool corrupt = in.failed || (whole && !unpack_done(&in)) || !stream_len;
-    char *copy = whole && !corrupt ? malloc(stream_len) : NULL;
+    rc = unpack_rest(&in, o, s, &stream, &stream_len, err);
+    char *copy = rc ? NULL : malloc(stream_len);
     if (!copy) {
         session_free(s);
-        return corrupt ? err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt")
-                       : err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+        return rc ? rc : err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
     }
     memcpy(copy, stream, stream_len);
     s->ended = s->counted = o->ended; /* by the process before */
@@ -528,7 +542,10 @@ bool sessions_need_model(const struct sessions *all, const char *sha256) {
     return false;
 }
 
-void sessions_await(struct sessions *all, bool more) { all->awaited = more; }
+void sessions_await(struct sessions *all, bool more) {
+    all->awaited = more;
+    all->settled &= !more; /* the alarm of one that cannot be used in the end is cut */
+}
 bool sessions_awaited(const struct sessions *all) { return all->awaited; }
 
 void session_restore_failed(struct session *s, const struct err *err) {
@@ -547,6 +564,7 @@ void session_restore_failed(struct session *s, const struct err *err) {
     }
     s->on_disk = false;
     if (!s->sink) {
+        session_count_end(s, "failed"); /* nobody knows how its alarm goes on */
         session_let_go(s);
         return;
     }

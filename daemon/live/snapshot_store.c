@@ -416,11 +416,29 @@ static void retry_claimed(struct snapshot_store *s, const struct task *t) {
     r->until_ms = r->next_ms + r->try_ms;
 }
 
+static int by_id(const void *a, const void *b) {
+    return strcmp(((const struct snapshot_entry *)a)->id, ((const struct snapshot_entry *)b)->id);
+}
+
+static struct snapshot_entry *find_other(const struct snapshot_store *s, const char *id) {
+    struct snapshot_entry key = {.ended = false};
+    str_copy(key.id, sizeof key.id, id);
+    return s->n_others ? bsearch(&key, s->others, s->n_others, sizeof key, by_id) : NULL;
+}
+
+/* No other daemon has it any more, even if it cannot be used here. */
+static void forget_other(struct snapshot_store *s, const char *id) {
+    struct snapshot_entry *found = find_other(s, id);
+    if (found)
+        memmove(found, found + 1, (size_t)(s->others + s->n_others-- - found - 1) * sizeof *found);
+}
+
 static void on_claimed(struct snapshot_store *s, struct task *t) {
     struct sessions *all = s->restoring.sessions;
     char text[800];
     s->claims--;
     if (t->found.moved) {
+        forget_other(s, t->id);
         sessions_disown(all, t->id);
         if (!t->err.code)
             sessions_restore(all, t->found.state, t->found.len, t->found.ended, &t->err);
@@ -438,10 +456,6 @@ static void on_claimed(struct snapshot_store *s, struct task *t) {
     else if (t->found.moved && t->err.code && t->err.code != ERR_CANCELLED)
         retry_claimed(s, t);
     t->asks->done(t->asks);
-}
-
-static int by_id(const void *a, const void *b) {
-    return strcmp(((const struct snapshot_entry *)a)->id, ((const struct snapshot_entry *)b)->id);
 }
 
 static void on_others(struct snapshot_store *s, struct task *t) {
@@ -467,9 +481,7 @@ static enum session_place elsewhere(void *ctx, const char *id) {
         s->others_ms = clock_ms();
     if (s->others_ms != INT64_MAX)
         return clock_ms() - s->others_ms < OTHERS_MS ? SESSION_PLACE_ASKED : SESSION_PLACE_UNKNOWN;
-    struct snapshot_entry key = {.ended = false};
-    str_copy(key.id, sizeof key.id, id);
-    if (s->n_others && bsearch(&key, s->others, s->n_others, sizeof key, by_id))
+    if (find_other(s, id))
         return SESSION_ELSEWHERE;
     return s->others_unknown ? SESSION_PLACE_UNKNOWN : SESSION_GONE;
 }

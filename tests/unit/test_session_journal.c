@@ -431,6 +431,43 @@ static void an_alarm_goes_on_after_a_restart_and_moves_without_an_end(void **sta
     kept_state = NULL;
 }
 
+static int n_rejected;
+static void reject_state(void *ctx, const char *id) { (void)ctx, (void)id, n_rejected++; }
+
+/* As of a stream that another daemon had: nobody else knows of its alarm. */
+static void the_alarm_of_a_stream_that_cannot_go_on_is_cut(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    sessions_free(b->all);
+    b->all = sessions_with(b, (struct session_store){.put = keep_state});
+    open_heard(b, &stream, true);
+    struct live_report r = report(stream, LIVE_SAVED);
+    alarm_report(b, stream, true, 512, 0);
+    r.state = strdup("state");
+    r.state_len = 5;
+    sessions_report(b->all, &r);
+    free(r.state);
+    struct sessions *former = b->all;
+    b->all = sessions_with(b, (struct session_store){.reject = reject_state});
+    assert_int_equal(sessions_restore(b->all, kept_state, kept_len, false, NULL), 0);
+    n_entries = n_rejected = 0;
+    r = report(last(b)->stream, LIVE_FAILED);
+    err_set(&r.err, ERR_DATA_LOSS, "its model has another shape");
+    sessions_report(b->all, &r);
+    assert_int_equal(n_rejected, 1);
+    assert_string_equal(newest(JOURNAL_ALARM_OFF)->detail, "failed");
+    assert_string_equal(newest(JOURNAL_ENDED)->detail, "failed");
+    sessions_await(b->all, true); /* another one waits, and is left for the next start */
+    sessions_await(b->all, false);
+    const int before = n_settled;
+    for (int i = 0; i < 5; i++)
+        sessions_tick(b->all);
+    assert_true(n_settled > before);
+    sessions_free(former);
+    free(kept_state);
+    kept_state = NULL;
+}
+
 /* A stop soon after the start leaves snapshots unread. */
 static void a_daemon_that_stops_takes_no_stream_for_gone(void **state) {
     struct bench *b = *state;
@@ -581,6 +618,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_session_that_ends_in_an_alarm_ends_it_and_cuts_its_event, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_new_session_of_the_bed_has_the_alarm_of_the_one_before, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_goes_on_after_a_restart_and_moves_without_an_end, with_journal, tear_down),
+        cmocka_unit_test_setup_teardown(the_alarm_of_a_stream_that_cannot_go_on_is_cut, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_daemon_that_stops_takes_no_stream_for_gone, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_newer_than_the_snapshot_ends_with_its_session, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(the_end_of_the_session_before_is_not_the_end_of_the_alarm, with_journal, tear_down),

@@ -472,6 +472,31 @@ static void a_stream_goes_on_at_the_daemon_that_claims_its_snapshot(void **state
     stop(d);
 }
 
+/* Neither daemon would have its alarm. */
+static void a_snapshot_that_cannot_be_used_is_not_taken(void **state) {
+    struct daemon_side *d = *state;
+    struct daemon_side *peer = make_peer(d);
+    char token[RESUME_TOKEN_SIZE], *text = NULL;
+    size_t len = 0;
+    struct session *s = make_stream(d, token);
+    assert_int_equal(snapshot_read(d->dir, session_id(s), &text, &len, NULL), 0);
+    assert_int_equal(snapshot_write(d->dir, session_id(s), text, len - 8, NULL), 0); /* its opening is whole */
+    free(text);
+    claim(peer, token);
+    assert_int_equal(sessions_count(peer->b.all), 0);
+    const struct session_store of = snapshot_store_for_sessions(peer->store);
+    for (int i = 0; i < 2; i++, uv_run(&peer->loop, UV_RUN_DEFAULT))
+        assert_int_equal(of.elsewhere(of.ctx, session_id(s)), i ? SESSION_ELSEWHERE : SESSION_PLACE_ASKED);
+    round_of(d, 6000);
+    assert_ptr_equal(sessions_find(d->b.all, token, "uid:1"), s); /* it has not moved */
+    save_again(d, s);
+    claim(peer, token);
+    assert_int_equal(sessions_count(peer->b.all), 1);
+    assert_int_equal(of.elsewhere(of.ctx, session_id(s)), SESSION_GONE); /* what was known of the other daemon is old */
+    end_peer(peer);
+    stop(d);
+}
+
 /* Where the daemon that starts anew believes the session to be, once it has looked. */
 static enum session_place place_after_start(struct daemon_side *d, const char *id) {
     stop(d);
@@ -637,6 +662,7 @@ int main(void) {
         STORE_TEST(rejected_snapshots_are_pruned_at_the_start_and_with_the_next_one),
         STORE_TEST(live_streams_come_before_those_that_have_ended),
         STORE_TEST(a_stream_goes_on_at_the_daemon_that_claims_its_snapshot),
+        STORE_TEST(a_snapshot_that_cannot_be_used_is_not_taken),
         STORE_TEST(a_stream_that_another_daemon_has_taken_has_moved),
         STORE_TEST(a_stream_whose_client_is_away_moves_without_a_write),
         STORE_TEST(a_stream_that_comes_back_has_not_moved),
