@@ -234,7 +234,6 @@ int sched_admit(struct sched *s, struct draft *d, bool hidden, const struct job 
         (rc = sched_check_after(s, d->file.after, hidden, err)))
         return rc;
     d->next = &s->next_sequence;
-    d->kept_before = kept_by(s, d->job->owner);
     return 0;
 }
 
@@ -247,7 +246,8 @@ int sched_accept(struct sched *s, struct draft *d, void (*notice)(void *ctx, con
         *ret = same;
         return rc;
     }
-    if ((rc = check_room(s, job->owner, err)) || (rc = enter(s, job, err)))
+    if ((rc = check_room(s, job->owner, err)) || (rc = draft_check_kept(d, kept_by(s, job->owner), err)) ||
+        (rc = enter(s, job, err)))
         return rc;
     d->job = NULL;
     if (notice)

@@ -205,21 +205,23 @@ static bool may_vanish(const struct draft *d, int i) {
     return d->refs.at[i].ref.type != OPTION_PATH && str_starts(path, results) && path[strlen(results)] == '/';
 }
 
-static int check_kept(const struct draft *d, struct err *err) {
+static int find_kept_most(struct draft *d, struct err *err) {
     struct statvfs v;
-    int64_t most = d->kept_most;
     if (!d->shared || !d->job->kept_bytes)
         return 0;
-    if (!most && statvfs(d->refs.places.results_dir, &v))
+    if (!d->kept_most && statvfs(d->refs.places.results_dir, &v))
         return err_errno(err, errno, "%s: its size is unknown", d->refs.places.results_dir);
-    most = principal_share(most ? most : (int64_t)v.f_blocks * (int64_t)v.f_frsize);
-    return d->kept_before + d->job->kept_bytes <= most
-               ? 0
-               : err_set(
-                     err, ERR_EXHAUSTED,
-                     "the models that this job keeps while it waits take %s; those of your other jobs take %s, and one caller may "
-                     "keep %s of paths.results: wait until a job has run, or delete one",
-                     counted(d->job->kept_bytes, "byte").text, counted(d->kept_before, "byte").text, counted(most, "byte").text);
+    d->kept_most = principal_share(d->kept_most ? d->kept_most : (int64_t)v.f_blocks * (int64_t)v.f_frsize);
+    return 0;
+}
+
+int draft_check_kept(const struct draft *d, int64_t others, struct err *err) {
+    if (!d->shared || !d->job->kept_bytes || others + d->job->kept_bytes <= d->kept_most)
+        return 0;
+    return err_set(err, ERR_EXHAUSTED,
+                   "the models that this job keeps while it waits take %s; those of your other jobs take %s, and one caller may "
+                   "keep %s of paths.results: wait until a job has run, or delete one",
+                   counted(d->job->kept_bytes, "byte").text, counted(others, "byte").text, counted(d->kept_most, "byte").text);
 }
 
 /* Where the volume has no hard links the job goes without. */
@@ -238,7 +240,7 @@ static int keep_models(struct draft *d, struct err *err) {
         else if (!fsio_exists(path))
             return err_set(err, ERR_NOT_FOUND, "%s: %s was removed meanwhile; submit the job again", d->refs.at[i].ref.key, path);
     }
-    return check_kept(d, err);
+    return find_kept_most(d, err);
 }
 
 int draft_place(struct draft *d, struct err *err) {

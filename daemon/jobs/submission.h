@@ -64,9 +64,8 @@ struct draft {
     int n_overrides;
     const char *estimate_device; /* as in submission_rules */
     int estimate_threads;
-    int64_t kept_most; /* as in submission_rules */
+    int64_t kept_most; /* as in submission_rules; once it is placed, the caller's share of it */
     bool shared;
-    int64_t kept_before;   /* by the caller's other jobs; the queue sets it */
     _Atomic int64_t *next; /* the number of the next job; borrowed */
 };
 /* Parses the job file. Any thread. */
@@ -79,9 +78,11 @@ int draft_new(const struct submission_rules *rules, const struct submission *sub
 /* Completes the record but for its number, id and directory. Any thread; blocks. Errors: those of submission_look, EXHAUSTED. */
 int draft_look(struct draft *d, struct err *err);
 /* Completes the record and makes the job's directory, with links to the models below paths.results that it names, so that none is
- * gone when it runs, and with the files that a task of an array reads there. Any thread; blocks. Errors: those of submission_look;
- * EXHAUSTED, with the sizes: the models are beyond the caller's share. */
+ * gone when it runs, and with the files that a task of an array reads there. Any thread; blocks. Errors: those of submission_look. */
 int draft_place(struct draft *d, struct err *err);
+/* EXHAUSTED, with the sizes: the models of the placed job, and those that the caller's other jobs keep by now, are beyond its
+ * share. */
+int draft_check_kept(const struct draft *d, int64_t others, struct err *err);
 /* Removes the directory of a job that the queue did not take. Any thread; blocks. */
 void draft_discard(struct draft *d);
 void draft_free(struct draft *d); /* NULL is allowed */

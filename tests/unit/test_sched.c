@@ -67,6 +67,25 @@ static void the_queue_is_full_also_for_a_submission_under_way(void **state) {
     assert_false(fsio_exists(directory));
 }
 
+/* Each alone is within the share of its owner. */
+static void submissions_at_the_same_time_share_what_their_owner_may_keep(void **state) {
+    struct fixture *f = *state;
+    const struct submission request = {
+        .yaml = "kind: train\ndata:\n  source: .\n", .file = "t.yaml", .request_id = "", .owner = "token:ana"};
+    const struct job *job = NULL;
+    struct draft *drafts[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(draft_of(f, &request, &drafts[i], &job, NULL), 0);
+        assert_int_equal(draft_place(drafts[i], NULL), 0);
+        drafts[i]->shared = true; /* as if it had a model of 300 bytes */
+        drafts[i]->job->kept_bytes = 300;
+        drafts[i]->kept_most = 400;
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(accept_draft(f, drafts[i], &job, NULL), i ? ERR_EXHAUSTED : 0);
+    assert_int_equal(sched_count(f->sched), 1);
+}
+
 static void one_owner_leaves_places_of_the_queue_to_others(void **state) {
     struct submission r = {.yaml = "kind: train\ndata:\n  source: .\n", .file = "t", .request_id = "", .owner = "token:ana"};
     const struct job *job = NULL;
@@ -723,6 +742,7 @@ int main(void) {
         rigged(a_submission_that_is_repeated_is_the_same_job),
         rigged(submissions_of_one_request_at_the_same_time_are_one_job),
         rigged(the_queue_is_full_also_for_a_submission_under_way),
+        rigged(submissions_at_the_same_time_share_what_their_owner_may_keep),
         rigged(one_owner_leaves_places_of_the_queue_to_others),
         rigged(a_run_records_its_device_versions_and_times),
         rigged(a_crash_is_charged_and_waits_longer_each_time),
