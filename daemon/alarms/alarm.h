@@ -63,6 +63,7 @@ struct alarm {
     double start_s; /* from sample 0 of the stream; NaN: unknown */
     bool live;      /* of a patient now, not of a recording that is replayed */
     bool test;
+    bool held;             /* its caller held this bed of the roster */
     double value;          /* probability; NaN: none */
     int64_t on_ms, off_ms; /* Unix time; off 0: it is on */
     bool cut;              /* the monitoring stopped while it was on; nobody knows whether the seizure is over */

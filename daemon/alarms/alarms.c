@@ -348,6 +348,12 @@ static struct alarms_end unreported(double at_s, int64_t off_ms) {
     return (struct alarms_end){.why = "its end was not reported", .at_s = at_s, .off_ms = off_ms};
 }
 
+/* Of the same caller; or the bed of the roster has another holder since, and the one before is not heard. */
+static bool is_bed_of(const struct alarms *all, const struct alarm *a, const struct alarms_start *start) {
+    return principal_is_same(a->principal, start->principal) ||
+           (a->held && (a->off_ms || a->blind) && alarms_holds(all, start->principal, start->bed));
+}
+
 /* Whether a stream of this bed may go on with the alarm: by the samples of its own session, or by the clock. */
 static bool goes_on(const struct alarms *all, const struct alarm *a, const struct alarms_start *start,
                     const struct alarms_now *now) {
@@ -357,7 +363,7 @@ static bool goes_on(const struct alarms *all, const struct alarm *a, const struc
     if (!strcmp(a->session, start->session))
         return start->start_s >= a->joined_s && start->start_s - a->changed_s < rejoin_s;
     return start->alone && alarm_bed_is_named(start->bed) && !strcmp(a->bed, start->bed) &&
-           !strcmp(a->principal, start->principal) && (!a->off_ms || now->boot_ms - a->off_boot_ms < all->plan.rejoin_ms);
+           (!a->off_ms || now->boot_ms - a->off_boot_ms < all->plan.rejoin_ms) && is_bed_of(all, a, start);
 }
 
 /* Also: it is still on. */
@@ -424,7 +430,9 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
         str_copy(a->session, sizeof a->session, start->session);
         a->joined_s = start->start_s;
         a->joined_boot_ms = boot_ms;
+        str_copy(a->principal, sizeof a->principal, start->principal);
     }
+    a->held = alarms_holds(all, a->principal, a->bed);
     a->changed_s = start->start_s;
     a->off_ms = a->off_boot_ms = 0;
     a->cut = false;
@@ -843,6 +851,7 @@ static void take_patient(struct alarms *all, struct patient *p, const struct ala
     }
     if (a->due_boot_ms)
         a->due_boot_ms = due_of(all, a->principal, a->bed, a->on_boot_ms);
+    a->held = alarms_holds(all, a->principal, a->bed);
     put_in(all, a);
 }
 

@@ -95,7 +95,8 @@ struct alarms_start {
     bool alone;    /* no other stream of the bed sends: only then it may take over the alarm of one (alarms_name) */
 };
 /* The id of the alarm that begins: of the bed's alarm that is on in a stream that is gone, or ended within plan.rejoin_ms; else of
- * its session and sample. Only a bed with a name of its own has an alarm beyond its session. */
+ * its session and sample. Only a bed with a name of its own has an alarm beyond its session. A bed of the roster keeps its alarm when
+ * another caller comes to hold it. */
 void alarms_name(const struct alarms *all, const struct alarms_start *start, const struct alarms_now *now, char ret[JOURNAL_ALARM]);
 /* An alarm began. An alarm that is known goes on: it is on again, in this session. Its answer stays unless it was given so long ago
  * that it does not cover this (ALARMS_AGAIN_MS). What the register knows already, or knows better, changes nothing. A new live one
