@@ -63,6 +63,26 @@ bool alarm_is_open(const struct alarm *a) { return !a->off_ms || alarm_is_waitin
 
 bool alarm_is_silent(const struct alarm *a, int64_t boot_ms) { return alarm_is_waiting(a) && boot_ms < a->silent_boot_ms; }
 
+void alarm_again_text(const struct alarm *a, char ret[ALARM_AGAIN]) {
+    const time_t on = (time_t)(a->on_ms / 1000), before = (time_t)(a->before.at_ms / 1000);
+    char since[32], at[32];
+    struct tm tm;
+    *ret = '\0';
+    if (!a->again && !before)
+        return;
+    strftime(since, sizeof since, "%H:%M %Z", localtime_r(&on, &tm));
+    if (a->again)
+        str_format(ret, ALARM_AGAIN, "on again, %d %s since %s", a->again, a->again == 1 ? "time" : "times", since);
+    else
+        str_format(ret, ALARM_AGAIN, "on for more than 5 min since %s", since);
+    if (!before)
+        return;
+    strftime(at, sizeof at, "%H:%M %Z", localtime_r(&before, &tm));
+    const size_t len = strlen(ret);
+    str_format(ret + len, ALARM_AGAIN - len, "; %s acknowledged it before, at %s",
+               *a->before.person ? a->before.person : a->before.by, at);
+}
+
 int64_t alarm_length_ms(const struct alarm *a, int64_t boot_ms) {
     const int64_t length_ms = (a->off_ms ? a->off_boot_ms : boot_ms) - a->on_boot_ms;
     return length_ms > 0 ? length_ms : 0;

@@ -6,7 +6,7 @@
 #include "daemon/journal/journal_entry.h"
 
 /* Sizes of texts, with the zero byte. */
-enum { ALARM_PERSON = 64, ALARM_VIA = 16, ALARM_BY = 128, ALARM_NOTE = 201, ALARM_WHY = 200 };
+enum { ALARM_PERSON = 64, ALARM_VIA = 16, ALARM_BY = 128, ALARM_NOTE = 201, ALARM_WHY = 200, ALARM_AGAIN = 256 };
 
 enum alarm_kind {
     ALARM_SEIZURE,
@@ -76,6 +76,7 @@ struct alarm {
     int again;               /* so many times it was on again since on_ms */
     int64_t sounded_boot_ms; /* since when nobody's answer covers it */
     struct alarm_author answered;
+    struct alarm_author before; /* whose acknowledgement does not cover it any more */
     struct alarm_author silenced;
     int64_t silent_ms, silent_boot_ms; /* without sound until then, as Unix time too; silent_boot_ms 0: with sound */
     int64_t due_boot_ms; /* people are told of it from then on, by a rule of its bed: INT64_MAX: never; 0: it holds nothing back */
@@ -98,5 +99,7 @@ bool alarm_is_waiting(const struct alarm *a);
 enum alarm_sound alarm_sound(const struct alarm *a, int64_t boot_ms);
 /* True while somebody should acknowledge it, and it makes no sound because somebody silenced it. */
 bool alarm_is_silent(const struct alarm *a, int64_t boot_ms);
+/* "on again, 4 times since 10:03 CET; Ana acknowledged it before, at 10:04 CET", for people; "" = it has been on once. */
+void alarm_again_text(const struct alarm *a, char ret[ALARM_AGAIN]);
 /* For so long it has been on, or was. */
 int64_t alarm_length_ms(const struct alarm *a, int64_t boot_ms);

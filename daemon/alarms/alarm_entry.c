@@ -217,7 +217,11 @@ void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
         ret->start_s = row->alarm->changed_s;
         str_copy(ret->detail, sizeof ret->detail, due);
     }
-    ret->step = row->kind == ALARMS_ROW_ESCALATED ? row->step : 0;
+    if (row->kind == ALARMS_ROW_ESCALATED) {
+        ret->step = row->step;
+        ret->until_ms = row->alarm->cut ? 0 : row->alarm->off_ms;
+        alarm_again_text(row->alarm, ret->detail);
+    }
     if (row->kind == ALARMS_ROW_HOLDER) {
         str_copy(ret->client, sizeof ret->client, row->bed);
         str_copy(ret->principal, sizeof ret->principal, row->holder);

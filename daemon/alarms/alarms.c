@@ -53,15 +53,15 @@ struct alarms {
     struct alarms_plan plan;
     alarms_row_fn *row;
     void *ctx;
-    struct map *patients;  /* struct patient, by id */
-    struct map *on;        /* of them those that are on, by session */
+    struct map *patients; /* struct patient, by id */
+    struct map *on;       /* of them those that are on, by session */
     struct shares shares[RANKS];
     struct map *technical; /* by kind, principal and bed */
     struct map *standbys;  /* by bed */
     struct map *rules;     /* by bed */
     struct map *holders;   /* of each bed of the roster */
     uint64_t round;
-    int64_t numbered; /* technical alarms that had an id */
+    int64_t numbered;                  /* technical alarms that had an id */
     bool restoring, changed, silenced; /* silenced: some alarm may be */
 };
 
@@ -174,8 +174,8 @@ static int most_of(const uint16_t counts[SHARES]) {
     return most;
 }
 
-/* Makes room for one more alarm. Of the alarms that go first, the principal with the most loses the oldest of its bed with the most,
- * so that a client whose beds alarm without end pushes out no alarm of another client. */
+/* Makes room for one more alarm. Of the alarms that go first, the principal with the most loses the oldest of its bed with the
+ * most, so that a client whose beds alarm without end pushes out no alarm of another client. */
 static void make_room(struct alarms *all) {
     struct patient *gone = NULL;
     int rank = RANKS - 1, most = 0;
@@ -393,14 +393,20 @@ static bool was_taken_over(const struct alarm *a, const char *session, int64_t b
     return strcmp(a->session, session) != 0 && boot_ms < a->joined_boot_ms;
 }
 
-/* It is on again: an answer of long ago does not cover it. */
-static void sound_again(struct alarm *a, int64_t boot_ms) {
+static void forget_answer(struct alarm *a, int64_t boot_ms) {
+    a->before = a->answered;
+    a->answered = (struct alarm_author){0};
+    a->base_boot_ms = boot_ms;
+    a->step = 0;
+}
+
+/* It is on again: an answer of long ago does not cover it, and who is called first is called now. */
+static void sound_again(const struct alarms *all, struct alarm *a, int64_t boot_ms) {
     a->again++;
     if (!a->answered.at_ms || boot_ms - a->sounded_boot_ms < ALARMS_AGAIN_MS)
         return;
-    a->answered = (struct alarm_author){0};
-    a->sounded_boot_ms = a->base_boot_ms = boot_ms;
-    a->step = 0;
+    a->sounded_boot_ms = boot_ms;
+    forget_answer(a, boot_ms - all->plan.after_ms[0]);
 }
 
 const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *start, const struct alarms_now *now) {
@@ -421,7 +427,7 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
         return NULL;
     take_out(all, a);
     if (a->off_ms)
-        sound_again(a, boot_ms);
+        sound_again(all, a, boot_ms);
     if (untold) {
         begin_telling(a, boot_ms);
         a->due_boot_ms = due;
@@ -503,11 +509,8 @@ static void look_for_status(struct alarms *all, struct alarm *a, const struct al
     if (a->status || a->off_ms || !a->live || now->boot_ms - a->on_boot_ms < ALARMS_STATUS_MS)
         return;
     a->status = true;
-    if (a->answered.at_ms) {
-        a->answered = (struct alarm_author){0};
-        a->base_boot_ms = now->boot_ms;
-        a->step = 0;
-    }
+    if (a->answered.at_ms)
+        forget_answer(a, now->boot_ms);
     a->silent_boot_ms = 0;
     all->changed = true;
 }
@@ -763,10 +766,10 @@ int alarms_answer(struct alarms *all, const char *id, const struct alarm_answer 
         put_in(all, a);
     }
     write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_ANSWERED,
-                                            .alarm = a,
-                                            .answer = answer,
-                                            .at_ms = answer->author.at_ms,
-                                            .boot_ms = answer->author.boot_ms});
+                                        .alarm = a,
+                                        .answer = answer,
+                                        .at_ms = answer->author.at_ms,
+                                        .boot_ms = answer->author.boot_ms});
     return 0;
 }
 

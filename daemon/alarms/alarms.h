@@ -2,8 +2,9 @@
  * called. Nothing else decides that an alarm is on, over, the same, or whose; streams report, pages and hooks read. Pure: it reads
  * no clock and no file; each function gets the time. What must survive a restart leaves through the `row` callback as an appended
  * row of the journal, and comes back through alarms_began, alarms_ended, alarms_answer, alarms_escalated, alarms_technical,
- * alarms_standby and alarms_held between alarms_restore(true) and alarms_restore(false), into another register, which alarms_merge takes. Bounded: ALARMS_MAX alarms, of which closed ones go first,
- * those of the principal who has most before others', and ALARMS_STANDBYS beds, a quarter of them for each caller. Loop thread. */
+ * alarms_standby and alarms_held between alarms_restore(true) and alarms_restore(false), into another register, which alarms_merge
+ * takes. Bounded: ALARMS_MAX alarms, of which closed ones go first, those of the principal who has most before others', and
+ * ALARMS_STANDBYS beds, a quarter of them for each caller. Loop thread. */
 #pragma once
 
 #include "base/base.h"
@@ -95,8 +96,8 @@ struct alarms_start {
     bool alone;    /* no other stream of the bed sends: only then it may take over the alarm of one (alarms_name) */
 };
 /* The id of the alarm that begins: of the bed's alarm that is on in a stream that is gone, or ended within plan.rejoin_ms; else of
- * its session and sample. Only a bed with a name of its own has an alarm beyond its session. A bed of the roster keeps its alarm when
- * another caller comes to hold it. */
+ * its session and sample. Only a bed with a name of its own has an alarm beyond its session. A bed of the roster keeps its alarm
+ * when another caller comes to hold it. */
 void alarms_name(const struct alarms *all, const struct alarms_start *start, const struct alarms_now *now, char ret[JOURNAL_ALARM]);
 /* An alarm began. An alarm that is known goes on: it is on again, in this session. Its answer stays unless it was given so long ago
  * that it does not cover this (ALARMS_AGAIN_MS). What the register knows already, or knows better, changes nothing. A new live one

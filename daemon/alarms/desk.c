@@ -6,7 +6,15 @@
 #include "daemon/alarms/alarm_entry.h"
 #include "daemon/journal/journaldb.h"
 
-enum { READ_TRIES = 1200, READ_PAUSE_MS = 50, LOOK_MS = 5, DOUBT_MS = 5000, NAMED_IDS = 4 /* in an error */, IDS_TEXT = 512, MERGE_MOST = 64 };
+enum {
+    READ_TRIES = 1200,
+    READ_PAUSE_MS = 50,
+    LOOK_MS = 5,
+    DOUBT_MS = 5000,
+    NAMED_IDS = 4 /* in an error */,
+    IDS_TEXT = 512,
+    MERGE_MOST = 64
+};
 
 /* An order of another thread, on that thread's stack. */
 struct asking {
@@ -83,12 +91,17 @@ void desk_note(void *desk, struct journal_entry *e) {
     const struct alarms_now now = desk_now();
     if (d->own)
         return;
-    alarm_entry_take(d->alarms, e, &now);
     const struct alarm *a = *e->alarm ? alarms_find(d->alarms, e->alarm) : NULL;
+    const bool answered = a && a->answered.at_ms;
+    alarm_entry_take(d->alarms, e, &now);
+    a = *e->alarm ? alarms_find(d->alarms, e->alarm) : NULL;
     e->on_ms = a ? a->on_ms : e->on_ms;
     e->untold = a && a->due_boot_ms;
     if (a && e->kind == JOURNAL_ALARM_ON && a->answered.at_ms) /* the answer covers what is on again */
         str_copy(e->person, sizeof e->person, *a->answered.person ? a->answered.person : a->answered.by);
+    if (a && e->kind == JOURNAL_ALARM_ON && !*e->detail)
+        alarm_again_text(a, e->detail);
+    e->sounds = answered && a && !a->answered.at_ms;
 }
 
 void desk_name(void *desk, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]) {

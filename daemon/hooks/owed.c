@@ -147,8 +147,8 @@ static bool came_before(const struct journal_entry *on, const struct journal_ent
     return !strcmp(on->session, off->session) && on->start_s <= off->start_s;
 }
 
-/* An alarm that ended and has begun again within alarms.rejoin: the hook hears of neither. A beginning that the journal may have
- * already is none. */
+/* An alarm that ended and has begun again within alarms.rejoin: the hook hears of neither, but of one that sounds again. A
+ * beginning that the journal may have already is none. */
 static bool rejoins(struct owed *o, struct owed_bed *b, const struct journal_line *line) {
     const struct journal_entry *on = &line->entry;
     if (line->again && atomic_load(&line->state) != LINE_WRITTEN)
@@ -157,7 +157,7 @@ static bool rejoins(struct owed *o, struct owed_bed *b, const struct journal_lin
         if (i->line->entry.kind == JOURNAL_ALARM_OFF && !strcmp(i->line->entry.alarm, on->alarm) &&
             !came_before(on, &i->line->entry)) {
             settle_item(o, b, i, "not told: the alarm went on");
-            return true;
+            return !on->sounds;
         }
     return false;
 }

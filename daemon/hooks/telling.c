@@ -248,9 +248,16 @@ static void technical_text(const struct telling *t, char ret[TELLING_TEXT]) {
         str_format(ret + strlen(ret), TELLING_TEXT - strlen(ret), ", since %s", moment_text(t->entry->on_ms, since));
 }
 
+/* That it is on again, and who answered before. */
+static void put_again(const struct telling *t, char text[TELLING_TEXT]) {
+    const size_t len = strlen(text);
+    if (t->alarms < 2 && (str_starts(t->entry->detail, "on again") || str_starts(t->entry->detail, "on for ")))
+        str_format(text + len, TELLING_TEXT - len, ", %s", t->entry->detail);
+}
+
 static void escalation_text(const struct telling *t, const char *bed, char ret[TELLING_TEXT]) {
     const struct journal_entry *e = t->entry;
-    char beds[TELLING_TEXT / 2], since[MOMENT];
+    char beds[TELLING_TEXT / 2], since[MOMENT], span[2 * MOMENT];
     int64_t on_ms = onset_of(e);
     for (const struct telling_item *i = t->items; i; i = i->next)
         if (i->line->entry.on_ms && (!on_ms || i->line->entry.on_ms < on_ms))
@@ -262,8 +269,12 @@ static void escalation_text(const struct telling *t, const char *bed, char ret[T
     if (t->alarms > 1)
         str_format(ret, TELLING_TEXT, "ALARM: nobody has answered %d alarms, call %d: %s, the oldest since %s", t->alarms,
                    (int)e->step, beds, since);
+    else if (e->until_ms)
+        str_format(ret, TELLING_TEXT, "%s: the alarm was on %s, not answered, call %d", bed, span_text(on_ms, e->until_ms, span),
+                   (int)e->step);
     else
         str_format(ret, TELLING_TEXT, "ALARM %s: nobody has answered it, call %d, since %s", bed, (int)e->step, since);
+    put_again(t, ret);
 }
 
 void telling_text(const struct telling *t, char ret[TELLING_TEXT]) {
@@ -281,10 +292,11 @@ void telling_text(const struct telling *t, char ret[TELLING_TEXT]) {
         str_format(out, TELLING_TEXT, "%s: an alarm began at %s; the daemon stopped, and when it ended is unknown", bed, since);
     else if (is_on(e) && test)
         str_format(out, TELLING_TEXT, "ALARM %s: %s, since %s", bed, e->detail, since);
-    else if (is_on(e))
+    else if (is_on(e)) {
         str_format(out, TELLING_TEXT, "ALARM%s %s: seizure probability %.2f since %s%s", e->live ? "" : " of a replay", bed,
                    e->value, since, t->answered ? ", acknowledged" : "");
-    else if (is_off(e))
+        put_again(t, out);
+    } else if (is_off(e))
         off_text(t, bed, out);
     else if (e->kind == JOURNAL_ESCALATED)
         escalation_text(t, bed, out);

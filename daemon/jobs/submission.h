@@ -78,7 +78,8 @@ int draft_new(const struct submission_rules *rules, const struct submission *sub
 /* Completes the record but for its number, id and directory. Any thread; blocks. Errors: those of submission_look, EXHAUSTED. */
 int draft_look(struct draft *d, struct err *err);
 /* Completes the record and makes the job's directory, with links to the models below paths.results that it names, so that none is
- * gone when it runs, and with the files that a task of an array reads there. Any thread; blocks. Errors: those of submission_look. */
+ * gone when it runs, and with the files that a task of an array reads there. Any thread; blocks. Errors: those of submission_look.
+ */
 int draft_place(struct draft *d, struct err *err);
 /* EXHAUSTED, with the sizes: the models of the placed job, and those that the caller's other jobs keep by now, are beyond its
  * share. */

@@ -35,7 +35,7 @@ enum {
     X(STANDBY, "standby", "Standby")       /* a person put the bed on standby; person: who; until_ms: its end, 0: it is over */    \
     X(TECHNICAL_ON, "technical_on", "Technical alarm on")    /* detail: "KIND" or "KIND: why", a kind of alarms/alarm.h */         \
     X(TECHNICAL_OFF, "technical_off", "Technical alarm off") /* its cause is over, or its bed is in standby; the same detail */    \
-    X(HOLDER, "holder", "Bed held by")                       /* principal: the first caller that streams this bed of the roster */  \
+    X(HOLDER, "holder", "Bed held by")                       /* principal: the first caller that streams this bed of the roster */ \
     X(HEARTBEAT, "heartbeat", "Heartbeat")                   /* of no stream and never written: the daemon works, for hooks alone */
 
 enum journal_kind {
@@ -83,8 +83,9 @@ struct journal_entry {
     char alarm[JOURNAL_ALARM];
     char person[JOURNAL_PERSON]; /* who answered (of an alarm that is on again: before), or which hook was told */
     int64_t step;                /* of an escalation, from 1; 0: none */
-    int64_t until_ms;            /* Unix time: the end of a standby or of silence; 0: none */
+    int64_t until_ms;            /* Unix time: the end of a standby, of silence, or of an alarm that is escalated; 0: none */
     int64_t on_ms;               /* Unix time: when the alarm began, by the register; 0: unknown */
+    bool sounds;                 /* it is on again, and an answer does not cover it any more; not kept */
     bool untold;                 /* receivers are not told, by a rule of the bed; not kept */
 };
 /* The id of the alarm of this session that begins at this sample (256 Hz): "SESSION-SAMPLE". */

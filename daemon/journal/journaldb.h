@@ -50,8 +50,8 @@ enum { JOURNALDB_COLUMNS = 23 };
     "journal.id, kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, client, address, model, "        \
     "sha256, "                                                                                                                     \
     "detail, live, alarm, person, step, until_ms, on_ms, made_boot, made_boot_ms"
-/* 1 if an entry is of a kind of journal_kind_is_alarm and neither a technical alarm nor the holder of a bed, else 0: such entries are
- * deleted last. The index journal_owner is made of this text. */
+/* 1 if an entry is of a kind of journal_kind_is_alarm and neither a technical alarm nor the holder of a bed, else 0: such entries
+ * are deleted last. The index journal_owner is made of this text. */
 #define JOURNALDB_IS_ALARM "(kind IN ('alarm_on','alarm_off','ended','moved','told','answered','escalated','standby'))"
 /* What the register of alarms is made of (alarms/alarm_entry.h). The index journal_register is made of this text. */
 #define JOURNALDB_OF_ALARMS                                                                                                        \

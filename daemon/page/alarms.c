@@ -42,6 +42,8 @@ static void put_what(struct html *h, const struct page_view *v, const struct sta
     } else if (a->waiting) {
         html_put(h, a->step ? "<p><strong>Nobody has answered; %d calls</strong></p>" : "<p>Nobody has answered</p>", a->step);
     }
+    if (a->again && *a->again)
+        html_put(h, "<p>%s</p>", a->again);
     if (a->blind)
         html_put(h, "<p><strong>Blind: no signal comes from the bed</strong></p>");
     answer_forms_put_silence(h, a);

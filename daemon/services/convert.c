@@ -127,6 +127,8 @@ void convert_alarm(const struct alarm *a, const struct alarms_now *now, struct a
     out->note = convert_text(a->note);
     out->open = alarm_is_open(a);
     out->sound = convert_text(sounds[alarm_sound(a, now->boot_ms)]);
+    alarm_again_text(a, ret->again);
+    out->again = ret->again;
     out->start_s = a->kind == ALARM_SEIZURE ? a->start_s : NAN;
     if (a->answered.at_ms)
         out->answered = describe_author(&a->answered, &ret->answered);

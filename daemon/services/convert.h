@@ -20,6 +20,7 @@ int convert_answer(struct rpc_call *call, const ProtobufCMessage *message);
 struct alarm_message {
     Brr__V1__BedAlarm alarm; /* its first member */
     Brr__V1__AlarmAuthor answered, silenced;
+    char again[ALARM_AGAIN];
 };
 void convert_alarm(const struct alarm *a, const struct alarms_now *now, struct alarm_message *ret);
 /* Its number in the protocol. */

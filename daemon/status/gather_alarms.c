@@ -15,6 +15,8 @@ static const char *author_name(const struct alarm_author *author) { return *auth
 
 static void put_alarm(struct status *to, const struct alarm *a, const struct alarms_now *now) {
     const bool silent = alarm_is_silent(a, now->boot_ms);
+    char again[ALARM_AGAIN];
+    alarm_again_text(a, again);
     to->alarms[to->n_alarms++] = (struct status_alarm){
         .id = gather_text(to, a->id),
         .bed = gather_text(to, a->bed),
@@ -25,6 +27,7 @@ static void put_alarm(struct status *to, const struct alarm *a, const struct ala
         .by = gather_text(to, author_name(&a->answered)),
         .silencer = silent ? gather_text(to, author_name(&a->silenced)) : "",
         .silent_ms = silent ? a->silent_ms : 0,
+        .again = gather_text(to, again),
         .mark = alarm_mark_name(a->mark),
         .note = gather_text(to, a->note),
         SAME_MEMBERS(*a, live, test, cut, blind),

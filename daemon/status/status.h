@@ -49,6 +49,7 @@ struct status_channel {
 struct status_alarm {
     const char *id, *bed, *session, *principal, *why, *by, *mark, *note; /* by: who acknowledged it */
     const char *silencer;                                                /* who silenced it; "": it is not silent */
+    const char *again;                                                   /* alarm_again_text */
     enum alarm_kind kind;
     bool live, test, cut, open, waiting, status, blind; /* as in alarms/alarm.h */
     bool untold;                                        /* a rule of the bed holds it back */

@@ -36,6 +36,7 @@ static void an_end_without_an_answer_neither_closes_nor_stops_the_escalation(voi
     assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_LOW);
     pass(w, MINUTE);
     assert_int_equal(a->step, 1);
+    assert_true(w->rows[w->n - 1].kind == JOURNAL_ESCALATED && w->rows[w->n - 1].until_ms == a->off_ms);
     assert_int_equal(acknowledge(w, a), 0);
     assert_false(alarm_is_open(a));
     assert_string_equal(a->answered.person, "Ana B");
@@ -331,6 +332,11 @@ static void an_answer_does_not_cover_what_begins_long_after_it(void **state) {
     report_on(w, start_of("s1", "bed-7", 400, w), id);
     assert_true(!a->answered.at_ms && a->again == 2 && !a->off_ms);
     assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_HIGH);
+    pass(w, 1000); /* who is called first is called at once */
+    assert_int_equal(rows_of(w, JOURNAL_ESCALATED), 1);
+    assert_true(str_starts(w->rows[w->n - 1].detail, "on again, 2 times since "));
+    assert_non_null(strstr(w->rows[w->n - 1].detail, "; Ana B acknowledged it before, at "));
+    assert_int_equal(w->rows[w->n - 1].until_ms, 0);
     assert_int_equal(acknowledge(w, a), 0);
     report_off(w, id, "s1", 401);
     report_on(w, start_of("s1", "bed-7", 402, w), id);
@@ -727,7 +733,9 @@ static void the_first_who_streams_a_bed_holds_it_until_it_is_gone(void **state) 
 }
 
 /* ctx: the name of the token that has the bed among its names. */
-static int token_has(void *ctx, const char *principal, const char *bed) { return (void)bed, !strcmp(*(const char **)ctx, principal); }
+static int token_has(void *ctx, const char *principal, const char *bed) {
+    return (void)bed, !strcmp(*(const char **)ctx, principal);
+}
 
 static void a_new_token_of_a_bed_goes_on_with_its_alarm_and_answer(void **state) {
     struct ward *w = *state;

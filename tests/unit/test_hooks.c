@@ -368,6 +368,12 @@ static void an_alarm_that_goes_on_in_another_session_is_not_over(void **state) {
     assert_false(owe_entry(&o, &again, NOW_MS + 2000));
     assert_int_equal(n_settled, 2);
     assert_string_equal(next_told(&o, NOW_MS + 100000, text), "");
+    again.sounds = true; /* an answer does not cover it any more: people hear of it again */
+    str_copy(again.detail, sizeof again.detail, "on again, 2 times since 10:03 CET; Ana acknowledged it before, at 10:04 CET");
+    assert_true(owe_entry(&o, &off, NOW_MS + 3000) && owe_entry(&o, &again, NOW_MS + 4000));
+    assert_string_equal(next_told(&o, NOW_MS + 4000, text), "bed-7");
+    assert_non_null(strstr(text, ", on again, 2 times since 10:03 CET; Ana acknowledged it before, at 10:04 CET"));
+    assert_string_equal(next_told(&o, NOW_MS + 100000, text), "");
     str_copy(off.detail, sizeof off.detail, "closed"); /* the attempt failed, and waits when the alarm is on again */
     assert_true(owe_entry(&o, &on, NOW_MS) && owe_entry(&o, &off, NOW_MS + 1));
     str_copy(again.alarm, sizeof again.alarm, "next-1");
@@ -428,6 +434,15 @@ static void escalations_are_grouped_and_settled_by_an_answer_or_an_end(void **st
     assert_string_equal(
         text, "ALARM: nobody has answered 3 alarms, call 1: bed-3, bed-4, bed-5, the oldest since 2027-01-15 08:00:00 UTC");
     assert_int_equal(n_settled, 2);
+    struct journal_entry over = e[3]; /* it has been over for minutes */
+    over.step = 2;
+    over.until_ms = over.on_ms + 80 * 1000;
+    str_copy(over.detail, sizeof over.detail, "on again, 1 time since 08:00 UTC; Ana acknowledged it before, at 08:00 UTC");
+    assert_true(owe_entry(&o, &over, NOW_MS));
+    next_told(&o, NOW_MS, text);
+    assert_string_equal(text,
+                        "bed-3 (token:icu): the alarm was on 2027-01-15 08:00:00 - 08:01:20 UTC, not answered, call 2, on again, 1 "
+                        "time since 08:00 UTC; Ana acknowledged it before, at 08:00 UTC");
     owed_done(&o);
 }
 

@@ -41,6 +41,8 @@ static void put_answers(struct str *text, const Brr__V1__BedAlarm *a) {
                    output_time(a->answered->at_ms, at, sizeof at));
     else if (a->open && a->live)
         str_printf(text, "nobody has answered%s", a->step ? " (escalated)" : "");
+    if (*a->again)
+        str_printf(text, "%s%s", text->len ? ", " : "", a->again);
     if (a->untold)
         str_printf(text, "%snobody is told, by a rule of the bed", text->len ? ", " : "");
     if (a->silent_until_ms)
@@ -72,7 +74,7 @@ static const char titles[] = "alarm|bed|kind|state|began|for|answer",
                   fields[] =
                       "alarm=id kind bed session=session_id principal model live test on_ms off_ms why cut value start_s "
                       "answered(by person at_ms via) silent_until_ms silenced(by person at_ms via) blind untold length_ms status "
-                      "step mark note open sound";
+                      "step mark note open sound again";
 static const struct brrctl_view one_view = {.json = fields, .titles = titles, .row = list_alarm};
 
 static int list(const struct arguments *o) {
