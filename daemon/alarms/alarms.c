@@ -1,69 +1,9 @@
 #include "daemon/alarms/alarms.h"
 
-#include "base/map.h"
 #include "base/principal.h"
+#include "daemon/alarms/alarms_parts.h"
 
-enum { CAUSE_KEY = 16 + JOURNAL_CLIENT + JOURNAL_PRINCIPAL, SAME_SILENCE_MS = 2000, ROUND_ENDS = 512 };
-enum { TOKENS_AGAIN_MS = 10 * 1000, START_MS = 60 * 1000 };
-enum { HOLDER_AGAIN_MS = 24 * 3600 * 1000 }; /* its row is written again: what a start reads is not older than DESK_PAST_MS */
-
-/* How long a cause holds before it is an alarm. No samples have come for 10 s when that cause begins. */
-static const int64_t delays_ms[ALARM_KINDS] = {
-    [ALARM_SEIZURE] = 0,           [ALARM_UNANSWERED] = 0,    [ALARM_LOST] = 15 * 1000,
-    [ALARM_NO_SIGNAL] = 20 * 1000, [ALARM_LATE] = 15 * 1000,  [ALARM_MODEL] = 15 * 1000,
-    [ALARM_RATE] = 30 * 1000,      [ALARM_CLOCK] = 30 * 1000, [ALARM_ELECTRODES] = 30 * 1000,
-    [ALARM_LEARNING] = 180 * 1000, /* it takes a minute of signal */
-    [ALARM_RECEIVER] = 15 * 1000,  [ALARM_TWICE] = 15 * 1000, [ALARM_JOURNAL] = 2 * 1000};
-
-/* Alarms of each principal and of each of its beds, by hashes of their names. Names whose hashes meet are counted together. */
-enum { SHARES = 4096, RANKS = 3 };
-struct shares {
-    int n;
-    uint16_t of_principal[SHARES], of_bed[SHARES];
-};
-
-struct patient {
-    struct alarm alarm;
-    int rank; /* RANKS - 1 goes first */
-    uint16_t principal, bed;
-};
-
-struct technical {
-    struct alarm alarm;
-    int64_t due_boot_ms;  /* it begins then */
-    int64_t keep_boot_ms; /* until then it needs no cause */
-    bool begun;
-    bool gone;      /* the stream that was lost is over */
-    uint64_t round; /* the newest one that named its cause */
-};
-
-struct standby {
-    struct alarm_author author;
-    int64_t until_boot_ms, until_ms;
-};
-
-struct holder {
-    char principal[JOURNAL_PRINCIPAL];                  /* "": nobody */
-    int64_t opened_ms;                                  /* of the stream by which it came to hold the bed, as Unix time */
-    int64_t since_boot_ms, seen_boot_ms, asked_boot_ms; /* asked: for its tokens */
-    int64_t written_boot_ms;                            /* its row; 0: none */
-};
-
-struct alarms {
-    struct alarms_plan plan;
-    alarms_row_fn *row;
-    void *ctx;
-    struct map *patients; /* struct patient, by id */
-    struct map *on;       /* of them those that are on, by session */
-    struct shares shares[RANKS];
-    struct map *technical; /* by kind, principal and bed */
-    struct map *standbys;  /* by bed */
-    struct map *rules;     /* by bed */
-    struct map *holders;   /* of each bed of the roster */
-    uint64_t round;
-    int64_t numbered;                  /* technical alarms that had an id */
-    bool restoring, changed, silenced; /* silenced: some alarm may be */
-};
+enum { SAME_SILENCE_MS = 2000 };
 
 struct alarms *alarms_new(const struct alarms_plan *plan, alarms_row_fn *row, void *ctx) {
     struct alarms *all = calloc(1, sizeof *all);
@@ -103,27 +43,6 @@ void alarms_free(struct alarms *all) {
 
 void alarms_restore(struct alarms *all, bool restore) { all->restoring = restore; }
 
-/* The next value of a map. */
-static bool next(const struct map *map, size_t *cursor, void **ret) {
-    const char *key;
-    return map_next(map, cursor, &key, ret);
-}
-
-/* The time of a row. */
-#define ROW_AT(now) .at_ms = (now)->wall_ms, .boot_ms = (now)->boot_ms
-
-static void write_row(struct alarms *all, const struct alarms_row *row) {
-    all->changed = true;
-    if (all->row && !all->restoring)
-        all->row(all->ctx, row);
-}
-
-/* The CLOCK_BOOTTIME at which the wall clock showed this time, by their present readings; never in the future. */
-static int64_t boot_of(int64_t wall_ms, const struct alarms_now *now) {
-    const int64_t age_ms = now->wall_ms - wall_ms;
-    return now->boot_ms - (age_ms > 0 ? age_ms : 0);
-}
-
 /* ---- alarms of patients ---- */
 
 /* Alarms that are closed go first, then those of replays. */
@@ -135,7 +54,7 @@ static uint32_t hash_on(uint32_t hash, const char *text) { /* FNV-1a */
     return hash;
 }
 
-static void count(struct alarms *all, const struct patient *p, int n) {
+static void count_alarm(struct alarms *all, const struct patient *p, int n) {
     struct shares *s = &all->shares[p->rank];
     s->n += n;
     s->of_principal[p->principal] = (uint16_t)(s->of_principal[p->principal] + n);
@@ -146,7 +65,7 @@ static void count(struct alarms *all, const struct patient *p, int n) {
 static void take_out(struct alarms *all, struct alarm *a) {
     if (map_get(all->on, a->session) == a)
         map_remove(all->on, a->session);
-    count(all, (struct patient *)a, -1);
+    count_alarm(all, (struct patient *)a, -1);
 }
 
 static void put_in(struct alarms *all, struct alarm *a) {
@@ -155,13 +74,13 @@ static void put_in(struct alarms *all, struct alarm *a) {
     p->principal = principal % SHARES;
     p->bed = hash_on(principal, a->bed) % SHARES;
     p->rank = rank_of(a);
-    count(all, p, 1);
+    count_alarm(all, p, 1);
     if (!a->off_ms)
         (void)map_put(all->on, a->session, a, NULL); /* without memory its end is found by its id */
     all->changed = true;
 }
 
-static void forget(struct alarms *all, struct alarm *a) {
+static void forget_alarm(struct alarms *all, struct alarm *a) {
     take_out(all, a);
     free(map_remove(all->patients, a->id));
     all->changed = true;
@@ -186,14 +105,14 @@ static void make_room(struct alarms *all) {
         rank--;
     const struct shares *s = &all->shares[rank];
     const int principals = most_of(s->of_principal), beds = most_of(s->of_bed);
-    for (size_t cursor = 0; most < beds && next(all->patients, &cursor, &at);) {
+    for (size_t cursor = 0; most < beds && alarms_each(all->patients, &cursor, &at);) {
         struct patient *p = at;
         if (p->rank != rank || s->of_principal[p->principal] < principals || s->of_bed[p->bed] <= most)
             continue;
         gone = p;
         most = s->of_bed[p->bed];
     }
-    forget(all, &gone->alarm);
+    forget_alarm(all, &gone->alarm);
 }
 
 const struct alarm *alarms_on_in(const struct alarms *all, const char *session) { return map_get(all->on, session); }
@@ -203,9 +122,9 @@ static void end_silences(struct alarms *all) {
     if (!all->silenced)
         return;
     all->silenced = false;
-    for (size_t cursor = 0; next(all->patients, &cursor, &at);)
+    for (size_t cursor = 0; alarms_each(all->patients, &cursor, &at);)
         ((struct alarm *)at)->silent_boot_ms = 0;
-    for (size_t cursor = 0; next(all->technical, &cursor, &at);)
+    for (size_t cursor = 0; alarms_each(all->technical, &cursor, &at);)
         ((struct technical *)at)->alarm.silent_boot_ms = 0;
 }
 
@@ -217,7 +136,7 @@ static struct alarm *add(struct alarms *all, const struct alarms_start *start, c
         return NULL;
     }
     struct alarm *a = &p->alarm;
-    *a = (struct alarm){SAME_MEMBERS(*start, start_s, live, test, value, on_ms), .on_boot_ms = boot_of(start->on_ms, now)};
+    *a = (struct alarm){SAME_MEMBERS(*start, start_s, live, test, value, on_ms), .on_boot_ms = alarms_boot_of(start->on_ms, now)};
     a->base_boot_ms = a->sounded_boot_ms = a->on_boot_ms;
     a->joined_s = start->start_s;
     str_copy(a->id, sizeof a->id, start->id);
@@ -226,24 +145,6 @@ static struct alarm *add(struct alarms *all, const struct alarms_start *start, c
     str_copy(a->model, sizeof a->model, start->model);
     put_in(all, a);
     return a;
-}
-
-/* ---- who holds a bed of the roster ---- */
-
-static int named(const struct alarms *all, const char *principal, const char *bed) {
-    return all->plan.named ? all->plan.named(all->plan.named_ctx, principal, bed) : -1;
-}
-
-bool alarms_holds(const struct alarms *all, const char *principal, const char *bed) {
-    const struct holder *h = map_get(all->holders, bed);
-    if (!h || !*principal || principal_is_same(h->principal, principal)) /* "": the bed itself, without a stream */
-        return h;
-    const int by_token = named(all, principal, bed);
-    return by_token < 0 ? !*h->principal : by_token;
-}
-
-bool alarms_is_anothers(const struct alarms *all, const char *principal, const char *bed) {
-    return map_get(all->holders, bed) && !alarms_holds(all, principal, bed);
 }
 
 /* ---- rules of beds ---- */
@@ -280,7 +181,7 @@ bool alarms_use_rules(struct alarms *all, const struct alarms_rule *rules, int n
         return false;
     map_free(all->rules, free);
     all->rules = map;
-    for (size_t cursor = 0; next(all->patients, &cursor, &at);) {
+    for (size_t cursor = 0; alarms_each(all->patients, &cursor, &at);) {
         struct alarm *a = at;
         const int64_t due = due_of(all, a->principal, a->bed, a->on_boot_ms);
         a->due_boot_ms =
@@ -299,13 +200,13 @@ static void begin_telling(struct alarm *a, int64_t boot_ms) {
 void alarms_due(struct alarms *all, const char *id, int64_t at_ms, const struct alarms_now *now) {
     struct alarm *a = map_get(all->patients, id);
     if (a)
-        begin_telling(a, boot_of(at_ms, now));
+        begin_telling(a, alarms_boot_of(at_ms, now));
 }
 
 static void tell_now(struct alarms *all, struct alarm *a, const struct alarms_now *now) {
     end_silences(all);
     begin_telling(a, now->boot_ms);
-    write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_DUE, .alarm = a, ROW_AT(now)});
+    alarms_write(all, &(struct alarms_row){.kind = ALARMS_ROW_DUE, .alarm = a, ROW_AT(now)});
 }
 
 static void look_for_due(struct alarms *all, struct alarm *a, const struct alarms_now *now) {
@@ -320,13 +221,13 @@ static bool must_tell_end(const struct alarms *all, const struct alarm *a, const
     const struct alarms_rule *rule = rule_of(all, a->principal, a->bed);
     if (!a->due_boot_ms || (rule && rule->off))
         return false;
-    return strcmp(end->why, journal_off_name(JOURNAL_OFF_ENDED)) != 0 || boot_of(end->off_ms, now) >= a->due_boot_ms ||
+    return strcmp(end->why, journal_off_name(JOURNAL_OFF_ENDED)) != 0 || alarms_boot_of(end->off_ms, now) >= a->due_boot_ms ||
            (rule && (end->at_s - a->changed_s) * 1000 >= (double)rule->least_ms);
 }
 
 static void set_off(struct alarm *a, const struct alarms_end *end, const struct alarms_now *now) {
     a->off_ms = end->off_ms;
-    a->off_boot_ms = boot_of(end->off_ms, now);
+    a->off_boot_ms = alarms_boot_of(end->off_ms, now);
     a->blind = false;
     a->changed_s = end->at_s;
     a->cut = strcmp(end->why, journal_off_name(JOURNAL_OFF_ENDED)) != 0;
@@ -375,7 +276,7 @@ void alarms_name(const struct alarms *all, const struct alarms_start *start, con
                  char ret[JOURNAL_ALARM]) {
     const struct alarm *newest = NULL;
     void *at;
-    for (size_t cursor = 0; next(all->patients, &cursor, &at);)
+    for (size_t cursor = 0; alarms_each(all->patients, &cursor, &at);)
         newest = goes_on(all, at, start, now) && (!newest || ends_after(at, newest)) ? at : newest;
     if (newest)
         str_copy(ret, JOURNAL_ALARM, newest->id);
@@ -416,7 +317,7 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
         const struct alarms_end end = unreported(start->start_s, start->on_ms);
         turn_off(all, before, &end, now);
     }
-    const int64_t boot_ms = boot_of(start->on_ms, now);
+    const int64_t boot_ms = alarms_boot_of(start->on_ms, now);
     if (a && (knows(a, start->session, start->start_s) || was_taken_over(a, start->session, boot_ms)))
         return a;
     const int64_t due = start->live && !start->test ? due_of(all, start->principal, start->bed, boot_ms) : 0;
@@ -454,18 +355,10 @@ void alarms_ended(struct alarms *all, const struct alarms_end *end, const struct
         turn_off(all, a, end, now);
 }
 
-void alarms_gone(struct alarms *all, const char *session) {
-    void *at;
-    for (size_t cursor = 0; next(all->technical, &cursor, &at);) {
-        struct technical *t = at;
-        t->gone |= !strcmp(t->alarm.session, session) && t->alarm.kind == ALARM_LOST;
-    }
-}
-
 void alarms_moved(struct alarms *all, const char *session) {
     struct alarm *a = map_get(all->on, session);
     if (a)
-        forget(all, a);
+        forget_alarm(all, a);
 }
 
 /* ---- escalation ---- */
@@ -475,7 +368,7 @@ void alarms_escalated(struct alarms *all, const char *id, int step, int64_t at_m
     if (!a)
         return;
     a->step = step;
-    a->step_boot_ms = boot_of(at_ms, now);
+    a->step_boot_ms = alarms_boot_of(at_ms, now);
 }
 
 static void take_step(struct alarms *all, struct alarm *a, const struct alarms_now *now) {
@@ -483,11 +376,7 @@ static void take_step(struct alarms *all, struct alarm *a, const struct alarms_n
     a->heard = false;
     a->failed = 0;
     a->step_boot_ms = now->boot_ms;
-    write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_ESCALATED, .alarm = a, .step = a->step, ROW_AT(now)});
-}
-
-static bool escalates(const struct alarms *all, const struct alarm *a) {
-    return all->plan.n && !all->restoring && alarm_is_waiting(a);
+    alarms_write(all, &(struct alarms_row){.kind = ALARMS_ROW_ESCALATED, .alarm = a, .step = a->step, ROW_AT(now)});
 }
 
 void alarms_hear(struct alarms *all, const struct alarms_told *t, const struct alarms_now *now) {
@@ -496,7 +385,7 @@ void alarms_hear(struct alarms *all, const struct alarms_told *t, const struct a
         return;
     a->heard |= t->delivered;
     a->failed |= t->delivered ? 0 : 1u << t->hook;
-    if (!a->heard && !(t->people & ~a->failed) && escalates(all, a) && a->step < all->plan.n)
+    if (!a->heard && !(t->people & ~a->failed) && alarms_escalates(all, a) && a->step < all->plan.n)
         take_step(all, a, now);
 }
 
@@ -518,11 +407,11 @@ static void look_for_status(struct alarms *all, struct alarm *a, const struct al
 void alarms_tick(struct alarms *all, const struct alarms_now *now) {
     void *at;
     const char *bed;
-    for (size_t cursor = 0; next(all->patients, &cursor, &at);) {
+    for (size_t cursor = 0; alarms_each(all->patients, &cursor, &at);) {
         struct alarm *a = at;
         look_for_due(all, a, now);
         look_for_status(all, a, now);
-        if (escalates(all, a) && now->boot_ms >= next_step(&all->plan, a))
+        if (alarms_escalates(all, a) && now->boot_ms >= next_step(&all->plan, a))
             take_step(all, a, now);
         if (a->silent_boot_ms && now->boot_ms >= a->silent_boot_ms) {
             a->silent_boot_ms = 0;
@@ -536,173 +425,12 @@ void alarms_tick(struct alarms *all, const struct alarms_now *now) {
         }
 }
 
-/* ---- technical alarms ---- */
-
-static void begin_technical(struct alarms *all, struct technical *t, const struct alarms_now *now) {
-    struct alarm *a = &t->alarm;
-    t->begun = true;
-    a->on_ms = now->wall_ms;
-    a->on_boot_ms = now->boot_ms;
-    str_format(a->id, sizeof a->id, "%s-%llx-%lld", alarm_kind_name(a->kind), (unsigned long long)now->wall_ms / 1000,
-               (long long)++all->numbered);
-    write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_ON, .alarm = a, ROW_AT(now)});
-}
-
-static struct technical *technical_new(struct alarms *all, const char *key, const struct alarms_cause *c,
-                                       const struct alarms_now *now) {
-    struct technical *t = calloc(1, sizeof *t);
-    if (!t || map_put(all->technical, key, t, NULL)) {
-        free(t);
-        return NULL;
-    }
-    t->due_boot_ms = now->boot_ms + delays_ms[c->kind] - c->held_ms;
-    t->alarm.kind = c->kind;
-    t->alarm.live = true;
-    t->alarm.value = NAN;
-    str_copy(t->alarm.bed, sizeof t->alarm.bed, c->bed);
-    str_copy(t->alarm.principal, sizeof t->alarm.principal, c->principal);
-    str_copy(t->alarm.session, sizeof t->alarm.session, c->session);
-    return t;
-}
-
-void alarms_held(struct alarms *all, const char *principal, const char *bed, int64_t at_ms, const struct alarms_now *now) {
-    struct holder *h = map_get(all->holders, bed);
-    if (!h)
-        return;
-    *h = (struct holder){.seen_boot_ms = now->boot_ms, .written_boot_ms = boot_of(at_ms, now)};
-    str_copy(h->principal, sizeof h->principal, principal);
-}
-
-/* Whether an alarm of this bed's patient is open that this caller streamed. */
-static bool has_open(const struct alarms *all, const char *principal, const char *bed) {
-    bool open = false;
-    void *at;
-    for (size_t cursor = 0; !open && next(all->patients, &cursor, &at);) {
-        const struct alarm *a = at;
-        open = alarm_is_open(a) && a->live && !a->test && !strcmp(a->bed, bed) && principal_is_same(a->principal, principal);
-    }
-    return open;
-}
-
-void alarms_streams(struct alarms *all, const char *principal, const char *bed, int64_t opened_ms, const struct alarms_now *now) {
-    struct holder *h = map_get(all->holders, bed);
-    if (!h)
-        return;
-    const bool same = principal_is_same(h->principal, principal);
-    const bool asked = same && now->boot_ms - h->asked_boot_ms < TOKENS_AGAIN_MS;
-    const int by_token = asked ? 1 : named(all, principal, bed);
-    /* just after the daemon's start streams are found in any order */
-    const bool earlier = opened_ms < h->opened_ms && now->boot_ms - h->since_boot_ms < START_MS;
-    const bool gone = now->boot_ms - h->seen_boot_ms > all->plan.hold_ms;
-    const bool left = same || !*h->principal || earlier || (gone && !has_open(all, h->principal, bed));
-    if (same && !by_token)
-        *h = (struct holder){0};
-    if (!by_token || (by_token < 0 && !left))
-        return;
-    if (!same)
-        *h = (struct holder){.opened_ms = opened_ms, .since_boot_ms = now->boot_ms};
-    str_copy(h->principal, sizeof h->principal, principal);
-    h->seen_boot_ms = now->boot_ms;
-    h->asked_boot_ms = asked ? h->asked_boot_ms : now->boot_ms;
-    if (by_token > 0 || (h->written_boot_ms && now->boot_ms - h->written_boot_ms < HOLDER_AGAIN_MS))
-        return;
-    h->written_boot_ms = now->boot_ms;
-    write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_HOLDER, .bed = bed, .holder = h->principal, ROW_AT(now)});
-}
-
-static void key_of(const struct alarms *all, const struct alarms_cause *c, char ret[CAUSE_KEY]) {
-    const bool any = c->kind == ALARM_LOST && alarms_holds(all, c->principal, c->bed);
-    str_format(ret, CAUSE_KEY, "%d\x1f%s\x1f%s", (int)c->kind, any ? "" : c->principal,
-               alarm_bed_is_named(c->bed) || !*c->session ? c->bed : c->session);
-}
-
-struct alarm *alarms_technical(struct alarms *all, const char *id, const struct alarms_cause *c, int64_t on_ms,
-                               const struct alarms_now *now) {
-    char key[CAUSE_KEY];
-    key_of(all, c, key);
-    struct technical *t = map_get(all->technical, key);
-    if (!t && !(t = technical_new(all, key, c, now)))
-        return NULL;
-    t->begun = true;
-    t->keep_boot_ms = now->boot_ms + ALARMS_RETURN_MS;
-    t->alarm.on_ms = on_ms;
-    t->alarm.on_boot_ms = boot_of(on_ms, now);
-    str_copy(t->alarm.id, sizeof t->alarm.id, id);
-    str_copy(t->alarm.why, sizeof t->alarm.why, c->why);
-    all->changed = true;
-    return &t->alarm;
-}
-
-void alarms_technical_ended(struct alarms *all, const char *id) {
-    const char *key;
-    void *at;
-    for (size_t cursor = 0; map_next(all->technical, &cursor, &key, &at);)
-        if (!strcmp(((const struct technical *)at)->alarm.id, id)) {
-            free(map_remove(all->technical, key));
-            all->changed = true;
-            return;
-        }
-}
-
-void alarms_round_begin(struct alarms *all) { all->round++; }
-
-void alarms_round_put(struct alarms *all, const struct alarms_cause *c, const struct alarms_now *now) {
-    char key[CAUSE_KEY];
-    key_of(all, c, key);
-    struct technical *t = map_get(all->technical, key);
-    if (*c->bed && c->kind != ALARM_UNANSWERED && map_get(all->standbys, c->bed) && !alarms_is_anothers(all, c->principal, c->bed))
-        return;
-    if (!t && !(t = technical_new(all, key, c, now)))
-        return;
-    t->round = all->round;
-    t->keep_boot_ms = 0;
-    t->gone = false;
-    if (strcmp(t->alarm.why, c->why) != 0) {
-        str_copy(t->alarm.why, sizeof t->alarm.why, c->why);
-        all->changed |= t->begun;
-    }
-    if (!t->begun && now->boot_ms >= t->due_boot_ms)
-        begin_technical(all, t, now);
-}
-
-/* Alarms whose last step has been repeated: everybody was called, and nobody came. */
-static void put_unanswered(struct alarms *all, const struct alarms_now *now) {
-    void *at;
-    for (size_t cursor = 0; next(all->patients, &cursor, &at);) {
-        const struct alarm *a = at;
-        if (escalates(all, a) && a->step > all->plan.n)
-            alarms_round_put(
-                all,
-                &(struct alarms_cause){
-                    .kind = ALARM_UNANSWERED, .bed = a->bed, .principal = a->principal, .session = a->session, .why = a->id},
-                now);
-    }
-}
-
-void alarms_round_end(struct alarms *all, const struct alarms_now *now) {
-    const char *key;
-    void *at;
-    int rows = 0;
-    put_unanswered(all, now);
-    for (size_t cursor = 0; rows < ROUND_ENDS && map_next(all->technical, &cursor, &key, &at);) {
-        struct technical *t = at;
-        if (t->round == all->round || (now->boot_ms < t->keep_boot_ms && !map_get(all->standbys, t->alarm.bed)))
-            continue;
-        if (t->gone && !map_get(all->standbys, t->alarm.bed))
-            str_copy(t->alarm.why, sizeof t->alarm.why, ALARMS_GONE);
-        rows += t->begun;
-        if (t->begun)
-            write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_OFF, .alarm = &t->alarm, ROW_AT(now)});
-        free(map_remove(all->technical, key));
-    }
-}
-
 /* ---- answers ---- */
 
 static struct alarm *find(const struct alarms *all, const char *id) {
     struct alarm *a = map_get(all->patients, id);
     void *at;
-    for (size_t cursor = 0; !a && next(all->technical, &cursor, &at);) {
+    for (size_t cursor = 0; !a && alarms_each(all->technical, &cursor, &at);) {
         struct technical *t = at;
         if (t->begun && !strcmp(t->alarm.id, id))
             a = &t->alarm;
@@ -721,7 +449,7 @@ static int check(const struct alarm *a, const struct alarm_answer *answer, struc
 
 /* False: it has this answer already. */
 static bool apply(struct alarm *a, const struct alarm_answer *answer, const struct alarms_now *now) {
-    const int64_t given = boot_of(answer->author.at_ms, now), silent = given + answer->for_ms;
+    const int64_t given = alarms_boot_of(answer->author.at_ms, now), silent = given + answer->for_ms;
     const bool in_status = !a->off_ms && given - a->on_boot_ms >= ALARMS_STATUS_MS;
     switch (answer->action) {
     case ALARM_ACKNOWLEDGE:
@@ -765,18 +493,18 @@ int alarms_answer(struct alarms *all, const char *id, const struct alarm_answer 
         take_out(all, a);
         put_in(all, a);
     }
-    write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_ANSWERED,
-                                        .alarm = a,
-                                        .answer = answer,
-                                        .at_ms = answer->author.at_ms,
-                                        .boot_ms = answer->author.boot_ms});
+    alarms_write(all, &(struct alarms_row){.kind = ALARMS_ROW_ANSWERED,
+                                           .alarm = a,
+                                           .answer = answer,
+                                           .at_ms = answer->author.at_ms,
+                                           .boot_ms = answer->author.boot_ms});
     return 0;
 }
 
 static int standbys_of(const struct alarms *all, const char *by) {
     int n = 0;
     void *at;
-    for (size_t cursor = 0; next(all->standbys, &cursor, &at);)
+    for (size_t cursor = 0; alarms_each(all->standbys, &cursor, &at);)
         n += !strcmp(((const struct standby *)at)->author.by, by);
     return n;
 }
@@ -804,8 +532,8 @@ int alarms_standby(struct alarms *all, const char *bed, int64_t until_ms, const 
         }
         *s = (struct standby){.author = *author, .until_ms = until_ms, .until_boot_ms = now->boot_ms + until_ms - now->wall_ms};
     }
-    write_row(all,
-              &(struct alarms_row){.kind = ALARMS_ROW_STANDBY, .bed = bed, .until_ms = until_ms, .author = author, ROW_AT(now)});
+    alarms_write(all,
+                 &(struct alarms_row){.kind = ALARMS_ROW_STANDBY, .bed = bed, .until_ms = until_ms, .author = author, ROW_AT(now)});
     return 0;
 }
 
@@ -881,7 +609,7 @@ bool alarms_merge(struct alarms *all, struct alarms *past, int most, const struc
     if (!most)
         return false;
     all->restoring = true;
-    for (size_t cursor = 0; next(past->technical, &cursor, &at);)
+    for (size_t cursor = 0; alarms_each(past->technical, &cursor, &at);)
         if (((const struct technical *)at)->begun)
             take_technical(all, at, now);
     for (size_t cursor = 0; map_next(past->standbys, &cursor, &key, &at);)
@@ -912,11 +640,11 @@ void alarms_look_at_bed(struct alarms *all, const char *id, bool heard) {
 const struct alarm *alarms_next(const struct alarms *all, struct alarms_cursor *cursor) {
     void *at;
     if (!cursor->technical) {
-        if (next(all->patients, &cursor->at, &at))
+        if (alarms_each(all->patients, &cursor->at, &at))
             return at;
         *cursor = (struct alarms_cursor){.technical = true};
     }
-    while (next(all->technical, &cursor->at, &at))
+    while (alarms_each(all->technical, &cursor->at, &at))
         if (((const struct technical *)at)->begun)
             return &((const struct technical *)at)->alarm;
     return NULL;

@@ -442,15 +442,15 @@ int sessions_model_of(const char *state, size_t len, char ret[DIGEST_HEX_SIZE], 
     struct unpack in = unpack_of(state, len);
     const void *stream;
     size_t stream_len;
-    int rc = o && s ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
-    if (!rc) {
-        unpack_opening(&in, o);
-        rc = in.failed ? err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt or of another version")
-                       : unpack_rest(&in, o, s, &stream, &stream_len, err);
-        str_copy(ret, DIGEST_HEX_SIZE, o->sha256);
+    if (!o || !s) {
+        free(s);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
     }
-    if (s)
-        session_free(s);
+    unpack_opening(&in, o);
+    int rc = in.failed ? err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt or of another version")
+                       : unpack_rest(&in, o, s, &stream, &stream_len, err);
+    str_copy(ret, DIGEST_HEX_SIZE, o->sha256);
+    session_free(s);
     return rc;
 }
 

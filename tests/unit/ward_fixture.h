@@ -109,6 +109,31 @@ static inline void restart(struct ward *w, int64_t later_ms) {
     assert_int_equal(w->n, n);
 }
 
+static inline struct alarms_start start_of(const char *session, const char *bed, double start_s, const struct ward *w) {
+    return (struct alarms_start){.id = "",
+                                 .session = session,
+                                 .bed = bed,
+                                 .principal = "token:icu",
+                                 .model = "m",
+                                 .live = true,
+                                 .start_s = start_s,
+                                 .value = 0.9,
+                                 .on_ms = w->now.wall_ms,
+                                 .alone = true};
+}
+
+/* As a stream reports it: the register names the alarm, and takes it. */
+static inline const struct alarm *report_on(struct ward *w, struct alarms_start start, char id[JOURNAL_ALARM]) {
+    alarms_name(w->all, &start, &w->now, id);
+    start.id = id;
+    return alarms_began(w->all, &start, &w->now);
+}
+
+static inline void report_off(struct ward *w, const char *id, const char *session, double at_s) {
+    alarms_ended(w->all, &(struct alarms_end){.id = id, .session = session, .why = "ended", .at_s = at_s, .off_ms = w->now.wall_ms},
+                 &w->now);
+}
+
 static inline const struct alarm *technical(const struct ward *w, enum alarm_kind kind) {
     struct alarms_cursor cursor = {0};
     for (const struct alarm *a; (a = alarms_next(w->all, &cursor));)

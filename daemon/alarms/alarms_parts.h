@@ -1,0 +1,80 @@
+/* alarms_parts: what the files of the register of alarms share. Loop thread. */
+#pragma once
+#include "base/map.h"
+#include "daemon/alarms/alarms.h"
+
+/* Alarms of each principal and of each of its beds, by hashes of their names. Names whose hashes meet are counted together. */
+enum { SHARES = 4096, RANKS = 3 };
+struct shares {
+    int n;
+    uint16_t of_principal[SHARES], of_bed[SHARES];
+};
+
+struct patient {
+    struct alarm alarm;
+    int rank; /* RANKS - 1 goes first */
+    uint16_t principal, bed;
+};
+
+struct technical {
+    struct alarm alarm;
+    int64_t due_boot_ms;  /* it begins then */
+    int64_t keep_boot_ms; /* until then it needs no cause */
+    bool begun;
+    bool gone;      /* the stream that was lost is over */
+    uint64_t round; /* the newest one that named its cause */
+};
+
+struct standby {
+    struct alarm_author author;
+    int64_t until_boot_ms, until_ms;
+};
+
+struct holder {
+    char principal[JOURNAL_PRINCIPAL];                  /* "": nobody */
+    int64_t opened_ms;                                  /* of the stream by which it came to hold the bed, as Unix time */
+    int64_t since_boot_ms, seen_boot_ms, asked_boot_ms; /* asked: for its tokens */
+    int64_t written_boot_ms;                            /* its row; 0: none */
+};
+
+struct alarms {
+    struct alarms_plan plan;
+    alarms_row_fn *row;
+    void *ctx;
+    struct map *patients; /* struct patient, by id */
+    struct map *on;       /* of them those that are on, by session */
+    struct shares shares[RANKS];
+    struct map *technical; /* by kind, principal and bed */
+    struct map *standbys;  /* by bed */
+    struct map *rules;     /* by bed */
+    struct map *holders;   /* of each bed of the roster */
+    uint64_t round;
+    int64_t numbered;                  /* technical alarms that had an id */
+    bool restoring, changed, silenced; /* silenced: some alarm may be */
+};
+
+/* The next value of a map. */
+static inline bool alarms_each(const struct map *map, size_t *cursor, void **ret) {
+    const char *key;
+    return map_next(map, cursor, &key, ret);
+}
+
+/* The time of a row. */
+#define ROW_AT(now) .at_ms = (now)->wall_ms, .boot_ms = (now)->boot_ms
+
+static inline void alarms_write(struct alarms *all, const struct alarms_row *row) {
+    all->changed = true;
+    if (all->row && !all->restoring)
+        all->row(all->ctx, row);
+}
+
+/* The CLOCK_BOOTTIME at which the wall clock showed this time, by their present readings; never in the future. */
+static inline int64_t alarms_boot_of(int64_t wall_ms, const struct alarms_now *now) {
+    const int64_t age_ms = now->wall_ms - wall_ms;
+    return now->boot_ms - (age_ms > 0 ? age_ms : 0);
+}
+
+/* Whether its escalation goes on. */
+static inline bool alarms_escalates(const struct alarms *all, const struct alarm *a) {
+    return all->plan.n && !all->restoring && alarm_is_waiting(a);
+}

@@ -1,0 +1,134 @@
+/* Technical alarms: from their causes, which are named every second. */
+#include "daemon/alarms/alarms_parts.h"
+
+enum { CAUSE_KEY = 16 + JOURNAL_CLIENT + JOURNAL_PRINCIPAL, ROUND_ENDS = 512 };
+
+/* How long a cause holds before it is an alarm. No samples have come for 10 s when that cause begins. */
+static const int64_t delays_ms[ALARM_KINDS] = {
+    [ALARM_SEIZURE] = 0,           [ALARM_UNANSWERED] = 0,    [ALARM_LOST] = 15 * 1000,
+    [ALARM_NO_SIGNAL] = 20 * 1000, [ALARM_LATE] = 15 * 1000,  [ALARM_MODEL] = 15 * 1000,
+    [ALARM_RATE] = 30 * 1000,      [ALARM_CLOCK] = 30 * 1000, [ALARM_ELECTRODES] = 30 * 1000,
+    [ALARM_LEARNING] = 180 * 1000, /* it takes a minute of signal */
+    [ALARM_RECEIVER] = 15 * 1000,  [ALARM_TWICE] = 15 * 1000, [ALARM_JOURNAL] = 2 * 1000};
+
+static void begin_technical(struct alarms *all, struct technical *t, const struct alarms_now *now) {
+    struct alarm *a = &t->alarm;
+    t->begun = true;
+    a->on_ms = now->wall_ms;
+    a->on_boot_ms = now->boot_ms;
+    str_format(a->id, sizeof a->id, "%s-%llx-%lld", alarm_kind_name(a->kind), (unsigned long long)now->wall_ms / 1000,
+               (long long)++all->numbered);
+    alarms_write(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_ON, .alarm = a, ROW_AT(now)});
+}
+
+static struct technical *technical_new(struct alarms *all, const char *key, const struct alarms_cause *c,
+                                       const struct alarms_now *now) {
+    struct technical *t = calloc(1, sizeof *t);
+    if (!t || map_put(all->technical, key, t, NULL)) {
+        free(t);
+        return NULL;
+    }
+    t->due_boot_ms = now->boot_ms + delays_ms[c->kind] - c->held_ms;
+    t->alarm.kind = c->kind;
+    t->alarm.live = true;
+    t->alarm.value = NAN;
+    str_copy(t->alarm.bed, sizeof t->alarm.bed, c->bed);
+    str_copy(t->alarm.principal, sizeof t->alarm.principal, c->principal);
+    str_copy(t->alarm.session, sizeof t->alarm.session, c->session);
+    return t;
+}
+
+static void key_of(const struct alarms *all, const struct alarms_cause *c, char ret[CAUSE_KEY]) {
+    const bool any = c->kind == ALARM_LOST && alarms_holds(all, c->principal, c->bed);
+    str_format(ret, CAUSE_KEY, "%d\x1f%s\x1f%s", (int)c->kind, any ? "" : c->principal,
+               alarm_bed_is_named(c->bed) || !*c->session ? c->bed : c->session);
+}
+
+struct alarm *alarms_technical(struct alarms *all, const char *id, const struct alarms_cause *c, int64_t on_ms,
+                               const struct alarms_now *now) {
+    char key[CAUSE_KEY];
+    key_of(all, c, key);
+    struct technical *t = map_get(all->technical, key);
+    if (!t && !(t = technical_new(all, key, c, now)))
+        return NULL;
+    t->begun = true;
+    t->keep_boot_ms = now->boot_ms + ALARMS_RETURN_MS;
+    t->alarm.on_ms = on_ms;
+    t->alarm.on_boot_ms = alarms_boot_of(on_ms, now);
+    str_copy(t->alarm.id, sizeof t->alarm.id, id);
+    str_copy(t->alarm.why, sizeof t->alarm.why, c->why);
+    all->changed = true;
+    return &t->alarm;
+}
+
+void alarms_technical_ended(struct alarms *all, const char *id) {
+    const char *key;
+    void *at;
+    for (size_t cursor = 0; map_next(all->technical, &cursor, &key, &at);)
+        if (!strcmp(((const struct technical *)at)->alarm.id, id)) {
+            free(map_remove(all->technical, key));
+            all->changed = true;
+            return;
+        }
+}
+
+void alarms_round_begin(struct alarms *all) { all->round++; }
+
+void alarms_round_put(struct alarms *all, const struct alarms_cause *c, const struct alarms_now *now) {
+    char key[CAUSE_KEY];
+    key_of(all, c, key);
+    struct technical *t = map_get(all->technical, key);
+    if (*c->bed && c->kind != ALARM_UNANSWERED && map_get(all->standbys, c->bed) && !alarms_is_anothers(all, c->principal, c->bed))
+        return;
+    if (!t && !(t = technical_new(all, key, c, now)))
+        return;
+    t->round = all->round;
+    t->keep_boot_ms = 0;
+    t->gone = false;
+    if (strcmp(t->alarm.why, c->why) != 0) {
+        str_copy(t->alarm.why, sizeof t->alarm.why, c->why);
+        all->changed |= t->begun;
+    }
+    if (!t->begun && now->boot_ms >= t->due_boot_ms)
+        begin_technical(all, t, now);
+}
+
+/* Alarms whose last step has been repeated: everybody was called, and nobody came. */
+static void put_unanswered(struct alarms *all, const struct alarms_now *now) {
+    void *at;
+    for (size_t cursor = 0; alarms_each(all->patients, &cursor, &at);) {
+        const struct alarm *a = at;
+        if (alarms_escalates(all, a) && a->step > all->plan.n)
+            alarms_round_put(
+                all,
+                &(struct alarms_cause){
+                    .kind = ALARM_UNANSWERED, .bed = a->bed, .principal = a->principal, .session = a->session, .why = a->id},
+                now);
+    }
+}
+
+void alarms_round_end(struct alarms *all, const struct alarms_now *now) {
+    const char *key;
+    void *at;
+    int rows = 0;
+    put_unanswered(all, now);
+    for (size_t cursor = 0; rows < ROUND_ENDS && map_next(all->technical, &cursor, &key, &at);) {
+        struct technical *t = at;
+        if (t->round == all->round || (now->boot_ms < t->keep_boot_ms && !map_get(all->standbys, t->alarm.bed)))
+            continue;
+        if (t->gone && !map_get(all->standbys, t->alarm.bed))
+            str_copy(t->alarm.why, sizeof t->alarm.why, ALARMS_GONE);
+        rows += t->begun;
+        if (t->begun)
+            alarms_write(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_OFF, .alarm = &t->alarm, ROW_AT(now)});
+        free(map_remove(all->technical, key));
+    }
+}
+
+void alarms_gone(struct alarms *all, const char *session) {
+    void *at;
+    for (size_t cursor = 0; alarms_each(all->technical, &cursor, &at);) {
+        struct technical *t = at;
+        t->gone |= !strcmp(t->alarm.session, session) && t->alarm.kind == ALARM_LOST;
+    }
+}
