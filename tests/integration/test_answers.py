@@ -226,6 +226,9 @@ def all_of_a_bed():
         assert post(d, {"alarm": " ".join(ids), "action": "acknowledge", "person": "Ana B"}) == 303
         assert waiting(d, "bed 5") == {later}, waiting(d, "bed 5")
         until(lambda: "Acknowledge all" not in page(d))
+        assert "acknowledged" in d.ctl("alarms", "ack", "bed 6", "--yes")[1]
+        until(lambda: all(a["bed"] != "bed 6" for a in alarms(d, "--open")))
+        assert "acknowledged" in d.ctl("alarms", "ack", "bed 6", "--yes")[1]  # also when they are over
         assert d.stop() == 0
 
 

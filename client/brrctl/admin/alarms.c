@@ -161,8 +161,12 @@ static int acknowledge(const struct arguments *o) {
     in.open = true;
     in.bed = text(o->args[1]);
     OWNED_ANSWER Brr__V1__ListAlarmsResponse *out = brrctl_call(o, "/brr.v1.Alarms/List", &in.base, &code);
-    if (!out || !out->n_alarms)
-        return out ? answer(o, "acknowledge") : code;
+    if (!out)
+        return code;
+    in.open = false;
+    OWNED_ANSWER Brr__V1__ListAlarmsResponse *over = out->n_alarms ? NULL : brrctl_call(o, "/brr.v1.Alarms/List", &in.base, &code);
+    if (!out->n_alarms && (!over || !over->n_alarms)) /* no bed that had an alarm */
+        return over ? answer(o, "acknowledge") : code;
     for (size_t i = 0; i < out->n_alarms; i++)
         if (is_waiting(out->alarms[i])) {
             Brr__V1__BedAlarm *waiting = out->alarms[i];
