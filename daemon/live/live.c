@@ -272,6 +272,8 @@ static void charge(struct live *l, struct live_stream *const *who, int n, double
     l->used_at_s = l->now_s;
     for (int i = 0; i < n; i++)
         *used_by(l, who[i]) += seconds / n;
+    for (int i = 0; i < n; i++)
+        atomic_store(&live_stream_turn(who[i])->owner_us, (int64_t)(*used_by(l, who[i]) * 1e6));
 }
 
 /* The time of the owner that took least, of those with streams in the line. */

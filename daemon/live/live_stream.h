@@ -59,8 +59,9 @@ bool live_stream_release(struct live_stream *s, int64_t bytes);
 /* A stream's place in the line of live.c, which alone uses it. */
 struct live_turn {
     struct live_stream *next;
-    int64_t looked; /* the look in which the stream was found last */
-    bool due;       /* it is in the list of those that may have something to do */
+    int64_t looked;           /* the look in which the stream was found last */
+    bool due;                 /* it is in the list of those that may have something to do */
+    _Atomic int64_t owner_us; /* time on the device that the stream's owner took lately; the loop reads it */
 };
 struct live_turn *live_stream_turn(struct live_stream *s);
 

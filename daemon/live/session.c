@@ -61,7 +61,12 @@ int session_open(struct sessions *all, const struct session_request *request, co
     int open = sessions_places(all, false);
     if (open >= all->config.max_sessions)
         return err_set(err, ERR_EXHAUSTED, "%d streams are open already (limits.sessions); try again later", open);
+    const int64_t wait_ms = request->admin ? 0 : sessions_shed_wait_ms(all, session_owner(all, request), clock_ms());
     int rc;
+    if (wait_ms > 0)
+        return err_set(err, ERR_EXHAUSTED,
+                       "the device is behind (limits.lag), and a stream of this caller was sent away; open it in %.1f s",
+                       (double)wait_ms / 1000);
     if ((!request->admin && (rc = check_share(all, request->principal, err))) ||
         (!request->served && (rc = model_quota_take(&all->models, request->principal, request->open->checkpoint, clock_ms(), err))))
         return rc;

@@ -109,8 +109,9 @@ struct sessions_config {
     struct session_store store;
     struct journal *journal; /* may be NULL */
     struct session_register alarms;
-    int64_t measure_ms;        /* over which the rate of a live stream is measured; 0 = not at all */
-    int64_t lag_ms;            /* realtime sessions whose samples wait longer for the device are shed, a few a second; 0: never */
+    int64_t measure_ms; /* over which the rate of a live stream is measured; 0 = not at all */
+    int64_t lag_ms;     /* realtime sessions whose samples wait longer for the device are shed, a few a second, first of owners
+                         * above their share; 0: never */
     int64_t max_waiting_bytes; /* of samples of all sessions; above it a session is read only when none of its own wait */
 };
 struct sessions *sessions_new(const struct sessions_config *config);
@@ -171,6 +172,8 @@ void session_leave(struct session *s);
  * (OVERLOADED) waits twice as long for each connection in a row that was, and up to half as much less, so that clients that were
  * shed together come back one by one. */
 int64_t session_retry_ms(const struct session *s, const char *reason);
+/* For so long one that was shed may not be resumed yet; 0: it may. */
+int64_t session_wait_ms(const struct session *s);
 
 /* State that a client presents when it resumes a session. */
 struct session_return {

@@ -24,6 +24,28 @@ int64_t session_retry_ms(const struct session *s, const char *reason) {
     return !strcmp(reason, "DRAINING") || !strcmp(reason, "RESTORING") ? SESSION_RETRY_MS : 0;
 }
 
+int64_t session_wait_ms(const struct session *s) {
+    const int64_t left_ms = s->shed ? s->shed_ms + overload_retry_ms(s) - clock_ms() : 0;
+    return left_ms > 0 ? left_ms : 0;
+}
+
+int64_t sessions_shed_wait_ms(const struct sessions *all, uint32_t owner, int64_t now_ms) {
+    int64_t left_ms = 0;
+    for (int i = 0; i < SESSIONS_SHED; i++)
+        if (all->sheds[i].owner == owner && all->sheds[i].until_ms - now_ms > left_ms)
+            left_ms = all->sheds[i].until_ms - now_ms;
+    return left_ms;
+}
+
+/* In place of the one that waits least. */
+static void hold_off(struct sessions *all, uint32_t owner, int64_t until_ms) {
+    int least = 0;
+    for (int i = 1; i < SESSIONS_SHED; i++)
+        least = all->sheds[i].until_ms < all->sheds[least].until_ms ? i : least;
+    all->sheds[least].owner = owner;
+    all->sheds[least].until_ms = until_ms;
+}
+
 /* Live output that comes late is worse than none: the client hears how far behind the device is and comes back later. */
 static void shed(struct session *s, int64_t now) {
     int64_t lag = session_lag_ms(s, now), limit = s->all->config.lag_ms;
@@ -35,7 +57,9 @@ static void shed(struct session *s, int64_t now) {
     log_warn("a live stream is sent away", "session=%s model=%s lag_s=%.1f", s->id, s->model, (double)lag / 1000);
     session_count(s, "brrd_stream_overloads_total", NULL, 1);
     s->shed = true;
+    s->shed_ms = now;
     s->overloads++;
+    hold_off(s->all, live_stream_open(s->stream)->owner, now + overload_retry_ms(s));
     s->sink->failed(s->owner, &err, "OVERLOADED");
 }
 
@@ -52,8 +76,20 @@ static bool is_late(struct session *s, int64_t now) {
     return false;
 }
 
-static int by_newest(const void *a, const void *b) {
-    return order_i64((*(struct session *const *)b)->epoch, (*(struct session *const *)a)->epoch);
+static int by_share(const void *a, const void *b) {
+    const struct session *l = *(struct session *const *)a, *r = *(struct session *const *)b;
+    return order_then(order_i64(r->above, l->above), order_i64(r->epoch, l->epoch)); /* the newest first */
+}
+
+static int64_t used_us(const struct session *s) { return atomic_load(&live_stream_turn(s->stream)->owner_us); }
+
+/* Owners who took twice the time of another one are above their share. */
+static void compare_owners(struct session *const *late, int n) {
+    double least = INFINITY;
+    for (int i = 0; i < n; i++)
+        least = used_us(late[i]) > 0 ? fmin(least, (double)used_us(late[i])) : least; /* one that has just begun took nothing yet */
+    for (int i = 0; i < n; i++)
+        late[i]->above = (double)used_us(late[i]) >= 2 * least ? (int)log2((double)used_us(late[i]) / least) : 0;
 }
 
 void sessions_shed(struct sessions *all, int64_t now) {
@@ -72,7 +108,8 @@ void sessions_shed(struct sessions *all, int64_t now) {
     all->longest_lag_ms = longest;
     if (!n || falls)
         return;
-    qsort(late, (size_t)n, sizeof(*late), by_newest);
+    compare_owners(late, n);
+    qsort(late, (size_t)n, sizeof(*late), by_share);
     for (int i = 0; i < 1 + n / SHED_SHARE; i++)
         shed(late[i], now);
 }

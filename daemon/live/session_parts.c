@@ -85,7 +85,7 @@ bool session_count_place(struct session *s, int n) {
 
 /* Whose time on the device the stream takes: each bed of the roster has a share, a caller has one for all its other streams, and
  * without tokens each name has one. */
-static uint32_t session_owner(const struct sessions *all, const struct session_request *request) {
+uint32_t session_owner(const struct sessions *all, const struct session_request *request) {
     const struct session_register *alarms = &all->config.alarms;
     const char *client = request->client ? request->client : "";
     const bool bed =

@@ -82,6 +82,8 @@ struct session {
     struct session_watch *watches;
     int64_t samples, reconnects; /* 256 Hz samples of the record trace */
     bool alarm, shed;            /* shed: its connection heard OVERLOADED */
+    int64_t shed_ms;             /* when */
+    int above;                   /* sessions_shed: by how many doublings its owner took more time than another one */
     int64_t resumed_ms;          /* when its client came back; 0: it did not */
     float probability;
     int learning_s;                                /* session_state */
@@ -119,8 +121,13 @@ struct session {
     int64_t events_total, seizure_samples;
 };
 
+enum { SESSIONS_SHED = 64 };
 struct sessions {
     struct sessions_config config;
+    struct { /* an owner (live_open.owner) whose stream was shed opens none until then */
+        uint32_t owner;
+        int64_t until_ms;
+    } sheds[SESSIONS_SHED];
     struct session *first; /* the newest one */
     struct session_walk *walks;
     struct model_quota models;
@@ -185,6 +192,10 @@ void session_excuse_device(struct session *s, int64_t now_ms);
 /* Overload: sends the newest of the late sessions away, one in twenty a second, until the longest lag falls. Samples that wait
  * longest are served first, so all live sessions become late at once, and sending all of them away would interrupt every bed. */
 void sessions_shed(struct sessions *all, int64_t now_ms);
+/* For how long a new stream of this owner must wait: one of its streams was shed. */
+int64_t sessions_shed_wait_ms(const struct sessions *all, uint32_t owner, int64_t now_ms);
+/* Whose time on the device the stream takes. */
+uint32_t session_owner(const struct sessions *all, const struct session_request *request);
 
 /* A result or an alarm, to the connection: at once, or when the journal has the alarm (session_journal.c). */
 void session_deliver(struct session *s, const struct live_report *r);

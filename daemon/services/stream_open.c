@@ -164,6 +164,12 @@ static bool resume_session(struct stream_call *c, const Brr__V1__Open *in) {
         stream_call_refuse(c, &err, NULL, 0);
         return true;
     }
+    const int64_t wait_ms = session_wait_ms(s);
+    if (wait_ms) {
+        err_set(&err, ERR_EXHAUSTED, "the device is behind (limits.lag); come back in %.1f s", (double)wait_ms / 1000);
+        stream_call_refuse(c, &err, "OVERLOADED", wait_ms);
+        return true;
+    }
     count_resume(c, session_model(s), "resumed");
     c->session = s;
     c->opening = OPENING_OPEN;

@@ -467,6 +467,36 @@ static void a_live_stream_that_waits_too_long_for_the_device_is_shed_once(void *
     assert_retry(s, SESSION_RETRY_MS);
 }
 
+static void an_overload_sends_a_stream_of_the_owner_above_its_share_away(void **state) {
+    enum { N = 3 };
+    struct bench *b = *state;
+    struct live_open live = own_open;
+    struct session_request realtime = {.open = &live, .resumable = true};
+    static const char *const principals[N] = {"token:a", "token:greedy", "token:b"};
+    struct owner_side owners[N] = {0};
+    struct session *all[N], *more = NULL;
+    struct err err;
+    live.realtime = true;
+    for (int i = 0; i < N; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL); /* each is newer than the one before */
+        realtime.principal = principals[i];
+        assert_int_equal(session_open(b->all, &realtime, &sink, &owners[i], &all[i], NULL), 0);
+        struct live_report r = report(last(b)->stream, LIVE_OPENED);
+        atomic_store(&live_stream_turn(last(b)->stream)->owner_us, i == 1 ? 900000 : 200000 + 1000 * i);
+        sessions_report(b->all, &r);
+        assert_int_equal(push(all[i], 0, 1), 0);
+    }
+    wait_idle();
+    sessions_tick(b->all);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(owners[i].failures, i == 1);
+    assert_true(session_wait_ms(all[1]) > 0 && !session_wait_ms(all[0]));
+    realtime.principal = principals[1];
+    assert_int_equal(session_open(b->all, &realtime, &sink, &owners[1], &more, &err), ERR_EXHAUSTED);
+    realtime.principal = principals[0];
+    assert_int_equal(session_open(b->all, &realtime, &sink, &owners[0], &more, NULL), 0);
+}
+
 static void an_overload_sends_few_streams_away_until_the_lag_falls(void **state) {
     enum { N = 10 };
     struct bench *b = *state;
@@ -621,6 +651,7 @@ int main(void) {
         SESSION_TEST(those_who_watch_see_what_the_client_sees_and_the_end),
         cmocka_unit_test_setup_teardown(a_client_that_does_not_read_is_not_told_that_the_device_is_late, set_up_late, tear_down),
         cmocka_unit_test_setup_teardown(an_overload_sends_few_streams_away_until_the_lag_falls, set_up_late_many, tear_down),
+        cmocka_unit_test_setup_teardown(an_overload_sends_a_stream_of_the_owner_above_its_share_away, set_up_late_many, tear_down),
         cmocka_unit_test_setup_teardown(a_live_stream_that_waits_too_long_for_the_device_is_shed_once, set_up_late, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
