@@ -1,5 +1,6 @@
 #include "detect/suppression.h"
 
+#include "base/clones.h"
 #include "eeg/half.h"
 #include "eeg/half_rows.h"
 
@@ -30,6 +31,7 @@ struct suppression {
     struct suppression_totals totals;
     uint16_t observed_in[BINS];
     double mean[SUPPRESSION_MAX_CHANNELS], variance[SUPPRESSION_MAX_CHANNELS];
+    bool calm;                                         /* an active sample changes no channel's track */
     struct track tracks[SUPPRESSION_MAX_CHANNELS + 1]; /* [channels] is the recording's */
     struct ready *ready;                               /* reports that were not given out yet, oldest first */
     float *values;                                     /* of each: ratio and bursts per minute of every track */
@@ -243,41 +245,51 @@ static void start(struct suppression *s, const uint16_t *row, int64_t first) {
         s->mean[c] = half_to_f32(row[c]);
         s->variance[c] = 0;
     }
+    s->calm = false;
     for (int c = 0; c <= s->channels; c++)
         s->tracks[c].since = first;
 }
 
-/* Means and variances of the channels; several channels in one instruction, each with the same operations. */
-static void follow_signal(struct suppression *s, const uint16_t *row) {
+/* Means and variances of the channels; several channels in one instruction, each with the same operations. Returns how many are
+ * active. */
+CLONES static int64_t follow_signal(double *restrict mean, double *restrict variance, const float *restrict x, int n) {
     const double keep = SUPPRESSION_KEEP, take = 1 - SUPPRESSION_KEEP;
-    float x[SUPPRESSION_MAX_CHANNELS];
-    double *restrict mean = s->mean, *restrict variance = s->variance;
-    const int n = s->channels;
-    half_to_floats(row, (size_t)n, x);
-#pragma omp simd
+    int64_t active = 0;
+#pragma omp simd reduction(+ : active)
     for (int c = 0; c < n; c++) {
         mean[c] = keep * mean[c] + take * (double)x[c];
         variance[c] = keep * variance[c] + take * ((double)x[c] - mean[c]) * ((double)x[c] - mean[c]);
+        active += variance[c] >= SUPPRESSION_THRESHOLD_UV2;
     }
+    return active;
+}
+
+/* The tracks of the channels take sample t. */
+static int push_channels(struct suppression *s, int64_t t, struct err *err) {
+    int rc = 0;
+    s->calm = true;
+    for (int c = 0; !rc && c < s->channels; c++) {
+        struct track *k = &s->tracks[c];
+        rc = track_push(s, k, t, s->variance[c] >= SUPPRESSION_THRESHOLD_UV2, err);
+        s->calm &= !k->suppressed && !k->awaited && !k->quiet;
+    }
+    return rc;
 }
 
 static int push_row(struct suppression *s, const uint16_t *row, struct err *err) {
+    float x[SUPPRESSION_MAX_CHANNELS];
+    const int wide = (s->channels + 7) & ~7; /* whole vectors: those behind the channels stay flat */
     int64_t t = s->now;
-    int active = 0, rc = 0;
+    int rc = 0;
     if (t % RATE == 0)
         clear_bins(s, t / RATE, t / RATE + 1);
     s->observed_in[bin_of(t)]++;
     s->totals.observed++;
-    follow_signal(s, row);
-    for (int c = 0; !rc && c < s->channels; c++) {
-        const bool on = s->variance[c] >= SUPPRESSION_THRESHOLD_UV2;
-        struct track *k = &s->tracks[c];
-        active += on;
-        if (on && !k->suppressed && !k->awaited)
-            k->quiet = 0; /* nearly all samples: what track_push does with them */
-        else
-            rc = track_push(s, k, t, on, err);
-    }
+    half_to_floats(row, (size_t)s->channels, x);
+    memset(x + s->channels, 0, (size_t)(wide - s->channels) * sizeof *x);
+    const int64_t active = follow_signal(s->mean, s->variance, x, wide);
+    if (!s->calm || active < s->channels) /* else nearly all samples: no track changes */
+        rc = push_channels(s, t, err);
     if (!rc)
         rc = track_push(s, &s->tracks[s->channels], t, active >= s->agreeing, err);
     s->now = t + 1;
@@ -383,6 +395,7 @@ int suppression_load(struct suppression *s, struct unpack *in, struct err *err) 
         s->variance[c] = unpack_f64(in);
         unpack_require(in, isfinite(s->mean[c]) && isfinite(s->variance[c]) && s->variance[c] >= 0);
     }
+    s->calm = false;
     for (int c = 0; c <= s->channels; c++)
         load_track(s, &s->tracks[c], in);
     unpack_require(in, !s->running || (s->next % RATE == 0 && s->next >= s->now - SUPPRESSION_LATEST && s->next <= s->now + RATE));

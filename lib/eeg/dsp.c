@@ -337,13 +337,25 @@ static void advance(struct resampler *r) {
     r->phase %= r->up;
 }
 
+/* At the model's own rate: rows as they are. */
+static int64_t pull_same(struct resampler *r, double *rows, uint8_t *marks, int64_t max) {
+    const int64_t at = r->row - r->base, n = r->count - at < max ? r->count - at : max;
+    memcpy(rows, r->rows + at * r->lanes, sizeof *rows * (size_t)(n * r->lanes));
+    memcpy(marks, r->marks + at, (size_t)n);
+    r->next += n;
+    r->row += n;
+    return n;
+}
+
 int64_t resampler_pull(struct resampler *r, double *rows, uint8_t *marks, int64_t max, int64_t *ret_first) {
     *ret_first = r->next;
     if (!r->started)
         return 0;
+    if (!r->reach)
+        return pull_same(r, rows, marks, max);
     int64_t n = 0, end = r->base + r->count, real_end = end; /* one past the last real row */
     const struct dsp_kernel *k = kernel();
-    if (r->ended && r->reach > 0) {
+    if (r->ended) {
         if (r->count + r->reach > r->capacity)
             trim(r);
         const double *last = r->rows + (r->count - 1) * r->lanes;
@@ -352,21 +364,16 @@ int64_t resampler_pull(struct resampler *r, double *rows, uint8_t *marks, int64_
     }
     for (; n < max && r->row < real_end && r->row + r->reach < end; n++) {
         int64_t at = r->row - r->base;
-        double *out = rows + n * r->lanes;
-        if (r->reach == 0) {
-            memcpy(out, r->rows + at * r->lanes, sizeof *out * (size_t)r->lanes);
-        } else {
-            const double *taps = r->phase_taps;
-            if (r->table)
-                taps = r->table + r->phase * 2 * r->reach;
-            else
-                make_phase(r, r->phase, r->phase_taps);
-            k->fir(taps, 2 * r->reach, r->rows + (at - r->reach + 1) * r->lanes, r->lanes, out);
-        }
+        const double *taps = r->phase_taps;
+        if (r->table)
+            taps = r->table + r->phase * 2 * r->reach;
+        else
+            make_phase(r, r->phase, r->phase_taps);
+        k->fir(taps, 2 * r->reach, r->rows + (at - r->reach + 1) * r->lanes, r->lanes, rows + n * r->lanes);
         marks[n] = r->marks[at];
         advance(r);
     }
-    if (r->ended && r->reach > 0)
+    if (r->ended)
         r->count -= r->reach; /* the tail is appended anew by the next pull */
     return n;
 }

@@ -10,8 +10,7 @@
 enum {
     BLOCKS_PER_S = DSP_RATE_HZ / FEATURE_BLOCK,
     MOST_FLAT = 4, /* channels, as detect/contact.h */
-    FIRST = FRONTEND_LINE_LENGTH,
-    PIECE = 64
+    FIRST = FRONTEND_LINE_LENGTH
 };
 
 /* What a feature measures of a filtered channel: a whole number of steps per sample, so that running sums are exact. */
@@ -34,15 +33,16 @@ struct feature {
     const struct measure *measure;
     int channels, lanes, blocks; /* blocks of the mean */
     struct dsp_cascade band;
-    double *banded, *before, *medians; /* (DSP_BLOCK, lanes); (channels) the newest row; (channels) to be sorted */
-    int64_t *block, *ring, *sum;       /* (channels) of the present block; (blocks, channels) of the blocks before; their sums */
+    double *banded, *before, *medians; /* (DSP_BLOCK, lanes); (lanes) the newest row; (channels) the lower half, sorted */
+    int64_t *block, *ring, *sum;       /* (lanes) of the present block; (blocks, channels) of the blocks before; their sums */
     int64_t at, filled;                /* the oldest block in the ring; samples in the present block */
     struct background background;      /* ln(b + OFFSET_UV) */
     bool learns, hears;                /* feature_learn; the newest block was heard */
     int64_t learned;                   /* blocks that came while the background was not the person's own */
     int64_t fresh;                     /* blocks until the means hold nothing but this segment; of one that learns */
     uint16_t value;
-    struct feature *beside; /* the second of two, whose mean is given; or NULL */
+    uint8_t order[FRONTEND_MAX_CHANNELS]; /* the channels, sorted by their sums */
+    struct feature *beside;               /* the second of two, whose mean is given; or NULL */
 };
 
 static int feature_one(int normalize, int channels, struct feature **ret, struct err *err) {
@@ -55,10 +55,12 @@ static int feature_one(int normalize, int channels, struct feature **ret, struct
     f->channels = channels;
     f->lanes = dsp_lanes(channels);
     f->blocks = f->measure->seconds * BLOCKS_PER_S;
+    for (int c = 0; c < channels; c++)
+        f->order[c] = (uint8_t)c;
     f->banded = dsp_rows(DSP_BLOCK, f->lanes);
-    f->before = calloc(n, sizeof *f->before);
+    f->before = dsp_rows(1, f->lanes);
     f->medians = calloc(n, sizeof *f->medians);
-    f->block = calloc(n, sizeof *f->block);
+    f->block = calloc((size_t)f->lanes, sizeof *f->block);
     f->ring = calloc(n * (size_t)f->blocks, sizeof *f->ring);
     f->sum = calloc(n, sizeof *f->sum);
     int rc = f->banded && f->before && f->medians && f->block && f->ring && f->sum
@@ -115,14 +117,17 @@ bool feature_hears(const struct feature *f) { return !f->learns || f->hears; }
 
 int64_t feature_ahead(const struct feature *f) { return FEATURE_BLOCK - f->filled; }
 
+CLONES static void widen(const float *restrict x, int n, double *restrict to) {
+#pragma omp simd
+    for (int i = 0; i < n; i++)
+        to[i] = (double)x[i];
+}
+
 static void unpack_row(const struct feature *f, const uint16_t *row, double *to) {
-    float x[PIECE];
-    for (int c = 0; c < f->channels; c += PIECE) {
-        const int n = f->channels - c < PIECE ? f->channels - c : PIECE;
-        half_to_floats(row + c, (size_t)n, x);
-        for (int i = 0; i < n; i++)
-            to[c + i] = (double)x[i];
-    }
+    float x[FRONTEND_MAX_CHANNELS];
+    half_to_floats(row, (size_t)f->channels, x);
+    memset(x + f->channels, 0, (size_t)(f->lanes - f->channels) * sizeof *x);
+    widen(x, f->lanes, to);
 }
 
 /* The segment's first row; the background is there. */
@@ -162,11 +167,11 @@ void feature_resume(struct feature *f, const uint16_t *row, double gap_s) {
         feature_resume(f->beside, row, gap_s);
 }
 
-/* Rounds to whole numbers as llrint does, several at once: they are the low bits of their sum with 1.5 · 2⁵². */
-CLONES static void count_row(const struct feature *f, const double *restrict y, int64_t *restrict block) {
-    const double *restrict before = f->before, magic = 0x1.8p52, steps = f->measure->steps_per_unit;
-    const bool square = f->measure->square;
-    const int n = f->channels;
+/* Adds a banded row to the present block; square: y², else |y − before|. Rounds to whole numbers as llrint does, several at once:
+ * they are the low bits of their sum with 1.5 · 2⁵². */
+__attribute__((always_inline)) static inline void count_row(const double *restrict y, const double *restrict before, double steps,
+                                                            bool square, int n, int64_t *restrict block) {
+    const double magic = 0x1.8p52;
     int64_t base;
     memcpy(&base, &magic, sizeof base);
 #pragma omp simd
@@ -180,16 +185,33 @@ CLONES static void count_row(const struct feature *f, const double *restrict y, 
     }
 }
 
+CLONES static void count_rows(const struct feature *f, const double *y, int64_t rows) {
+    const struct measure *m = f->measure;
+    const double *before = f->before;
+    for (int64_t i = 0; i < rows; i++, before = y, y += f->lanes)
+        if (m->square)
+            count_row(y, before, m->steps_per_unit, true, f->lanes, f->block);
+        else
+            count_row(y, before, m->steps_per_unit, false, f->lanes, f->block);
+}
+
+/* In order of their sums: that of the block before is nearly it. */
+static void sort_channels(struct feature *f) {
+    for (int i = 1, at; i < f->channels; i++) {
+        const uint8_t c = f->order[i];
+        for (at = i; at > 0 && f->sum[f->order[at - 1]] > f->sum[c]; at--)
+            f->order[at] = f->order[at - 1];
+        f->order[at] = c;
+    }
+}
+
 /* The median of m over the channels. */
 static double median(struct feature *f) {
     double samples = (double)f->blocks * FEATURE_BLOCK;
     int n = f->channels;
-    for (int c = 0, at; c < n; c++) {
-        const double mean = (double)f->sum[c] / (samples * f->measure->steps_per_unit);
-        for (at = c; at > 0 && f->medians[at - 1] > mean; at--) /* few, several times a second */
-            f->medians[at] = f->medians[at - 1];
-        f->medians[at] = mean;
-    }
+    sort_channels(f);
+    for (int c = 0; c <= n / 2; c++)
+        f->medians[c] = (double)f->sum[f->order[c]] / (samples * f->measure->steps_per_unit);
     for (int c = (n - 1) / 2; f->measure->square && c <= n / 2; c++)
         f->medians[c] = sqrt(f->medians[c]);
     return (f->medians[(n - 1) / 2] + f->medians[n / 2]) / 2;
@@ -223,19 +245,23 @@ static void end_block(struct feature *f) {
     f->value = half_from_f32((float)(now - f->background.level));
 }
 
+/* Of rows whose channels are in f->banded. */
 static void run_block(struct feature *f, const struct feature_rows *in, const struct feature_output *out) {
-    for (int64_t i = 0; i < in->n; i++)
-        unpack_row(f, in->rows + i * in->stride, f->banded + i * f->lanes);
     dsp_cascade_run(&f->band, f->banded, in->n);
-    for (int64_t i = 0; i < in->n; i++) {
+    for (int64_t i = 0, n; i < in->n; i += n) {
         const double *y = f->banded + i * f->lanes;
-        if (!in->held) {
-            count_row(f, y, f->block);
-            if (++f->filled == FEATURE_BLOCK)
-                end_block(f);
-        }
-        memcpy(f->before, y, (size_t)f->channels * sizeof *y);
-        out->to[i * out->stride] = f->value;
+        uint16_t *to = out->to + i * out->stride;
+        const int64_t left = in->n - i, most = in->held ? left : feature_ahead(f);
+        n = left < most ? left : most;
+        if (!in->held)
+            count_rows(f, y, n);
+        memcpy(f->before, y + (n - 1) * f->lanes, (size_t)f->lanes * sizeof *y);
+        for (int64_t k = 0; k < n - 1; k++)
+            to[k * out->stride] = f->value;
+        f->filled += in->held ? 0 : n;
+        if (f->filled == FEATURE_BLOCK)
+            end_block(f);
+        to[(n - 1) * out->stride] = f->value;
     }
 }
 
@@ -250,6 +276,10 @@ static void join_block(struct feature *beside, const struct feature_rows *in, co
 void feature_run(struct feature *f, struct feature_rows in, struct feature_output out) {
     for (int64_t left = in.n; left > 0; left -= in.n) {
         in.n = left < DSP_BLOCK ? left : DSP_BLOCK;
+        for (int64_t i = 0; i < in.n; i++)
+            unpack_row(f, in.rows + i * in.stride, f->banded + i * f->lanes);
+        if (f->beside)
+            memcpy(f->beside->banded, f->banded, sizeof *f->banded * (size_t)(in.n * f->lanes));
         run_block(f, &in, &out);
         if (f->beside)
             join_block(f->beside, &in, &out);

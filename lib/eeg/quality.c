@@ -1,5 +1,6 @@
 #include "eeg/quality.h"
 
+#include "base/clones.h"
 #include "formats/unit.h"
 
 enum { RESULT_HZ = 256, CLIPPED_PERCENT = 1, PLATEAU_PERCENT = 10, KINDS = 5 };
@@ -120,6 +121,20 @@ static int close_second(struct quality *q, int64_t second, struct err *err) {
     q->lost = 0;
     return 0;
 }
+
+CLONES static uint32_t greatest(const float *x, int64_t n) {
+    uint32_t most = 0;
+#pragma omp simd reduction(max : most)
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bits &= 0x7fffffff;
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
+bool quality_finite(const float *x, int64_t n) { return greatest(x, n) < 0x7f800000; }
 
 static void add(const struct quality *q, struct second *s, float *held, float *x) {
     if (quality_hold(x, held)) {

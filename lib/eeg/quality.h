@@ -32,6 +32,9 @@ static inline bool quality_hold(float *sample, float *last) {
     return missing;
 }
 
+/* All are numbers. */
+bool quality_finite(const float *x, int64_t n);
+
 /* Appends the names of flaws: " flat clipped". QUALITY_VOLTS has none: it tells nothing of one channel alone. */
 void quality_put_flaws(struct str *out, int flaws);
 /* A sentence on a report of so many judged channels as a whole, or "". */

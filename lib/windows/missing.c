@@ -1,8 +1,14 @@
 #include "windows/missing.h"
 
 #include "base/counted.h"
+#include "eeg/quality.h"
 
-void missing_look(struct missing_count *count, const float *uv, int64_t n) {
+bool missing_look(struct missing_count *count, const float *uv, int64_t n) {
+    const int64_t before = count->n;
+    if (n > 0 && count->moves > 1 && quality_finite(uv, n)) { /* nearly always; that it moves is known */
+        count->last = uv[n - 1];
+        return false;
+    }
     for (int64_t i = 0; i < n; i++)
         if (isfinite(uv[i])) {
             count->moves += uv[i] != count->last;
@@ -10,6 +16,7 @@ void missing_look(struct missing_count *count, const float *uv, int64_t n) {
         } else {
             count->n++;
         }
+    return count->n > before;
 }
 
 /* A channel of one value has one move at most, that to its value. */

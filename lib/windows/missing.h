@@ -6,11 +6,11 @@
 
 /* Of a channel; begins with zeros. */
 struct missing_count {
-    int64_t n, moves; /* samples that are no numbers; numbers that differ from the one before */
+    int64_t n, moves; /* samples that are no numbers; numbers that differ from the one before, of which 2 are sure to be counted */
     float last;       /* number */
 };
-/* Counts the next n samples. */
-void missing_look(struct missing_count *count, const float *uv, int64_t n);
+/* Counts the next n samples. Returns whether some of them are no numbers. */
+bool missing_look(struct missing_count *count, const float *uv, int64_t n);
 
 /* Says how many of the samples of n channels, `samples` of each, are no numbers, and which channels are flat: "" without any.
  * INVALID if one lacks more than half. */
