@@ -1,12 +1,14 @@
 #include "eeg/frontend.h"
 
 #include "base/clones.h"
+#include "base/grow.h"
 #include "eeg/background.h"
 #include "eeg/dsp.h"
 #include "eeg/feature.h"
 #include "eeg/half_rows.h"
 #include "eeg/history.h"
 #include "eeg/montage.h"
+#include "eeg/quality.h"
 
 #define NOBODY (-(INT64_C(1) << 60)) /* frontend.ended */
 static const double NOTCH_Q = 30, CLAMP_UV = 60000, LONGEST_GAP_S = 1e6;
@@ -15,6 +17,23 @@ static const double NOTCH_Q = 30, CLAMP_UV = 60000, LONGEST_GAP_S = 1e6;
 struct loop_sums {
     double residual, residual_square;
     double channel[MONTAGE_LOOP_EDGES], channel_square[MONTAGE_LOOP_EDGES];
+};
+
+/* Filtered rows on their way to the sink, the first at output index `first`. */
+struct block {
+    uint16_t *halves; /* (DSP_BLOCK, columns) */
+    uint8_t *marks;   /* (DSP_BLOCK) */
+    /* What the columns are made of: the filtered rows and the channels of halves, or both against the average. */
+    double *measured;          /* (DSP_BLOCK, lanes); NULL where only the halves count */
+    uint16_t *measured_halves; /* rows of measured_stride values */
+    int64_t n, first;
+    bool starts; /* a segment */
+};
+
+/* Blocks in order; those behind n are kept for later. */
+struct frontend_part {
+    struct block *blocks;
+    int n, made, capacity;
 };
 
 struct frontend {
@@ -40,13 +59,10 @@ struct frontend {
     double *mixed;    /* (DSP_BLOCK, lanes) */
     double *planar;   /* (DSP_BLOCK) one output channel while mixing */
     double *last;     /* (lanes) newest mixed row */
-    double *filtered; /* (DSP_BLOCK, lanes) */
-    uint8_t *marks;   /* (DSP_BLOCK) */
-    uint16_t *halves; /* (DSP_BLOCK, columns) */
-    /* What the columns are made of: filtered and the channels of halves, or copies of both against the average. */
-    double *measured;          /* (DSP_BLOCK, lanes) */
-    uint16_t *measured_halves; /* rows of measured_stride values */
+    double *filtered; /* (DSP_BLOCK, lanes); NULL: they are in the block */
+    bool average;     /* the reference of what the columns are made of */
     int measured_stride;
+    struct frontend_part own, *part; /* part: where filtered rows wait; own: they do not */
     struct loop_sums loops[2];
     int64_t loop_samples;
 };
@@ -149,29 +165,63 @@ static int make_filters(struct frontend *f, const struct frontend_config *config
     return rc ? rc : dsp_cascade_init(&f->cascade, sections, n, f->lanes, err);
 }
 
-static int make_buffers(struct frontend *f, struct err *err) {
-    f->mixed = dsp_rows(DSP_BLOCK, f->lanes);
-    f->filtered = dsp_rows(DSP_BLOCK, f->lanes);
-    f->last = dsp_rows(1, f->lanes);
-    f->planar = dsp_rows(1, DSP_BLOCK);
-    f->marks = calloc(DSP_BLOCK, 1);
-    f->halves = calloc((size_t)DSP_BLOCK * (size_t)f->columns, sizeof *f->halves);
-    if (!f->mixed || !f->filtered || !f->last || !f->planar || !f->marks || !f->halves)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a frontend of %d channels", f->channels);
-    return 0;
+/* The columns are made of the filtered rows, which wait with the block. */
+static bool in_block(const struct frontend *f) { return f->history && !f->average; }
+
+static void block_done(const struct frontend *f, struct block *b) {
+    if (f->average)
+        free(b->measured_halves);
+    FREE_MEMBERS(*b, halves, marks, measured);
 }
 
-/* What the columns are made of. */
-static int make_measured(struct frontend *f, int reference, struct err *err) {
-    f->measured = f->filtered;
-    f->measured_halves = f->halves;
-    f->measured_stride = f->columns;
-    if (reference == FRONTEND_REFERENCE_RECORDED)
-        return 0;
-    f->measured = dsp_rows(DSP_BLOCK, f->lanes);
-    f->measured_halves = calloc((size_t)DSP_BLOCK * (size_t)f->channels, sizeof *f->measured_halves);
-    f->measured_stride = f->channels;
-    return f->measured && f->measured_halves ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the average reference");
+static bool make_block(const struct frontend *f, struct block *b) {
+    *b = (struct block){.marks = calloc(DSP_BLOCK, 1), .halves = calloc((size_t)DSP_BLOCK * (size_t)f->columns, sizeof *b->halves)};
+    b->measured = f->history ? dsp_rows(DSP_BLOCK, f->lanes) : NULL;
+    b->measured_halves = f->average ? calloc((size_t)DSP_BLOCK * (size_t)f->channels, sizeof *b->measured_halves) : b->halves;
+    return b->marks && b->halves && b->measured_halves && (b->measured || !f->history);
+}
+
+/* The next block of a part; NULL: out of memory. */
+static struct block *next_block(const struct frontend *f, struct frontend_part *part) {
+    if (part->n < part->made)
+        return &part->blocks[part->n];
+    if (!GROW(part->blocks, part->made, part->capacity))
+        return NULL;
+    struct block *b = &part->blocks[part->made];
+    if (make_block(f, b)) {
+        part->made++;
+        return b;
+    }
+    block_done(f, b);
+    return NULL;
+}
+
+static void part_done(const struct frontend *f, struct frontend_part *part) {
+    for (int i = 0; i < part->made; i++)
+        block_done(f, &part->blocks[i]);
+    free(part->blocks);
+}
+
+struct frontend_part *frontend_part_new(void) {
+    return calloc(1, sizeof(struct frontend_part));
+}
+
+void frontend_part_free(const struct frontend *f, struct frontend_part *part) {
+    if (part)
+        part_done(f, part);
+    free(part);
+}
+
+static int make_buffers(struct frontend *f, struct err *err) {
+    f->mixed = dsp_rows(DSP_BLOCK, f->lanes);
+    f->filtered = in_block(f) ? NULL : dsp_rows(DSP_BLOCK, f->lanes);
+    f->last = dsp_rows(1, f->lanes);
+    f->planar = dsp_rows(1, DSP_BLOCK);
+    f->own = (struct frontend_part){.blocks = calloc(1, sizeof *f->own.blocks), .capacity = 1};
+    f->part = &f->own;
+    if (!f->mixed || (!f->filtered && !in_block(f)) || !f->last || !f->planar || !f->own.blocks || !next_block(f, f->part))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a frontend of %d channels", f->channels);
+    return 0;
 }
 
 /* What gives the columns behind the channels. */
@@ -206,10 +256,10 @@ int frontend_new(const struct frontend_config *config, const struct frontend_sou
     f->ctx = ctx;
     f->rate_hz = source->rate_hz;
     f->ended = NOBODY;
+    f->average = config->reference == FRONTEND_REFERENCE_AVERAGE;
+    f->measured_stride = f->average ? f->channels : f->columns;
     if ((rc = resampler_new(source->rate_hz, f->lanes, &f->resampler, err)) || (rc = make_filters(f, config, err)) ||
-        (rc = make_buffers(f, err)))
-        goto fail;
-    if ((rc = make_measured(f, config->reference, err)) || (rc = make_columns(f, config, err)))
+        (rc = make_columns(f, config, err)) || (rc = make_buffers(f, err)))
         goto fail;
     f->fill_gap = frontend_fill_gap(config, source->rate_hz);
     if (report) {
@@ -235,12 +285,8 @@ void frontend_free(struct frontend *f) {
     dsp_cascade_done(&f->cascade);
     history_free(f->history);
     feature_free(f->feature);
-    free(f->mixed);
-    if (f->measured != f->filtered)
-        free(f->measured);
-    if (f->measured_halves != f->halves)
-        free(f->measured_halves);
-    FREE_MEMBERS(*f, last, planar, filtered, marks, halves);
+    part_done(f, &f->own);
+    FREE_MEMBERS(*f, mixed, last, planar, filtered);
     free(f);
 }
 
@@ -261,93 +307,120 @@ int frontend_sources(const struct frontend *f, const int **ret_indices) {
     return f->montage->n_sources;
 }
 
+CLONES static void clamp(const double *restrict x, int n, float *restrict to) {
+    const double most = CLAMP_UV;
+#pragma omp simd
+    for (int c = 0; c < n; c++) {
+        const double low = x[c] > most ? most : x[c];
+        to[c] = (float)(low < -most ? -most : low);
+    }
+}
+
 /* n rows in double → binary16, `stride` values apart. */
 static void round_rows(const struct frontend *f, const double *from, int64_t n, uint16_t *to, int stride) {
     float x[FRONTEND_MAX_CHANNELS];
     for (int64_t i = 0; i < n; i++) {
-        const double *row = from + i * f->lanes;
-        for (int c = 0; c < f->channels; c++)
-            x[c] = (float)(row[c] > CLAMP_UV ? CLAMP_UV : row[c] < -CLAMP_UV ? -CLAMP_UV : row[c]);
+        clamp(from + i * f->lanes, f->lanes, x);
         half_from_floats(x, (size_t)f->channels, to + i * stride);
     }
 }
 
 /* The filtered rows against the mean of each; the filters are linear, so this is the average reference of what was recorded. */
-static void subtract_average(struct frontend *f, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
+static void subtract_average(const struct frontend *f, struct block *b) {
+    for (int64_t i = 0; i < b->n; i++) {
         const double *from = f->filtered + i * f->lanes;
-        double *to = f->measured + i * f->lanes, mean = 0;
+        double *to = b->measured + i * f->lanes, mean = 0;
         for (int c = 0; c < f->channels; c++)
             mean += from[c] / f->channels;
         for (int c = 0; c < f->channels; c++)
             to[c] = from[c] - mean;
     }
+    round_rows(f, b->measured, b->n, b->measured_halves, f->measured_stride);
 }
 
 /* The columns of n rows of equal mark, the first of them at `from` of the block. */
-static void run_columns(struct frontend *f, int64_t from, int64_t n) {
-    uint16_t *columns = f->halves + from * f->columns + f->channels;
-    bool held = f->marks[from];
+static void run_columns(struct frontend *f, const struct block *b, int64_t from, int64_t n) {
+    uint16_t *columns = b->halves + from * f->columns + f->channels;
+    bool held = b->marks[from];
     if (f->history && f->feature)
         history_keep(f->history, !feature_hears(f->feature));
     if (f->history)
-        history_run(f->history, f->measured + from * f->lanes, n, held, (struct history_output){columns, f->columns});
+        history_run(f->history, b->measured + from * f->lanes, n, held, (struct history_output){columns, f->columns});
     if (f->feature)
-        feature_run(f->feature, (struct feature_rows){f->measured_halves + from * f->measured_stride, n, f->measured_stride, held},
+        feature_run(f->feature, (struct feature_rows){b->measured_halves + from * f->measured_stride, n, f->measured_stride, held},
                     (struct feature_output){f->history ? columns + (f->columns - f->channels) - 1 : columns, f->columns});
 }
 
-/* A segment begins with the rows at hand, the first of them at output index `first`. */
-static void start_columns(struct frontend *f, int64_t first) {
+/* A segment begins with the rows at hand. */
+static void start_columns(struct frontend *f, const struct block *b) {
     const bool known = f->learn_background && f->ended != NOBODY;
-    const double gap_s = known ? (double)(first - f->ended) / FRONTEND_RATE_HZ : 0;
+    const double gap_s = known ? (double)(b->first - f->ended) / FRONTEND_RATE_HZ : 0;
     if (f->history)
-        history_start(f->history, f->measured, known ? background_worth_s(gap_s) : 0);
+        history_start(f->history, b->measured, known ? background_worth_s(gap_s) : 0);
     if (f->feature && known)
-        feature_resume(f->feature, f->measured_halves, gap_s);
+        feature_resume(f->feature, b->measured_halves, gap_s);
     else if (f->feature)
-        feature_start(f->feature, f->measured_halves);
+        feature_start(f->feature, b->measured_halves);
 }
 
-/* Hand n filtered rows over in runs of equal mark. */
-static int emit(struct frontend *f, int64_t n, int64_t first, struct err *err) {
-    round_rows(f, f->filtered, n, f->halves, f->columns);
-    if (f->measured_halves != f->halves)
-        round_rows(f, f->measured, n, f->measured_halves, f->measured_stride);
-    if (!f->announced)
-        start_columns(f, first);
-    f->ended = first + n;
-    for (int64_t from = 0, to; from < n; from = to) {
-        for (to = from + 1; to < n && f->marks[to] == f->marks[from];)
+/* Hand filtered rows over in runs of equal mark. */
+static int emit(struct frontend *f, const struct block *b, struct err *err) {
+    if (b->starts)
+        start_columns(f, b);
+    f->ended = b->first + b->n;
+    for (int64_t from = 0, to; from < b->n; from = to) {
+        for (to = from + 1; to < b->n && b->marks[to] == b->marks[from];)
             to++;
-        uint16_t *rows = f->halves + from * f->columns;
         for (int64_t at = from, most; at < to; at += most) { /* the history holds from one change of the feature to the next */
-            most = f->history && f->feature && f->learn_background && !f->marks[from] ? feature_ahead(f->feature) : to - at;
+            most = f->history && f->feature && f->learn_background && !b->marks[from] ? feature_ahead(f->feature) : to - at;
             most = most < to - at ? most : to - at;
-            run_columns(f, at, most);
+            run_columns(f, b, at, most);
         }
-        int rc = f->sink(f->ctx, rows, to - from, first + from, !f->announced, f->marks[from], err);
-        f->announced = true;
+        int rc =
+            f->sink(f->ctx, b->halves + from * f->columns, to - from, b->first + from, b->starts && !from, b->marks[from], err);
         if (rc)
             return rc;
     }
     return 0;
 }
 
-/* Everything the resampler has ready goes through the filters to the sink. */
+void frontend_wait(struct frontend *f, struct frontend_part *part) { f->part = part ? part : &f->own; }
+
+int frontend_give(struct frontend *f, struct frontend_part *part, struct err *err) {
+    int rc = 0;
+    for (int i = 0; i < part->n && !rc; i++)
+        rc = emit(f, &part->blocks[i], err);
+    part->n = 0;
+    return rc;
+}
+
+/* The rows of a block through the filters. */
+static void filter(struct frontend *f, struct block *b, double *rows) {
+    if (f->look)
+        f->look(f->look_ctx, rows, f->lanes, b->n, b->first, b->marks);
+    if (b->starts)
+        dsp_cascade_settle(&f->cascade, rows);
+    dsp_cascade_run(&f->cascade, rows, b->n);
+    round_rows(f, rows, b->n, b->halves, f->columns);
+    if (f->average)
+        subtract_average(f, b);
+}
+
+/* Everything the resampler has ready goes through the filters to the sink, or waits. */
 static int drain(struct frontend *f, struct err *err) {
     for (;;) {
-        int64_t first, n = resampler_pull(f->resampler, f->filtered, f->marks, DSP_BLOCK, &first);
-        if (n == 0)
+        struct block *b = next_block(f, f->part);
+        if (!b)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for a frontend of %d channels", f->channels);
+        double *rows = in_block(f) ? b->measured : f->filtered;
+        b->n = resampler_pull(f->resampler, rows, b->marks, DSP_BLOCK, &b->first);
+        if (b->n == 0)
             return 0;
-        if (f->look)
-            f->look(f->look_ctx, f->filtered, f->lanes, n, first, f->marks);
-        if (!f->announced)
-            dsp_cascade_settle(&f->cascade, f->filtered);
-        dsp_cascade_run(&f->cascade, f->filtered, n);
-        if (f->measured != f->filtered)
-            subtract_average(f, n);
-        int rc = emit(f, n, first, err);
+        b->starts = !f->announced;
+        f->announced = true;
+        filter(f, b, rows);
+        f->part->n++;
+        int rc = f->part == &f->own ? frontend_give(f, f->part, err) : 0;
         if (rc)
             return rc;
     }
@@ -400,18 +473,6 @@ static void check_loops(struct frontend *f, const float *const *uv, int64_t from
     f->loop_samples += n;
 }
 
-CLONES static bool is_finite(const float *x, int64_t n) {
-    uint32_t most = 0;
-#pragma omp simd reduction(max : most)
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        bits &= 0x7fffffff;
-        most = bits > most ? bits : most;
-    }
-    return most < 0x7f800000;
-}
-
 CLONES static void add_weighted(double *restrict sum, const float *restrict x, double w, int64_t n) {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
@@ -422,7 +483,7 @@ CLONES static void add_weighted(double *restrict sum, const float *restrict x, d
 static int mix(struct frontend *f, const float *const *uv, int64_t from, int64_t n, struct err *err) {
     const struct montage *m = f->montage;
     for (int s = 0; s < m->n_sources; s++) {
-        if (!is_finite(uv[s] + from, n))
+        if (!quality_finite(uv[s] + from, n))
             return err_set(err, ERR_INVALID, "channel %s of the samples pushed holds NaN or infinity; expected finite µV",
                            m->labels[s]);
     }

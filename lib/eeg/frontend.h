@@ -123,6 +123,14 @@ int frontend_sources(const struct frontend *f, const int **ret_indices);
 /* n samples of the used channels, channel-major: uv[c][0..n). ERR_INVALID for NaN or infinity. After an error of the sink or of a
  * push, every further push is PRECONDITION. */
 int frontend_push(struct frontend *f, const float *const *uv, int64_t n, struct err *err);
+/* For a source that is read ahead: the rows that later calls filter wait in `part`, until frontend_give puts them through what is
+ * left (the columns behind the channels, and the sink), in the order in which the parts were filled. It may run on another thread
+ * beside calls that fill another part. NULL: rows wait no longer. The parts are freed before the frontend. */
+struct frontend_part;
+struct frontend_part *frontend_part_new(void);                                 /* NULL: out of memory */
+void frontend_part_free(const struct frontend *f, struct frontend_part *part); /* takes NULL for a part */
+void frontend_wait(struct frontend *f, struct frontend_part *part);
+int frontend_give(struct frontend *f, struct frontend_part *part, struct err *err);
 /* The next source sample comes `missing` source samples later than expected. Consecutive calls add up and take effect with the next
  * push. */
 int frontend_gap(struct frontend *f, int64_t missing, struct err *err);

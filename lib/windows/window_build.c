@@ -119,8 +119,8 @@ int builder_segment_start(const struct eeg_segment *segment, double rate_hz, int
 static void hold_missing(struct builder *b, float **uv, int channels, int64_t n) {
     for (int c = 0; c < channels; c++) {
         float held = b->missing[c].last;
-        missing_look(&b->missing[c], uv[c], n);
-        for (int64_t i = 0; i < n; i++)
+        const bool some = missing_look(&b->missing[c], uv[c], n);
+        for (int64_t i = 0; some && i < n; i++)
             (void)quality_hold(&uv[c][i], &held);
     }
 }
@@ -136,6 +136,41 @@ static int describe_missing(const struct builder *b, const struct channels *c, c
     for (int i = 0; i < n; i++)
         channels[i] = (struct missing_channel){c->labels[used[i]], &b->missing[i]};
     return missing_describe(channels, n, samples, text, size, err);
+}
+
+/* ---- a recording that is built alone has a second thread, for the columns and the writing of the piece before ---- */
+
+static atomic_int building;
+
+static void *give_piece(void *arg) {
+    struct builder *b = arg;
+    b->gave = frontend_give(b->frontend, b->part[b->given], &b->give_error);
+    return NULL;
+}
+
+/* Waits for the piece that is being given. */
+static int end_giving(struct builder *b, struct err *err) {
+    if (!b->gives)
+        return 0;
+    pthread_join(b->giver, NULL);
+    b->gives = false;
+    if (b->gave && err)
+        *err = b->give_error;
+    return b->gave;
+}
+
+static int push_piece(struct builder *b, const float *const *uv, int64_t n, struct err *err) {
+    const int next = !b->given;
+    if (!b->part[next] && !(b->part[next] = frontend_part_new()))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a piece of a recording");
+    frontend_wait(b->frontend, b->part[next]);
+    int rc = frontend_push(b->frontend, uv, n, err), gave = end_giving(b, err);
+    frontend_wait(b->frontend, NULL);
+    if (gave || rc)
+        return gave ? gave : rc;
+    b->given = next;
+    b->gives = atomic_load(&building) < 2 && !pthread_create(&b->giver, NULL, give_piece, b);
+    return b->gives ? 0 : frontend_give(b->frontend, b->part[next], err);
 }
 
 /* Decode one segment in pieces of about READ_BYTES and push it. */
@@ -160,10 +195,10 @@ static int push_segment(struct builder *b, const struct eeg_segment *segment, co
         if ((rc = eegfile_read(b->edf, chosen, channels, range, uv, err)))
             return rc;
         hold_missing(b, uv, channels, n);
-        if ((rc = frontend_push(b->frontend, (const float *const *)uv, n, err)))
+        if ((rc = push_piece(b, (const float *const *)uv, n, err)))
             return rc;
     }
-    return 0;
+    return end_giving(b, err);
 }
 
 static int push_all(struct builder *b, const struct channels *c, struct err *err) {
@@ -377,8 +412,12 @@ static int build(struct builder *b, char path[BUILDER_PATH_BYTES], struct err *e
         (rc = frontend_new(&b->request->frontend, &(struct frontend_source){c.labels, c.n, c.rate_hz}, take_rows, b, &b->frontend,
                            &b->report, err)) ||
         (rc = reserve(b, &c, path, err)) ||
-        (rc = recording_writer_open(path, b->report.output_channels, b->report.output_columns, &b->writer, err)) ||
-        (rc = push_all(b, &c, err)) || (rc = commit(b, &c, err)))
+        (rc = recording_writer_open(path, b->report.output_channels, b->report.output_columns, &b->writer, err)))
+        return rc;
+    atomic_fetch_add(&building, 1);
+    rc = push_all(b, &c, err);
+    atomic_fetch_sub(&building, 1);
+    if (rc || (rc = commit(b, &c, err)))
         return rc;
     return keep(b, path, err);
 }
@@ -434,6 +473,9 @@ static bool find_cached(struct builder *b, char path[BUILDER_PATH_BYTES]) {
 }
 
 void builder_done(struct builder *b) {
+    (void)end_giving(b, NULL);
+    for (int i = 0; i < 2; i++)
+        frontend_part_free(b->frontend, b->part[i]);
     recording_writer_abort(b->writer);
     if (b->reserved)
         cache_abort(b->request->cache, &b->slot);

@@ -30,6 +30,11 @@ struct builder {
     struct window_span *spans; /* of the labels, as in the facts */
     char key[DIGEST_HEX_SIZE];
     struct frontend *frontend;
+    struct frontend_part *part[2]; /* of a piece that is filtered, and of the one before it, which is given to the writer */
+    pthread_t giver;               /* the thread that gives part[given] */
+    bool gives;                    /* it runs */
+    int given, gave;               /* gave: its result */
+    struct err give_error;
     struct frontend_report report;
     struct recording_writer *writer;
     struct cache_slot slot;                            /* of the writer, with a cache */

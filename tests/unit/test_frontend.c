@@ -114,6 +114,53 @@ static void chunks_of_any_size_give_the_same_bits(void **state) {
     }
 }
 
+/* 35 s with gaps as above; in parts: each stretch waits in one, which is given out when the next one is there. */
+static struct heard *run_parts(int normalize, int reference, bool in_parts) {
+    struct frontend_config c = config;
+    c.normalize = normalize;
+    c.reference = reference;
+    c.learn_background = true;
+    struct heard *h = new_heard(frontend_columns(normalize, CHANNELS));
+    struct frontend *f = NULL;
+    struct frontend_part *part[2] = {frontend_part_new(), frontend_part_new()};
+    assert_int_equal(frontend_new(&c, &(struct frontend_source){fixture_referential, CHANNELS, 200}, hear, h, &f, NULL, NULL), 0);
+    for (int k = 0; k < 7; k++) {
+        if (in_parts)
+            frontend_wait(f, part[k % 2]);
+        push(f, 200, k * 1000 + 100, (k + 1) * 1000, 333);
+        if (k == 3)
+            assert_int_equal(frontend_gap(f, 1000, NULL), 0);
+        assert_int_equal(frontend_gap(f, 100, NULL), 0);
+        assert_int_equal(frontend_give(f, part[(k + 1) % 2], NULL), 0);
+    }
+    assert_int_equal(frontend_give(f, part[0], NULL), 0);
+    frontend_wait(f, NULL);
+    assert_int_equal(frontend_finish(f, NULL), 0);
+    for (int i = 0; i < 2; i++)
+        frontend_part_free(f, part[i]);
+    frontend_free(f);
+    return h;
+}
+
+static void rows_that_waited_in_parts_are_those_that_did_not(void **state) {
+    (void)state;
+    static const int choices[][2] = {{FRONTEND_WINDOW, FRONTEND_REFERENCE_RECORDED},
+                                     {FRONTEND_WARD, FRONTEND_REFERENCE_RECORDED},
+                                     {FRONTEND_BASELINES, FRONTEND_REFERENCE_RECORDED},
+                                     {FRONTEND_ENVELOPE, FRONTEND_REFERENCE_AVERAGE}};
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        struct heard *at_once = run_parts(choices[i][0], choices[i][1], false), *h = run_parts(choices[i][0], choices[i][1], true);
+        assert_true(h->rows > 30 * FRONTEND_RATE_HZ);
+        assert_int_equal(h->rows, at_once->rows);
+        assert_memory_equal(h->values, at_once->values, sizeof *h->values * (size_t)(h->rows * h->channels));
+        assert_memory_equal(h->first, at_once->first, sizeof *h->first * (size_t)h->rows);
+        assert_memory_equal(h->start, at_once->start, (size_t)h->rows);
+        assert_memory_equal(h->held, at_once->held, (size_t)h->rows);
+        free_heard(at_once);
+        free_heard(h);
+    }
+}
+
 static void short_gaps_are_held_and_flagged_long_ones_end_the_segment(void **state) {
     (void)state;
     static const double rates[] = {256, 200, 512};
@@ -396,6 +443,7 @@ int main(int argc, char **argv) {
         return filter_stdin(strtod(argv[2], NULL), strtod(argv[3], NULL));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chunks_of_any_size_give_the_same_bits),
+        cmocka_unit_test(rows_that_waited_in_parts_are_those_that_did_not),
         cmocka_unit_test(short_gaps_are_held_and_flagged_long_ones_end_the_segment),
         cmocka_unit_test(a_segment_after_a_long_gap_is_filtered_as_if_it_stood_alone),
         cmocka_unit_test(a_gap_before_the_first_sample_only_shifts_time),
