@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The trends of lib/eeg/trends against NumPy written from docs/trends.md, to 1e-6: noise, rhythms on one side, suppressed stretches, zeros, a
+"""The trends of lib/plot/trends against NumPy written from docs/trends.md, to 1e-6: noise, rhythms on one side, suppressed stretches, zeros, a
 gap. Skips without NumPy."""
 import os
 import subprocess

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "eeg/trends.h"
+#include "plot/trends.h"
 
 int main(int argc, char **argv) {
     static float uv[TRENDS_EPOCH * TRENDS_CHANNELS];

@@ -3,9 +3,9 @@
 #include "base/base.h"
 #include "base/needed.h"
 #include "client/brrctl/detect/eeg_clip.h"
-#include "eeg/trends.h"
 #include "plot/picture.h"
 #include "plot/plot_strips.h"
+#include "plot/trends.h"
 
 enum { CLIP_EPOCHS = 60 /* ten minutes */, MOST_TEXT_BYTES = 512 << 20 };
 

@@ -1,4 +1,4 @@
-/* trends_file: the trends of a recording (eeg/trends.h) as a table or a picture. */
+/* trends_file: the trends of a recording (plot/trends.h) as a table or a picture. */
 #pragma once
 #include "client/brrctl/detect/detection.h"
 

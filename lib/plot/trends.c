@@ -1,5 +1,5 @@
 /* The definitions are those of docs/trends.md, one function for each. */
-#include "eeg/trends.h"
+#include "plot/trends.h"
 
 #include <complex.h>
 
