@@ -233,13 +233,13 @@ static bool lies_beside(const char *name, const char *ending, char ret_id[SNAPSH
 }
 
 /* EEG whose snapshot another daemon has taken, or that a killed daemon was about to write; and what says that a snapshot was taken
- * long ago. */
-static void drop_orphan(const char *dir, const char *name) {
+ * long ago, once it has been read: a clock that is wrong must not make an alarm that moved one that nobody has. */
+static void drop_orphan(const char *dir, const char *name, bool read) {
     char id[SNAPSHOT_ID_SIZE], path[4096];
     int64_t bytes, written_ns;
     if (lies_beside(name, ".eeg", id) && !fsio_join(path, sizeof path, dir, id, NULL) && !fsio_exists(path))
         (void)snapshot_remove_eeg(dir, id, NULL);
-    else if (lies_beside(name, moved_ending, id) && !moved_path(dir, id, path, NULL) &&
+    else if (read && lies_beside(name, moved_ending, id) && !moved_path(dir, id, path, NULL) &&
              !fsio_size(path, &bytes, &written_ns, NULL) && clock_wall_ms() / 1000 - written_ns / 1000000000 > SNAPSHOT_MOVED_S)
         (void)snapshot_note_moved(dir, id, NULL, NULL);
 }
@@ -258,7 +258,7 @@ static int list_ids(const char *dir, DIR *d, bool moved, void **entries, size_t 
         struct snapshot_entry entry = {.ended = false};
         const bool wanted = moved ? is_moved(dir, e->d_name, entry.id) : is_id(e->d_name);
         if (wanted == moved)
-            drop_orphan(dir, e->d_name);
+            drop_orphan(dir, e->d_name, moved);
         if (!wanted)
             continue;
         if (!moved) {

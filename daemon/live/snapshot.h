@@ -62,8 +62,8 @@ struct snapshot_entry {
     char id[SNAPSHOT_ID_SIZE];
     bool ended;
 };
-/* Another daemon has taken the snapshot over: a file ID.moved holds the time and the new owner, for SNAPSHOT_MOVED_S or until the
- * snapshot is back (owner NULL). */
+/* Another daemon has taken the snapshot over: a file ID.moved holds the time and the new owner, until the snapshot is
+ * back (owner NULL), or snapshot_list_moved has read it SNAPSHOT_MOVED_S later. */
 int snapshot_note_moved(const char *dir, const char *id, const char *owner, struct err *err);
 /* Those that were taken over and are not back; free(). */
 int snapshot_list_moved(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err);

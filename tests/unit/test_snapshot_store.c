@@ -526,8 +526,9 @@ static void a_stream_that_another_daemon_has_taken_has_moved(void **state) {
     const struct timespec then = {.tv_sec = clock_wall_ms() / 1000 - SNAPSHOT_MOVED_S - 60, .tv_nsec = 0},
                           long_ago[] = {then, then};
     assert_int_equal(utimensat(AT_FDCWD, note, long_ago, 0), 0);
-    assert_int_equal(place_after_start(d, id), SESSION_GONE);
+    assert_int_equal(place_after_start(d, id), SESSION_ELSEWHERE); /* or the clock of this start is wrong */
     assert_false(fsio_exists(note));
+    assert_int_equal(place_after_start(d, id), SESSION_GONE);
     end_peer(peer);
     stop(d);
 }
