@@ -267,6 +267,7 @@ void session_end(struct session *s, const char *who, const char *why);
 struct session_watch {
     struct session_watch *next;
     struct session *session;                                              /* NULL: it watches none */
+    bool moved;                                                           /* another daemon has the session */
     void (*report)(struct session_watch *w, const struct live_report *r); /* RESULT, ALARM, PROVISIONAL */
     void (*ended)(struct session_watch *w);                               /* the session is over; the watch has stopped */
 };

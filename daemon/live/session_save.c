@@ -367,6 +367,8 @@ void sessions_disown(struct sessions *all, const char *id) {
     log_info("a stream goes on in another daemon", "session=%s model=%s", s->id, s->model);
     s->on_disk = s->saving = false;
     session_count_end(s, "moved");
+    for (struct session_watch *w = s->watches; w; w = w->next)
+        w->moved = true;
     if (former && session_is_closing(s)) /* its owner has heard the end and will close it */
         return;
     session_drop_held(s);

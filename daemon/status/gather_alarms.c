@@ -380,12 +380,15 @@ static void look_at_clock(struct gather *g, struct alarms *all, const struct ala
     alarms_round_put(all, &(struct alarms_cause){.kind = ALARM_CLOCK, .bed = "", .principal = "", .session = "", .why = text}, now);
 }
 
-/* A bed of the roster that had a live stream since the daemon's start, and has none. open: of each bed, whether it has one. */
+/* A bed of the roster that had a live stream since the daemon's start, and has none, unless another daemon has it.
+ * open: of each bed, whether it has one. */
 static void look_at_bed(const struct gather *g, const bool *open, const struct status_stream *s, const struct alarms_now *now) {
     if (s->place == INT_MAX)
         return;
     if (is_open(s))
         g->seen[s->place] |= s->bed.live;
+    else if (s->moved)
+        g->seen[s->place] = open[s->place];
     else if (g->seen[s->place] && !open[s->place])
         put_cause(desk_alarms(g->source.desk), s, ALARM_LOST, "no stream", now);
 }

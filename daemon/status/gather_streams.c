@@ -143,6 +143,7 @@ static void put_ended(struct gathering *g, const struct bed *b) {
     name_bed(g->to, s, (const char *[]){b->id, b->client, b->model, b->principal});
     s->bed.probability = NAN;
     s->bed.opened_ms = b->opened_ms;
+    s->moved = b->watch.moved;
     put_past(g, b, s);
     gather_alarm_of_stream(g->from, g->to, s);
     s->mood = mood_of(s);

@@ -449,6 +449,27 @@ static void a_bed_has_one_tile_while_one_stream_of_it_is_heard(void **state) {
     status_drop(s);
 }
 
+static void a_stream_that_moved_to_another_daemon_is_not_lost(void **state) {
+    (void)state;
+    static const char *const roster[] = {"bed 7"};
+    bool seen = true;
+    struct status_stream moved = tile("m", "bed 7", "token:a");
+    struct gather g = {.seen = &seen, .source = {.beds = roster, .n_beds = 1}};
+    const struct desk_config config = {.plan = {.roster = roster, .n_roster = 1}};
+    assert_int_equal(desk_new(&config, &g.source.desk, NULL), 0);
+    struct status s = {.streams = &moved, .n_streams = 1};
+    moved.place = 0;
+    moved.bed.ended_ms = 5;
+    moved.moved = true;
+    assert_null(after_a_minute(&g, &s));
+    moved.moved = false;
+    assert_null(after_a_minute(&g, &s)); /* this daemon has not had the bed again */
+    seen = true;
+    const struct alarm *lost = after_a_minute(&g, &s);
+    assert_true(lost && lost->kind == ALARM_LOST);
+    desk_free(g.source.desk);
+}
+
 /* Of "token:a" alone has a token the name bed-1; no token has bed-2. */
 static int tokens_have(void *ctx, const char *principal, const char *bed) {
     (void)ctx;
@@ -553,6 +574,7 @@ int main(void) {
         cmocka_unit_test(channels_that_void_the_alarms_are_a_technical_alarm),
         cmocka_unit_test(a_clock_that_is_wrong_is_a_technical_alarm),
         cmocka_unit_test_setup_teardown(a_replay_under_the_name_of_a_bed_is_not_the_bed, set_up, tear_down),
+        cmocka_unit_test(a_stream_that_moved_to_another_daemon_is_not_lost),
         cmocka_unit_test_setup_teardown(a_replay_in_real_time_has_no_technical_alarm, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stream_that_ended_stays_until_its_client_is_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(ended_streams_are_bounded, set_up, tear_down),
