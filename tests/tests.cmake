@@ -3,7 +3,7 @@
 # tests/fuzz/fuzz_X.c is a libFuzzer target (BRR_FUZZ, clang) and always a program replay_X that ctest runs over tests/fuzz/corpus/X.
 # A test that skips says `skipped: CLASS: REASON` (tests/skip.h) and exits 77; one that skips a part of itself says so alone.
 # Programs that compute wait passively, as the daemon does, so that tests may run beside one another.
-# tests/chaos/test_chaos.py: a minute and a half of random faults for a daemon at work; test_ward_day.py: a minute of a ward's day; `./dev chaos`
+# tests/chaos/test_chaos.py: a minute and a half of random faults for a daemon at work; test_ward_day.py: two minutes of a ward's day; `./dev chaos`
 # and `./dev day ward` run them for longer. test_lab_day.py: a
 # minute of `./dev day lab`.
 # Labels: `unit` for compiled tests and corpora (what the sanitizers run), plus the folder; `driver` for Python beside them; `quick` for

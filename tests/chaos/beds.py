@@ -13,6 +13,7 @@ from page_beds import LABELS, RATE
 from relay import Relay
 
 BURST_S, RECORD_S, AGAIN_S = 36, 0.5, 2  # no alarm comes from less than 30 s of signal; a client is started again after AGAIN_S
+MOVE_AFTER_S = 3  # a client goes to the other daemon
 PER_RECORD = int(RATE * RECORD_S)
 
 
@@ -38,16 +39,17 @@ def blocks(seed):
 class Bed:
     def __init__(self, day, name, seed):
         self.day, self.name, self.rng = day, name, random.Random(f"{day.o.seed} {name}")
-        self.signal, self.blocks, self.relay = "quiet", blocks(seed), Relay(day.tmp, day.d.tcp, seed)
+        self.signal, self.blocks, self.relays = "quiet", blocks(seed), [Relay(day.tmp, d.tcp, seed) for d in day.daemons]
         self.cable, self.over, self.process = threading.Event(), threading.Event(), None
+        self.held = threading.Lock()  # by what happens at the bed, one at a time
         self.cable.set()
         for target in (self.keep, self.record, self.live):
             day.thread(target)
 
     def keep(self):
         """The client, as its unit keeps it."""
-        env = {**os.environ, "BRR_ENDPOINT": self.relay.endpoint, "BRR_TLS_CA": f"{self.day.d.ca}/ca.crt", "BRR_TOKEN_FILE": self.day.d.token_file("ward")}
-        words = ["stream", "-", "--live", "--model", "line_length", "--on", "0.6", "--off", "0.2", "--alarm-hop", "1", "--client", self.name]
+        env = {**os.environ, "BRR_ENDPOINT": ",".join(r.endpoint for r in self.relays), "BRR_TLS_CA": f"{self.day.d.ca}/ca.crt", "BRR_TOKEN_FILE": self.day.d.token_file("ward")}
+        words = ["stream", "-", "--live", "--model", "line_length", "--on", "0.6", "--off", "0.2", "--alarm-hop", "1", "--client", self.name, "--move-after", str(MOVE_AFTER_S)]
         with open(f"{self.day.tmp}/{self.name}.log", "ab") as log:
             while not self.over.is_set():
                 self.process = subprocess.Popen([f"{BIN}/brrctl", *words], env=env, stdin=subprocess.PIPE, stdout=log, stderr=log)
@@ -92,10 +94,15 @@ class Bed:
 
     def network(self):
         end = self.day.delays.begin("connection")
-        self.relay.hold()
+        for relay in self.relays:
+            relay.hold()
         self.over.wait(self.rng.uniform(1, self.day.o.longest))
-        self.relay.release()
+        self.plug()
         end()
+
+    def plug(self):
+        for relay in self.relays:
+            relay.release()
 
     def client_killed(self):
         self.process.kill()
@@ -105,7 +112,7 @@ class Bed:
         self.over.wait(self.rng.uniform(5, 12))
         while not self.day.over.is_set():
             act = self.rng.choice(what)
-            with self.day.drawn(act.__name__, self.name):
+            with self.held, self.day.drawn(act.__name__, self.name):
                 act()
             self.day.over.wait(self.rng.uniform(2, 20))
 

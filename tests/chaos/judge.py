@@ -1,5 +1,7 @@
 """What a day in a ward must leave: read from the journal, from what the receivers were told and from the draw. The wall clock of the daemon
-is stepped, so entries are placed by the CLOCK_BOOTTIME that they have; one without it decides nothing."""
+is stepped, so entries are placed by the CLOCK_BOOTTIME that they have; one without it decides nothing. Each daemon has a journal and receivers of
+its own: what it tells is judged by what it knew."""
+import bisect
 import sqlite3
 import time
 
@@ -8,12 +10,16 @@ from pager import Account, delivery_id, journal_of, twice
 REJOIN_S = 10  # alarms.rejoin
 STATUS_S = AGAIN_S = 300  # an alarm that is on for so long, or is on again so late, sounds as if nobody had answered it
 NOISE_S = 0.2  # from the attempt's begin until the receiver has it, on a machine at rest
+TIMES, MORE_S, ENOUGH = 2, 0.2, 30  # what a hostile token may cost; of so many figures a 99th percentile is taken
+FLIGHT_S = 15  # the longest attempt for which another one waits
+SETTLED_S = 10  # after a fault: clients are back, and streams have caught up
+UNWRITTEN_S = 0.5  # for which an alarm waits for the journal before it is told
+AWAY = ("kill -9", "SIGTERM", "daemon away")
 CAUSES = {  # of each technical alarm: what may have been drawn, at any bed for those of the daemon
-    "lost": ("network", "client_killed", "kill -9", "SIGTERM", "daemon away", "full results volume"), "no_signal": ("cable_out", "network", "daemon away"),
-    "electrodes": ("electrodes",), "late": ("network", "cable_out", "kill -9", "SIGTERM", "daemon away", "hostile token", "held results volume"),
+    "lost": ("network", "client_killed", *AWAY, "full results volume"), "no_signal": ("cable_out", "network", "daemon away", "moved"),
+    "electrodes": ("electrodes",), "late": ("network", "cable_out", *AWAY, "held results volume", "moved"),
     "receiver": ("receiver fails",), "journal": ("full results volume", "held results volume", "hung fsync of results"), "clock": ("wall clock stepped",),
-    "model": ("kill -9", "SIGTERM", "daemon away"), "rate": (), "twice": (),
-    "learning": ("network", "cable_out", "electrodes", "client_killed", "kill -9", "SIGTERM", "daemon away")}
+    "model": (*AWAY, "moved"), "rate": (), "twice": (), "learning": ("network", "cable_out", "electrodes", "client_killed", *AWAY, "moved")}
 LINGERS_S = 75  # after its cause: the delay of its kind, and ALARMS_RETURN_MS after a restart
 
 
@@ -26,13 +32,23 @@ def rows(d, *kinds):
     return [{**r, "at": r["made_boot_ms"] / 1000 - since_boot if r["made_boot_ms"] else None} for r in found]
 
 
-class Timeline:
-    """When each alarm was on, over and answered, by the monotonic clock: {id: [(when, kind)]}. An alarm that is on and begins in another stream of
-    its bed goes on there."""
+def causes_at(day, d):
+    """What was drawn, as this daemon saw it: its own ends by their names, and "moved", the streams that it took from the other one. What the
+    other daemon had drawn is a cause for it only where a client came from there."""
+    own = dict(zip(sorted(d.faults, key=lambda name: "away" not in name), ("daemon away", "kill -9", "SIGTERM")))
+    others = {name for x in day.daemons if x is not d for name in x.faults}
+    drawn = [(own.get(what, what), bed, begin, end) for what, bed, begin, end in day.draw if what not in others]
+    came = [("moved", r["client"], r["at"], r["at"]) for r in rows(d, "resumed", "opened") if r["at"] is not None and r["client"] in day.names]
+    return drawn + came
 
-    def __init__(self, day):
+
+class Timeline:
+    """When each alarm was on, over and answered at this daemon, by the monotonic clock: {id: [(when, kind)]}. An alarm that is on and begins in
+    another stream of its bed goes on there."""
+
+    def __init__(self, d):
         self.of, on_in = {}, {}
-        for r in rows(day.d, "alarm_on", "alarm_off", "answered"):
+        for r in rows(d, "alarm_on", "alarm_off", "answered"):
             if r["kind"] != "answered" or r["detail"].startswith("acknowledge"):
                 goes_on = r["kind"] == "alarm_on" and on_in.get(r["alarm"], r["session"]) != r["session"]
                 if r["kind"] == "alarm_on":
@@ -56,55 +72,92 @@ class Timeline:
         return answered, before - off if off else 0
 
 
-def check_told(day):
-    for pager in day.pagers:
-        if not pager.owes:
+def changes_of_all(day):
+    """The alarm entries of all daemons in their order, each once: a stream that moves brings its newest ones along."""
+    found, known = [], set()
+    for d in day.daemons:
+        last = 0
+        for r in rows(d, "alarm_on", "alarm_off"):
+            last = r["at"] if r["at"] is not None else last
+            found.append((last, r))
+    for _, r in sorted(found, key=lambda e: e[0]):
+        key = r["session"], r["kind"], r["number"]
+        if key not in known or r["number"] < 0:
+            known.add(key)
+            yield r
+
+
+def check_ends(day):
+    kinds, on_in = {}, {}
+    for r in changes_of_all(day):
+        if r["kind"] == "alarm_off":
+            on_in.pop(r["alarm"], None)
+        elif on_in.setdefault(r["alarm"], r["session"]) != r["session"]:
+            on_in[r["alarm"]] = r["session"]
             continue
-        account = Account(day.d, pager.name)
-        missing = account.missing(pager.told)
-        if missing:
-            day.lose("alarms were owed and not told", f"{pager.name}: {len(missing)} of {len(account.owed)}: {missing[:3]}")
-        if (again := twice(pager.told, day.ends())):
-            day.lose("alarms were told twice", f"{pager.name}: {again[:3]}")
-        day.facts[f"told by {pager.name}"] = f"{sum(i in pager.told for i in account.owed)} of {len(account.owed)}"
-
-
-def check_ends(day, timeline):
-    for alarm, changes in timeline.of.items():
-        kinds = [kind for _, kind in changes if kind != "answered"]
-        if kinds != [("alarm_on", "alarm_off")[i % 2] for i in range(len(kinds))]:
-            day.lose("on and off do not alternate", f"{alarm}: {kinds}")
-        elif kinds and kinds[-1] != "alarm_off":
+        kinds.setdefault(r["alarm"], []).append(r["kind"])
+    for alarm, of in kinds.items():
+        if of != [("alarm_on", "alarm_off")[i % 2] for i in range(len(of))]:
+            day.lose("on and off do not alternate", f"{alarm}: {of}")
+        elif of[-1] != "alarm_off":
             day.lose("an alarm never went off", alarm)
-    day.facts["alarms"] = len(timeline.of)
+    day.facts["alarms"] = len(kinds)
 
 
-def check_last(day):
+def untold(day, name):
+    """What a daemon owed to its receiver of this name, none of them was told, and none has settled. Nobody is told of an alarm that came from the
+    other daemon with its answer."""
+    told, accounts = {i for p in day.pagers if p.name == name for i in p.told}, [Account(d, name) for d in day.daemons]
+    moved = {r["session"] for d in day.daemons for r in rows(d, "moved")}
+    answered = {delivery_id(name, r["session"], r["kind"], r["number"]) for d in day.daemons for r in rows(d, "alarm_on") if r["person"] and r["session"] in moved}
+    missing = [{i: key for i, key in a.owed.items() if key in a.missing(told)} for a in accounts]
+    return [key for a, of in zip(accounts, missing) for i, key in of.items()
+            if i not in answered and not any(i in other.owed and i not in its for other, its in zip(accounts, missing))]
+
+
+def check_told(day):
+    moved = {r["session"] for d in day.daemons for r in rows(d, "moved")}
+    for name in [p.name for p in day.d.pagers if p.owes]:
+        accounts = [Account(d, name) for d in day.daemons]
+        told = [next(p.told for p in d.pagers if p.name == name) for d in day.daemons]
+        owed = {i: key for account in accounts for i, key in account.owed.items()}
+        if (missing := untold(day, name)):
+            day.lose("alarms were owed and not told", f"{name}: {len(missing)} of {len(owed)}: {missing[:3]}")
+        for d, its in zip(day.daemons, told):
+            if (again := twice(its, d.ends())):
+                day.lose("alarms were told twice", f"{name} of {d.name}: {[(owed.get(i), its[i]) for i in again[:3]]}")
+        both = [owed.get(i) for i in told[0] if i in told[1]]
+        if (wrong := [key for key in both if key and key[0] not in moved]):
+            day.lose("both daemons told an alarm that did not move", f"{name}: {wrong[:3]}")
+        day.facts[f"told by {name}"] = f"{sum(any(i in its for its in told) for i in owed)} of {len(owed)}"
+
+
+def check_last(day, d):
     """Whoever heard that an alarm is on hears that it is over."""
-    ends = {(r["alarm"], r["start_s"]): None for r in rows(day.d, "alarm_on", "alarm_off")}
+    ends = {(r["alarm"], r["start_s"]): None for r in rows(d, "alarm_on", "alarm_off")}
     last = {alarm: start_s for alarm, start_s in ends}
-    for r in rows(day.d, "told"):
+    for r in rows(d, "told"):
         kind, _, outcome = r["detail"].partition(": ")
         if r["alarm"] in last and kind == "alarm_off" and r["start_s"] == last[r["alarm"]] and outcome.startswith("not told"):
-            day.lose("the end of an alarm was not told", f"{r['person']}: {r['alarm']}: {outcome}")
+            day.lose("the end of an alarm was not told", f"{d.name}: {r['person']}: {r['alarm']}: {outcome}")
 
 
-def check_messages(day, timeline):
+def check_messages(day, d, timeline):
     """None whose attempt began after the answer, or after an end that could be told: an alarm may go on within alarms.rejoin."""
-    for pager in day.pagers:
-        for at, body in pager.attempts:
+    for pager in d.pagers:
+        for at, body, _ in pager.attempts:
             e, text = body["entry"], body["text"]
             if e["kind"] not in ("alarm_on", "escalated") or any(words in text for words in ("acknowledged", "is unknown")):
                 continue
             answered, over_s = timeline.state(e["alarm"], at - NOISE_S - day.slack(at))
             over_s = min(over_s, timeline.state(e["alarm"], at)[1])  # it is on again
             if answered or (e["kind"] == "alarm_on" and over_s > REJOIN_S):
-                day.lose("a message after the answer or the end", f"{pager.name} at {at - day.began:.1f} s: {text!r}, answered {answered}, over for {over_s:.1f} s")
+                day.lose("a message after the answer or the end", f"{pager.name} of {d.name} at {at - day.began:.1f} s: {text!r}, answered {answered}, over for {over_s:.1f} s")
 
 
-def check_causes(day, timeline):
-    counts = {}
-    for r in rows(day.d, "technical_on"):
+def check_causes(day, d, timeline):
+    counts, drawn = {}, causes_at(day, d)
+    for r in rows(d, "technical_on"):
         kind, at = r["detail"].partition(":")[0], r["at"]
         counts[kind] = counts.get(kind, 0) + 1
         if at is None:
@@ -112,32 +165,106 @@ def check_causes(day, timeline):
         if kind == "unanswered":
             answered, _ = timeline.state(r["detail"].partition(": ")[2], at - 1)
             if answered:
-                day.lose("nobody answers, although somebody did", r["detail"])
+                day.lose("nobody answers, although somebody did", f"{d.name}: {r['detail']}")
             continue
-        causes = [(bed, begin, end) for what, bed, begin, end in day.draw if what in CAUSES[kind]]
+        if kind in ("late", "learning") and r["client"] not in day.names:
+            continue  # of the hostile token
+        causes = [(bed, begin, end) for what, bed, begin, end in drawn if what in CAUSES[kind]]
         if kind == "late" and day.slack(at, LINGERS_S) > 1:
             continue
         if not any((not bed or bed == r["client"]) and begin <= at <= end + LINGERS_S for bed, begin, end in causes):
-            day.lose("a technical alarm without a cause", f"{r['detail']} at {r['client']!r}, {at - day.began:.1f} s")
-    day.facts["technical"] = counts
+            day.lose("a technical alarm without a cause", f"{d.name}: {r['detail']} at {r['client']!r}, {at - day.began:.1f} s")
+    day.facts[f"technical at {d.name}"] = counts
+
+
+# ---- how late: of alarms, and of streams ----
+
+def disturbed(day, bed, begin, end):
+    """Whether a fault of this bed, an end of a daemon or a full volume lies in this time, or just before."""
+    names = {"full results volume"}.union(*(d.faults for d in day.daemons))
+    drawn = any((e[1] == bed or e[0] in names) and e[2] <= end and e[3] + SETTLED_S > begin for e in day.draw)
+    return drawn or any(begin - SETTLED_S < at <= end for d in day.daemons for at in d.ends())
+
+
+def minute_of(day, at):
+    """Of the hostile token, or without it; the minute in which it begins or ends counts by the moment."""
+    return "with" if any(e[0] == "hostile token" and e[2] <= at <= e[3] for e in day.draw) else "without"
+
+
+def p99(values):
+    return round(sorted(values)[int(0.99 * (len(values) - 1))], 3) if values else None
+
+
+def check_attempts(day, d):
+    """The first attempt for an alarm of a bed begins at once, or after the attempts that hold the places of its owner."""
+    lags, begun = {"with": [], "without": []}, [r for r in rows(d, "alarm_on") if r["live"] and r["client"] in day.names and r["at"] is not None]
+    for pager in d.pagers:
+        if not pager.owes:
+            continue
+        attempts = sorted(pager.attempts, key=lambda a: a[0])
+        first, begins = {}, [a[0] for a in attempts]
+        for at, body, _ in attempts:
+            for i in (body["id"], *body["covers"]):
+                first.setdefault(i, at)
+        for r in begun:
+            told = first.get(delivery_id(pager.name, r["session"], r["kind"], r["number"]))
+            if told is None or disturbed(day, r["client"], r["at"], told):
+                continue
+            between = attempts[:bisect.bisect_right(begins, told)]
+            flights = [(a, body, min(end, told)) for a, body, end in between if end >= r["at"] and a < told]
+            own = sum(a > r["at"] and body["entry"]["client"] in day.names for a, body, _ in flights)
+            longest = min(FLIGHT_S, max((end - a for a, _, end in flights), default=0))
+            hung = any(e[0] == "hung fsync of results" and e[2] <= told and e[3] + 1 > r["at"] for e in day.draw)
+            may = NOISE_S + longest * (1 + (own + 1) // 2) + UNWRITTEN_S * hung + day.slack(told, told - r["at"] + 2)
+            late = told - r["at"]
+            if not flights:
+                lags[minute_of(day, r["at"])].append(max(0, late - UNWRITTEN_S * hung - day.slack(told, late + 2)))
+            if late > may:
+                day.lose("an attempt began late", f"{pager.name} of {d.name}: {r['alarm']} of {r['client']} at {r['at'] - day.began:.1f} s after {late:.2f} s; "
+                         f"may be {may:.2f} s: {len(flights)} attempts, {own} of its owner, the longest of {longest:.2f} s")
+    return lags
+
+
+def compare(day, what, values):
+    found = {which: {"n": len(v), "p99": p99(v)} for which, v in values.items()}
+    day.facts[what] = found
+    if min(f["n"] for f in found.values()) >= ENOUGH and found["with"]["p99"] > TIMES * found["without"]["p99"] + MORE_S:
+        day.lose("a hostile token makes others late", f"{what}: {found}")
+
+
+def check_lags(day):
+    streams, attempts = {"with": [], "without": []}, {"with": [], "without": []}
+    for at, bed, lag_s in day.lags:
+        if not disturbed(day, bed, at - 1, at):
+            streams[minute_of(day, at)].append(max(0, lag_s - day.slack(at)))
+    for d in day.daemons:
+        for which, lags in check_attempts(day, d).items():
+            attempts[which] += lags
+    compare(day, "attempt after s", attempts)
+    compare(day, "streams behind s", streams)
 
 
 def check_delays(day, limit_s):
     """Alarms of beds whose owner did nothing wrong, from the decision to the receiver's answer."""
-    begun = [r for r in rows(day.d, "alarm_on") if r["live"] and r["client"] in day.names]
-    for pager in day.pagers[:1]:
-        ids = [(r["at"], delivery_id(pager.name, r["session"], r["kind"], round(r["start_s"] * 256))) for r in begun if r["at"] is not None]
-        figures = day.delays.of_decided((at, pager.told[i][0]) for at, i in ids if i in pager.told)
-        day.facts["hook after s"] = figures
-        if limit_s is not None and (figures["p99"] or 0) > limit_s:
-            day.lose("alarms came late", f"{pager.name}: {figures}")
+    delays = []
+    for d in day.daemons:
+        ids = [(r["at"], delivery_id("pager", r["session"], r["kind"], r["number"])) for r in rows(d, "alarm_on")
+               if r["live"] and r["client"] in day.names and r["at"] is not None]
+        told = next(p.told for p in d.pagers if p.name == "pager")
+        delays += [(at, told[i][0]) for at, i in ids if i in told]
+    figures = day.delays.of_decided(delays)
+    day.facts["hook after s"] = figures
+    if limit_s is not None and (figures["p99"] or 0) > limit_s:
+        day.lose("alarms came late", f"{figures}")
 
 
 def judge(day):
-    timeline = Timeline(day)
     check_told(day)
-    check_ends(day, timeline)
-    check_last(day)
-    check_messages(day, timeline)
-    check_causes(day, timeline)
+    check_ends(day)
+    for d in day.daemons:
+        timeline = Timeline(d)
+        check_last(day, d)
+        check_messages(day, d, timeline)
+        check_causes(day, d, timeline)
+    check_lags(day)
     check_delays(day, day.o.told_within)

@@ -4,7 +4,9 @@ import hashlib
 import http.server
 import json
 import os
+import select
 import shutil
+import socket
 import sqlite3
 import threading
 import time
@@ -18,17 +20,24 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):  # noqa: N802
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         pager = self.server
-        pager.attempted(body)
+        attempt = pager.attempted(body)
         mode = pager.mode
-        while pager.mode == "hang":
+        while pager.mode == "hang" and not self.is_closed():
             time.sleep(0.05)
-        if mode in ("reset", "hang"):
-            return  # without an answer
         if mode == "ok":
             pager.accept([body["id"], *body["covers"]])
-        self.send_response(200 if mode == "ok" else 503)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
+        if mode in ("ok", "503"):  # else without an answer
+            self.send_response(200 if mode == "ok" else 503)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        pager.attempt_ended(attempt)
+
+    def is_closed(self):
+        """Whether the daemon has given the attempt up."""
+        try:
+            return bool(select.select([self.connection], [], [], 0)[0]) and not self.connection.recv(1, socket.MSG_PEEK)
+        except OSError:
+            return True
 
     def log_message(self, *args):
         pass
@@ -56,6 +65,9 @@ class Pager(http.server.ThreadingHTTPServer):
                 self.told.setdefault(i, []).append(time.monotonic())
 
     def attempted(self, body):
+        pass
+
+    def attempt_ended(self, attempt):
         pass
 
     def hook(self):

@@ -1,4 +1,5 @@
 """A daemon that is started again whenever it ends, as systemd does it, on volumes of its own that can be filled, held, and stepped in time."""
+import contextlib
 import json
 import os
 import resource
@@ -57,22 +58,23 @@ def preloaded():
 
 
 class Supervised(Daemon):
-    """.exits: one dict for each time that the daemon ended. `excused` says whether an end by this exit status has a cause that was injected."""
+    """.exits: one dict for each time that the daemon ended. volumes: those of another one, which this one sees too."""
 
-    def __init__(self, directory, extra=(), **more):
+    def __init__(self, directory, extra=(), volumes=None, **more):
         preloaded()
         super().__init__(directory, ["jobs.database=null", "limits.resume_ttl=5m", "devices_cpu_threads=1", *extra], **more)
         if not hasattr(self, "tcp"):
             self.tcp = free_port()
             self.extra.append(f"listen.tcp=127.0.0.1:{self.tcp}")
-        self.again_s = None  # None: RESTART_S
-        self.volumes = Volumes(directory)
+        self.again_s, self.again = None, threading.Event()  # None: RESTART_S; again: at once
+        self.volumes = volumes or Volumes(directory)
         self.flag, self.sync, self.clock = f"{directory}/held", f"{directory}/hung", f"{directory}/clock"
         self.clock_steps = []  # (when, by the monotonic clock, seconds)
         self.step_clock(0)
         self.exits, self.killed, self.over, self.fed = [], set(), False, time.monotonic()
         self.notified, self.bitten = Notified(f"{directory}/notify"), lambda: None
         self.lock, self.began = threading.Lock(), time.monotonic()
+        self.asking, self.answered = threading.Lock(), 0.0  # answered: when a question that had an answer was asked last
         threading.Thread(target=self.watch_the_watchdog, daemon=True).start()
 
     def command(self):
@@ -116,7 +118,8 @@ class Supervised(Daemon):
                        "asked": process.pid in self.killed}
                 self.exits.append(end)
                 notice(end)
-                time.sleep(self.again_s or RESTART_S)
+                self.again.wait(self.again_s or RESTART_S)
+                self.again.clear()
                 with self.lock:
                     if not self.over:
                         self.fed = time.monotonic()
@@ -127,7 +130,7 @@ class Supervised(Daemon):
         """Reads what the daemon tells its service manager, and calls .bitten when systemd would have ended it."""
         while not self.over:
             self.notified.lines.clear()
-            if self.notified.said("WATCHDOG=1"):
+            if self.notified.said("WATCHDOG=1") or not self.process or self.process.poll() is not None:
                 self.fed = time.monotonic()
             elif time.monotonic() - self.fed > WATCHDOG_S:
                 self.fed = time.monotonic()
@@ -149,9 +152,16 @@ class Supervised(Daemon):
         return True
 
     def until_it_answers(self):
-        deadline = time.monotonic() + ANSWER_S
+        since = time.monotonic()
+        deadline = since + ANSWER_S
         while time.monotonic() < deadline:
-            if self.answers():
+            with self.asking:  # one thread asks for all that wait
+                asked = time.monotonic()
+                if self.process.poll() is not None and self.again_s:
+                    deadline = asked + ANSWER_S
+                elif self.answered < since and self.answers():
+                    self.answered = asked
+            if self.answered >= since:
                 return True
             time.sleep(0.2)
         return False
@@ -161,6 +171,16 @@ class Supervised(Daemon):
         with self.lock:
             self.over = True
         return self.stop()
+
+    @contextlib.contextmanager
+    def stays_away(self):
+        """Stopped, and started again afterwards."""
+        self.again.clear()
+        self.again_s = ANSWER_S
+        self.signal(signal.SIGTERM)
+        yield
+        self.again_s = None
+        self.again.set()
 
     def limit(self, which, value):
         """Sets a soft limit of the running daemon and returns a function that takes it back."""

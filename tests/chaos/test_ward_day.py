@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """A day in a ward, drawn from a seed: beds of a roster over TLS, each with a recorder and a client that is started again, staff, receivers that
-fail, a hostile token, a daemon that is killed, stopped, away, without room and wrong about the time, and somebody who looks at all pages.
+fail, a hostile token every other minute, a daemon that is killed, stopped, away, without room and wrong about the time, a second one that shares its
+streams and takes them over and gives them back, and somebody who looks at all pages.
 
 Lost is: a client or daemon that ends without cause; an alarm that is owed to a receiver and not told, or told twice; an id whose on and off do
 not alternate or whose last is not off; a message "on" or "nobody has answered" whose attempt began 200 ms after the end or the answer; a technical
-alarm without a cause; a look at which the tiles are not the roster; a page that does not answer.
+alarm without a cause; a look at which the tiles are not the roster; a page that does not answer; an answer that does not go with its alarm to the
+other daemon and back; a bed's alarm whose first attempt begins later than 200 ms and the attempts that it waits for; and delays in the minutes of the
+hostile token whose 99th percentile is above twice that of the other minutes plus 200 ms.
 
     ./dev day ward [--minutes N] [--seed S] [--beds N] [--told-within S] [--json FILE]
 
@@ -37,63 +40,117 @@ from pager import Pager  # noqa: E402
 from secured import Secured  # noqa: E402
 from supervised import Supervised  # noqa: E402
 
-AT_WORK = {"kill -9", "SIGTERM", "full results volume", "hung fsync of results", "receiver fails", "wall clock stepped", "daemon away", "hostile token"}
-DAEMON = {"kill -9", "SIGTERM", "daemon away"}
+AT_WORK = {"kill -9", "SIGTERM", "full results volume", "hung fsync of results", "receiver fails", "wall clock stepped", "daemon away", "second daemon away",
+           "second daemon killed"}
 TICK_S, LOOK_S = 0.05, 2
+LATE_S = 0.5  # a machine that is so late with a thread that sleeps is no measure of a page that has 3 s
 QUIET_S = 180  # until the last alarm of a bed is over: resume_ttl, and what a stream brings late
+STEPS_S = (8, 12)  # of the escalation
+LONG_MIN = 6
+HANDED_AT_S, HANDED_S, SAVED_S = 14, 200, 4  # an alarm is answered, goes to the other daemon, and comes back; until snapshots have its answer
+
+
+def stop_for(d, seconds):
+    """Until it is started again."""
+    process, d.again_s = d.process, seconds
+    try:
+        d.signal(15)
+        yield
+        until(lambda: d.process is not process)
+    finally:
+        d.again_s = None
 
 
 @fault("daemon away", (3, 20))
 def daemon_away(day, rng):
-    day.d.again_s = rng.uniform(2, day.o.longest)
-    day.d.signal(15)
-    yield
-    day.d.again_s = None
+    return stop_for(day.d, rng.uniform(*rng.choice(((2, 20), (2, 20), (2, 20), (20, 2 * day.o.longest)))))
 
 
-@fault("hostile token", (5, 12))
-def hostile(day, rng):
-    """Alarms of ever new names at short hops, and one other kind of the flood."""
-    o = argparse.Namespace(port=day.d.tcp, http=day.d.port, ca=f"{day.d.ca}/ca.crt", token=day.d.token_file("hostile"), seconds=6)
-    words = [word for name, value in vars(o).items() for word in (f"--{name}", str(value))]
-    running = [subprocess.Popen([sys.executable, flood.__file__, "--kind", kind, *words], stdout=subprocess.DEVNULL) for kind in ("alarms", rng.choice(flood.KINDS))]
+@fault("second daemon away", (3, 20))
+def second_away(day, rng):
+    return stop_for(day.second, rng.uniform(*rng.choice(((2, 20), (2, 20), (2, 20), (20, day.o.longest)))))
+
+
+@fault("second daemon killed", (0, 0))
+def second_killed(day, _rng):
+    day.second.signal(9)
     yield
-    for process in running:
-        process.wait(PATIENCE)
 
 
 class Hospital(Supervised, Secured):
-    """A daemon that is started again, behind TLS and tokens."""
+    """A daemon that is started again, behind TLS and tokens. faults: those of the draw that end it."""
+
+    faults, away = {"kill -9", "SIGTERM", "daemon away"}, "daemon away"
 
     def answers(self):
         return self.ctl("version", timeout=30)[0] == 0
 
+    def ends(self):
+        return [self.began + e["at_s"] for e in self.exits]
+
+    def alarms(self, *words):
+        code, out, _ = self.ctl("alarms", *words, "--json", timeout=30)
+        return list(map(json.loads, out.splitlines())) if code == 0 else None
+
+
+class Second(Hospital):
+    """The other daemon, with a token file and a volume of sessions in common."""
+
+    faults, away = {"second daemon away", "second daemon killed"}, "second daemon away"
+
+    def __init__(self, first, folder, settings):
+        os.makedirs(folder)
+        os.symlink(first.ca, f"{folder}/tls")
+        super().__init__(folder, settings, volumes=first.volumes, roles=("admin",))
+
+
+def said_of(error):
+    """What an error page says, without its frame."""
+    text = error.read().decode(errors="replace") if isinstance(error, urllib.error.HTTPError) else ""
+    return " ".join(re.sub("<[^>]*>", " ", text.partition("<main")[2] or text).split())[:300]
+
 
 class Receiver(Pager):
-    """.attempts: [(when, body)] of all messages, also those that are not taken."""
+    """.attempts: [[begin, message, end]] of all messages, also those that are not taken."""
 
     def __init__(self, folder, name, words, owes):
         self.attempts, self.owes = [], owes
         super().__init__(folder, name, words)
 
     def attempted(self, body):
+        attempt = [time.monotonic(), body, float("inf")]
         with self.lock:
-            self.attempts.append((time.monotonic(), body))
+            self.attempts.append(attempt)
+        return attempt
+
+    def attempt_ended(self, attempt):
+        attempt[2] = time.monotonic()
 
 
 class Day:
     def __init__(self, o, tmp):
         self.o, self.tmp, self.lock, self.over, self.threads = o, tmp, threading.Lock(), threading.Event(), []
         self.losses, self.draw, self.late, self.facts, self.began = [], [], [], {"seed": o.seed, "minutes": o.minutes}, time.monotonic()
-        self.names = [f"bed-{k}" for k in range(1, o.beds + 1)]
-        self.pagers = [Receiver(tmp, "pager", "", True), Receiver(tmp, "book", ", person: false, kinds: [alarm_on, alarm_off, technical_on, technical_off]", True),
-                       Receiver(tmp, "doctor", "", False)]
-        hooks = ", ".join(p.hook() for p in self.pagers)
-        self.d = Hospital(tmp, [f"alarms.hooks=[{hooks}]", "alarms.escalation=[{after: 8s, hooks: [doctor]}]", "alarms.repeat=20s", "limits.resume_ttl=40s", f"alarms.rejoin={judge.REJOIN_S}s",
-                                f"beds=[{', '.join(self.names)}]"], roles=("admin",))
+        self.names, self.lags = [f"bed-{k}" for k in range(1, o.beds + 1)], []  # lags: (when, bed, seconds)
+        self.handed, self.handed_over = None, 0  # handed: the bed whose alarm staff leave to hand_over
+        self.d = self.hospital(lambda settings: Hospital(tmp, settings, roles=("admin",)), tmp, "a")
+        self.second = self.hospital(lambda settings: Second(self.d, f"{tmp}/second", settings), f"{tmp}/receivers", "b")
+        self.daemons = [self.d, self.second]
+        self.pagers = [p for d in self.daemons for p in d.pagers]
         self.d.new_token("stream", "ward", "--names", "bed-*")
         self.d.new_token("stream", "hostile")
         self.delays = Delays(self.d.clock_steps)
+
+    def hospital(self, make, folder, name):
+        os.makedirs(folder, exist_ok=True)
+        pagers = [Receiver(folder, "pager", "", True), Receiver(folder, "book", ", person: false, kinds: [alarm_on, alarm_off, technical_on, technical_off]", True),
+                  Receiver(folder, "doctor", "", False)]
+        hooks = ", ".join(p.hook() for p in pagers)
+        steps = ", ".join(f"{{after: {after_s}s, hooks: [doctor]}}" for after_s in STEPS_S)
+        d = make([f"alarms.hooks=[{hooks}]", f"alarms.escalation=[{steps}]", "alarms.repeat=20s", "limits.resume_ttl=40s", f"alarms.rejoin={judge.REJOIN_S}s",
+                  f"beds=[{', '.join(self.names)}]", f"sessions.shared={self.tmp}/results/shared", f"sessions.name={name}"])
+        d.name, d.pagers = name, pagers
+        return d
 
     @property
     def pager(self):
@@ -102,9 +159,6 @@ class Day:
 
     def now(self):
         return time.monotonic() - self.began
-
-    def ends(self):
-        return [self.d.began + e["at_s"] for e in self.d.exits]
 
     def lose(self, what, detail=""):
         with self.lock:
@@ -117,8 +171,10 @@ class Day:
                 target(*args)
             except Exception as error:  # a failure of the program itself must not pass for success
                 self.lose(f"{target.__name__} ended", f"{type(error).__name__}: {error}")
-        self.threads.append(threading.Thread(target=run, daemon=True, name=target.__name__))
-        self.threads[-1].start()
+        thread = threading.Thread(target=run, daemon=True, name=target.__name__)
+        self.threads.append(thread)
+        thread.start()
+        return thread
 
     @contextlib.contextmanager
     def drawn(self, what, bed=""):
@@ -140,52 +196,120 @@ class Day:
     def slack(self, at, before=2):
         return max((late for then, late in self.late if at - before <= then <= at + 1), default=0)
 
-    def is_up(self, since):
+    def is_up(self, d, since):
         """Whether the daemon was at work from then on."""
         with self.lock:
-            drawn = [e for e in self.draw if e[0] in DAEMON and e[3] + 20 > since]
-        return not drawn and self.d.process.poll() is None and not any(end + 20 > since for end in self.ends())
+            drawn = [e for e in self.draw if e[0] in d.faults and e[3] + 20 > since]
+        return not drawn and d.process.poll() is None and not any(end + 20 > since for end in d.ends())
 
     # ---- people ----
 
     def staff(self, n):
         rng = random.Random(f"{self.o.seed} staff {n}")
         while not self.over.wait(rng.uniform(1, 5)):
-            code, out, _ = self.d.ctl("alarms", "--open", "--json")
-            alarms = [a for a in map(json.loads, out.splitlines()) if not a.get("answered")] if code == 0 else []
+            d = rng.choice(self.daemons)
+            alarms = [a for a in d.alarms("--open") or [] if not a.get("answered") and a["bed"] != self.handed]
             if not alarms:
                 continue
             alarm = rng.choice(alarms)
             words = rng.choice([("ack", alarm["alarm"])] * 6 + [("silence", alarm["alarm"]), ("note", alarm["alarm"], "looked"), ("standby", alarm["bed"], "20s")])
-            self.d.ctl("alarms", *words, *(("--person", f"Ana {n}") if words[0] != "standby" else ()))
+            d.ctl("alarms", *words, *(("--person", f"Ana {n}") if words[0] != "standby" else ()))
 
-    def get(self, path):
+    def get(self, d, path):
         """A page, or None where the daemon was not at work."""
         since = time.monotonic()
         try:
-            return self.d.scrape(path, self.d.tokens["admin"])
+            return d.scrape(path, self.d.tokens["admin"])
         except (OSError, http.client.HTTPException) as error:
             gone = isinstance(error, urllib.error.HTTPError) and error.code == 404 and path.startswith(("/streams/", "/alarms/"))
-            if not gone and self.is_up(since) and not self.over.is_set():
-                self.lose("a page does not answer", f"{path}: {error}")
+            if not gone and self.is_up(d, since) and not self.over.is_set() and self.slack(time.monotonic(), time.monotonic() - since) < LATE_S:
+                self.lose("a page does not answer", f"{d.name}: {path}: {error} {said_of(error)} after {time.monotonic() - since:.1f} s")
             return None
 
-    def look(self):
+    def look(self, d):
         seen, waiting, looks = set(), ["/"], 0
         while not self.over.wait(LOOK_S):
-            page = self.get("/streams")
+            page = self.get(d, "/streams")
             if page is not None:
                 looks += 1
                 tiles = re.findall(r'<li class="tile".*?<h2[^>]*>(?:<a[^>]*>)?([^<]*)', page, re.S)
                 if sorted(t for t in tiles if t.startswith("bed-")) != sorted(self.names):
-                    self.lose("the tiles are not the roster", tiles)
+                    self.lose("the tiles are not the roster", f"{d.name}: {tiles}")
             streams = [path for path in seen if path.startswith("/streams/")]  # also of a stream that another one of its bed has replaced
             for path in [*waiting[:5], *random.sample(streams, min(3, len(streams)))]:
-                text = self.get(path) or ""
+                text = self.get(d, path) or ""
                 seen.add(path)
                 waiting += [p for p in re.findall(r'href="(/[^"#]*)', text) if p not in seen and p not in waiting]
             waiting = waiting[5:] or ["/", "/alarms"]
-        self.facts["looks"], self.facts["pages"] = looks, len(seen)
+        with self.lock:
+            self.facts[f"looks at {d.name}"], self.facts[f"pages of {d.name}"] = looks, len(seen)
+
+    def read_lags(self, d):
+        """How far behind its newest sample each bed's stream is, every second."""
+        while not self.over.wait(1):
+            at, (code, out, _) = time.monotonic(), d.ctl("sessions", "--json", timeout=30)
+            self.lags += [(at, s["client"], s["lag_s"]) for s in (map(json.loads, out.splitlines()) if code == 0 else ())
+                          if s["client"] in self.names and s["connected"]]
+
+    def hostile(self):
+        """Every other minute: alarms of ever new names at short hops, and one other kind of the flood."""
+        kinds, minute = random.Random(self.o.seed).sample(flood.KINDS, len(flood.KINDS)), 1
+        while not self.over.wait(max(0, 60 * minute - self.now())):
+            seconds = min(60 * (minute + 1), 60 * self.o.minutes) - self.now()
+            o = argparse.Namespace(port=self.d.tcp, http=self.d.port, ca=f"{self.d.ca}/ca.crt", token=self.d.token_file("hostile"), seconds=max(1, seconds - 5))
+            words = [word for name, value in vars(o).items() for word in (f"--{name}", str(value))]
+            with self.drawn("hostile token"):
+                running = [subprocess.Popen([sys.executable, flood.__file__, "--kind", kind, *words], stdout=subprocess.DEVNULL)
+                           for kind in ("alarms", kinds[minute // 2 % len(kinds)])]
+                if any([process.wait(PATIENCE) for process in running]):
+                    self.lose("the flood failed", running)
+            minute += 2
+            if minute >= self.o.minutes:
+                return
+
+    # ---- the two daemons ----
+
+    def hand_over(self, bed):
+        """An alarm of this bed is answered at step 2, goes to the other daemon, and comes back; its daemon is away meanwhile."""
+        deadline = time.monotonic() + HANDED_S
+
+        def comes(condition, what):
+            while not (found := condition()):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(what)
+                time.sleep(0.3)
+            return found
+
+        def alarm_at(d, condition):
+            return next((a for a in d.alarms("--open") or [] if a["bed"] == bed.name and a["kind"] == "alarm" and not a.get("off_ms") and condition(a)), None)
+        self.handed = bed.name
+        time.sleep(judge.REJOIN_S + 2)  # an alarm of before ends, with its answer
+        bed.signal = "seizure"
+        here, alarm = comes(lambda: next(((d, a) for d in self.daemons if (a := alarm_at(d, lambda a: a["step"] >= 2))), None), "no step 2")
+        if (said := here.ctl("alarms", "ack", alarm["alarm"], "--person", "Eva"))[0]:
+            raise ValueError(f"the answer: {said}")
+        there = self.daemons[here is self.d]
+        for there, away in ((there, here), (here, there)):
+            time.sleep(SAVED_S)
+            with self.drawn(away.away), away.stays_away():
+                found = comes(lambda: alarm_at(there, lambda a: a["alarm"] == alarm["alarm"]), f"{alarm['alarm']} did not come to {there.name}")  # noqa: B023
+            if (found.get("answered") or {}).get("person") != "Eva":
+                self.lose("an answer did not go with its alarm", f"to {there.name}: {found}")
+            if not away.until_it_answers():
+                self.lose("no answer after", f"{away.name} was away")
+        self.handed_over += 1
+
+    def hand_one_over(self, beds):
+        """Of a bed at which nothing else happens meanwhile."""
+        bed = until(lambda: next((b for b in random.sample(beds, len(beds)) if b.held.acquire(blocking=False)), None))
+        try:
+            with self.drawn("handed over", bed.name):
+                self.hand_over(bed)
+        except (TimeoutError, ValueError) as error:
+            self.lose("an answered alarm was not handed over", f"{bed.name}: {error}")
+        finally:
+            self.handed, bed.signal = None, "quiet"
+            bed.held.release()
 
     # ---- the whole ----
 
@@ -193,72 +317,91 @@ class Day:
         if not end["asked"] and not (end["status"] == 1 and any(e[0] == "full results volume" and e[3] + 2 > time.monotonic() - end["life_s"] for e in self.draw)):
             self.lose("the daemon died", end)
 
-    def disturb(self, plan):
+    def disturb(self, plan, beds):
+        """plan: as of draw(), and (second, None): an alarm is handed over while there is no other fault; what follows is as much later."""
+        later, running = 0, []
         for at, kind, lasts, seed in plan:
-            time.sleep(max(0, at - self.now()))
+            time.sleep(max(0, at + later - self.now()))
             if self.now() > 60 * self.o.minutes:
                 return
-            print(f"{self.now():7.1f} s  {kind.name}, {lasts:.1f} s", flush=True)
-            self.thread(self.inject, kind, lasts, seed)
+            print(f"{self.now():7.1f} s  {kind.name if kind else 'handed over'}, {lasts:.1f} s", flush=True)
+            if kind:
+                running.append(self.thread(self.inject, kind, lasts, seed))
+                continue
+            for t in running:
+                t.join()
+            self.hand_one_over(beds)
+            later, running = self.now() - at, []
 
     def inject(self, kind, lasts, seed):
-        with self.drawn(kind.name), contextlib.suppress(ProcessLookupError, FileNotFoundError), kind.act(self, random.Random(seed)):
-            time.sleep(lasts)
-        if not self.d.until_it_answers():
-            self.lose("no answer after", kind.name)
+        with self.drawn(kind.name):
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError), kind.act(self, random.Random(seed)):
+                time.sleep(lasts)
+            for d in self.daemons:
+                if not d.until_it_answers():
+                    self.lose("no answer after", f"{kind.name}: {d.name}")
 
     def run(self):
         self.d.start()
-        self.d.supervise(self.notice)
-        self.d.bitten = lambda: self.lose("the watchdog was not fed")
+        self.second.start()
+        for d in self.daemons:
+            d.supervise(self.notice)
+            d.bitten = lambda: self.lose("the watchdog was not fed")
         beds = [Bed(self, name, k) for k, name in enumerate(self.names)]
-        for target, *args in ((self.measure,), (self.look,), (self.staff, 1), (self.staff, 2)):
+        for target, *args in ((self.measure,), *((f, d) for d in self.daemons for f in (self.look, self.read_lags)), (self.staff, 1), (self.staff, 2), (self.hostile,)):
             self.thread(target, *args)
         left = {k.name for k in FAULTS} - AT_WORK
         if not self.d.volumes.work:
             left.add("full results volume")
-        self.disturb([(at + 20, *rest) for at, *rest in draw(self.o.seed, 60 * self.o.minutes - 20, left)])
+        hand_overs = [(share * 60 * self.o.minutes, None, HANDED_S, 0) for share in ((1 / 3, 2 / 3) if self.o.minutes > LONG_MIN else ())]
+        faults = draw(self.o.seed, 60 * self.o.minutes - HANDED_AT_S, left)
+        self.disturb(sorted([(HANDED_AT_S, None, HANDED_S, 0), *hand_overs, *((at + HANDED_AT_S, *rest) for at, *rest in faults)], key=lambda e: e[0]), beds)
         time.sleep(max(0, 60 * self.o.minutes - self.now()))
         self.finish(beds)
 
     def is_quiet(self):
-        code, out, _ = self.d.ctl("alarms", "--json", timeout=30)
-        return code == 0 and not any(a["kind"] == "alarm" and not a.get("off_ms") for a in map(json.loads, out.splitlines()))
+        alarms = [d.alarms() for d in self.daemons]
+        return None not in alarms and not any(a["kind"] == "alarm" and not a.get("off_ms") for found in alarms for a in found)
 
     def finish(self, beds):
         """The beds are quiet; what is owed is told."""
         for p in self.pagers:
             p.mode = "ok"
         self.over.set()
-        self.d.until_it_answers()
+        for d in self.daemons:
+            d.until_it_answers()
         for bed in beds:
             bed.signal = "quiet"
             bed.cable.set()
-            bed.relay.release()
+            bed.plug()
         until(self.is_quiet, "an alarm never went off", QUIET_S)
         for bed in beds:
             bed.close()
         for t in self.threads:
             t.join(PATIENCE)
         deadline = time.monotonic() + 150
-        while any(p.owes and judge.Account(self.d, p.name).missing(p.told) for p in self.pagers) and time.monotonic() < deadline:
+        while any(judge.untold(self, p.name) for p in self.d.pagers if p.owes) and time.monotonic() < deadline:
             time.sleep(1)
         judge.judge(self)
-        if (status := self.d.end()) != 0:
-            self.lose("the last stop", status)
-        self.facts.update(losses=self.losses, exits=len(self.d.exits), slack_s=round(max((late for _, late in self.late), default=0), 2),
+        for d in self.daemons:
+            if (status := d.end()) != 0:
+                self.lose("the last stop", f"{d.name}: {status}")
+        self.facts.update(losses=self.losses, exits=[len(d.exits) for d in self.daemons], handed_over=self.handed_over, slack_s=round(max((late for _, late in self.late), default=0), 2),
                           drawn={what: sum(e[0] == what for e in self.draw) for what in {e[0] for e in self.draw}})
 
 
 def main():
     parser = argparse.ArgumentParser(description="A day in a ward, drawn from a seed.")
-    parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--minutes", type=float, default=2)
     parser.add_argument("--seed", type=int, default=20260722)
-    parser.add_argument("--beds", type=int, default=8)
-    parser.add_argument("--longest", type=float, default=20, metavar="S", help="for which a cable is out, a network or the daemon away (20)")
+    parser.add_argument("--beds", type=int, help="8; of a day of more than 6 minutes 12")
+    parser.add_argument("--longest", type=float, metavar="S", help="for which a cable or a network is out, and half as long as the daemon is away "
+                        "(20; of a day of more than 6 minutes 90)")
     parser.add_argument("--told-within", type=float, metavar="S", help="seconds: a loss if the 99th percentile of alarms came later to the hook")
     parser.add_argument("--json", help="file for the report")
     o = parser.parse_args()
+    is_long = o.minutes > LONG_MIN
+    o.beds, o.longest = o.beds or (12 if is_long else 8), o.longest or (90 if is_long else 20)
     os.environ["BRR_STOP_AT_NULL"] = "1"
     print(f"seed {o.seed}", flush=True)
     tmp = tempfile.mkdtemp(prefix="brr-ward-day-")
