@@ -172,13 +172,11 @@ const char *output_names(char *const *names, size_t n, const char *none, char *b
 
 const char *output_time(int64_t time_ms, char *buf, size_t size) {
     static bool told;
-    struct tm tm;
-    time_t t = (time_t)(time_ms / 1000);
     if (!told && !clock_zone_known())
         fprintf(stderr, "brrctl: note: TZ is '%.100s', which is no time zone of this machine; times are shown in UTC\n",
                 getenv("TZ"));
     told = true;
-    if (time_ms <= 0 || !localtime_r(&t, &tm) || !strftime(buf, size, "%Y-%m-%d %H:%M:%S", &tm))
+    if (time_ms <= 0 || !*clock_local(time_ms, CLOCK_PEOPLE, buf, size))
         str_copy(buf, size, "-");
     return buf;
 }

@@ -51,5 +51,5 @@ const char *output_probability(double p, char buf[16]);
 const char *output_bytes(double bytes, char *buf, size_t size);
 /* "a, b", or `none`. */
 const char *output_names(char *const *names, size_t n, const char *none, char *buf, size_t size);
-/* Formats a Unix time in ms as "2026-01-31 12:00:00" local time, "-" for 0. */
+/* Formats a Unix time in ms as "2026-01-31 13:00:00 CET", local time, "-" for 0. */
 const char *output_time(int64_t time_ms, char *buf, size_t size);

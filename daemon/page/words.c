@@ -61,12 +61,16 @@ const char *words_seconds(struct words *w, double seconds) {
     return w->text;
 }
 
-static const char *date(struct words *w, int64_t wall_ms, const char *fmt) {
-    if (!*clock_utc(wall_ms, fmt, w->text, sizeof w->text))
+static const char *or_unknown(struct words *w, const char *text) {
+    if (!*text)
         str_copy(w->text, sizeof w->text, "unknown");
     return w->text;
 }
 
-const char *words_time(struct words *w, int64_t wall_ms) { return date(w, wall_ms, CLOCK_ISO); }
+const char *words_time(struct words *w, int64_t wall_ms) {
+    return or_unknown(w, clock_utc(wall_ms, CLOCK_ISO, w->text, sizeof w->text));
+}
 
-const char *words_clock(struct words *w, int64_t wall_ms) { return date(w, wall_ms, "%Y-%m-%d %H:%M:%S UTC"); }
+const char *words_clock(struct words *w, int64_t wall_ms) {
+    return or_unknown(w, clock_local(wall_ms, CLOCK_PEOPLE, w->text, sizeof w->text));
+}

@@ -12,4 +12,4 @@ const char *words_number(struct words *w, double value, const char *absent); /* 
 const char *words_p(struct words *w, float p);                               /* a probability: "0.62"; "–" for NaN */
 const char *words_seconds(struct words *w, double seconds);                  /* "0.3 s", "12 s" */
 const char *words_time(struct words *w, int64_t wall_ms);                    /* "2026-11-25T03:04:05Z" */
-const char *words_clock(struct words *w, int64_t wall_ms);                   /* "2026-11-25 03:04:05 UTC" */
+const char *words_clock(struct words *w, int64_t wall_ms);                   /* "2026-11-25 04:04:05 CET", of this machine */

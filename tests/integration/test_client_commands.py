@@ -208,7 +208,7 @@ def check_jobs(d, job):
     assert shown["state"] == "succeeded" and shown["kind"] == "train" and os.path.isdir(shown["folder"]) and os.path.isfile(shown["checkpoint"]), shown
     assert int(shown["nonfinite_steps"]) == 0
     log = d.ctl("logs", job)[1].splitlines()
-    assert log and all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  \S", line) for line in log), log
+    assert log and all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z+-]\S+  \S", line) for line in log), log
     assert re.search(r" (\d+ s|\d+ min) ", listed[1]), listed  # its age
     text = d.ctl("watch", job)[1]
     assert f"next: brrctl detect RECORDINGS --model job:{job} --out DIR" in text, text

@@ -61,10 +61,25 @@ static void a_misspelt_time_zone_is_known_as_such(void **state) {
     assert_true(clock_zone_known());
 }
 
+static void local_time_has_its_zone(void **state) {
+    char text[32];
+    (void)state;
+    setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3", 1);
+    tzset();
+    assert_string_equal(clock_local(INT64_C(1800000000000), CLOCK_PEOPLE, text, sizeof text), "2027-01-15 09:00:00 CET");
+    assert_string_equal(clock_local(INT64_C(1815000000000), CLOCK_PEOPLE, text, sizeof text), "2027-07-08 00:40:00 CEST");
+    assert_string_equal(clock_utc(INT64_C(1800000000000), CLOCK_ISO, text, sizeof text), "2027-01-15T08:00:00Z");
+    unsetenv("TZ");
+    tzset();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_units_are_the_same_monotonic_clock),        cmocka_unit_test(wall_time_is_that_of_the_calendar),
-        cmocka_unit_test(a_misspelt_time_zone_is_known_as_such),          cmocka_unit_test(deadlines_are_so_far_away_as_asked),
+        cmocka_unit_test(both_units_are_the_same_monotonic_clock),
+        cmocka_unit_test(wall_time_is_that_of_the_calendar),
+        cmocka_unit_test(local_time_has_its_zone),
+        cmocka_unit_test(a_misspelt_time_zone_is_known_as_such),
+        cmocka_unit_test(deadlines_are_so_far_away_as_asked),
         cmocka_unit_test(a_condition_waits_until_its_monotonic_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

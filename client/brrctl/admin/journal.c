@@ -2,6 +2,7 @@
  */
 
 #include "base/base.h"
+#include "base/principal.h"
 #include "brr/v1/journal.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
@@ -142,11 +143,11 @@ static void recorded(const Brr__V1__JournalEntry *e, char ret[TIME_SIZE]) {
 
 static void print_row(const Brr__V1__JournalEntry *e) {
     char time[TIME_SIZE], sample[TIME_SIZE], at[2 * TIME_SIZE], value[16];
-    utc(e->received_ms, time);
+    const char *person = principal_of_detail(e->person, e->detail);
     recorded(e, sample);
-    printf("%-20.19s %-20s %-16s %-9s %-23s %6s %-12s %-8.8s  %s%s%s\n", time, sample, e->client_name, e->kind,
-           where(e, at, sizeof at), output_probability(e->value, value), e->model, e->session_id, e->person, *e->person ? ": " : "",
-           e->detail);
+    printf("%-25s %-20s %-16s %-9s %-23s %6s %-12s %-8.8s  %s%s%s\n", output_time(e->received_ms, time, sizeof time), sample,
+           e->client_name, e->kind, where(e, at, sizeof at), output_probability(e->value, value), e->model, e->session_id, person,
+           *person ? ": " : "", e->detail);
 }
 
 static bool print_entry(void *ctx, const void *message) {
@@ -166,8 +167,8 @@ static void print_head(const struct arguments *o) {
         puts("id,kind,received,recorded,start_s,end_s,value,client,session,principal,address,model,model_sha256,detail,live,alarm,"
              "person,step,until");
     else if (!o->json)
-        printf("%-20s %-20s %-16s %-9s %-23s %6s %-12s %-8s  %s\n", "received (UTC)", "recorded (UTC)", "client", "kind", "at",
-               "value", "model", "session", "detail");
+        printf("%-25s %-20s %-16s %-9s %-23s %6s %-12s %-8s  %s\n", "received", "recorded (UTC)", "client", "kind", "at", "value",
+               "model", "session", "detail");
     fflush(stdout);
 }
 
@@ -280,9 +281,10 @@ const struct command command_journal = {
     .run = cmd_journal,
     .details =
         "From the daemon's disk, so also of streams that have ended and of times before a restart. Without --since the newest 100\n"
-        "entries. Kinds: alarm_on alarm_off event gap quality opened resumed lost restored ended. `received` is the daemon's "
-        "clock,\n"
-        "`recorded` the recording's, where it says when it began; both are UTC. A\n"
-        "date in parentheses is more than a day from `received`. `at` counts from the first sample.\n"
+        "entries. Kinds: alarm_on alarm_off event gap quality opened resumed lost restored ended. `received` is when the daemon "
+        "made the\n"
+        "entry, in the time zone of this machine (UTC with --json and --csv); `recorded` is the recording's clock, where it says "
+        "when it\n"
+        "began, as UTC. A date in parentheses is more than a day from `received`. `at` counts from the first sample.\n"
         "example: brrctl journal --bed 'icu-*' --since 12h --kind alarm_on",
 };
