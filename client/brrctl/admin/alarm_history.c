@@ -155,18 +155,29 @@ void history_done(struct history *h) {
     *h = (struct history){0};
 }
 
-bool history_seizure(const struct history *h, const struct history_span *a, const struct history_stream *s, double *ret_start_s,
-                     double *ret_end_s) {
-    const double to_s = isfinite(a->end_s) ? a->end_s : fmax(a->start_s, s->end_s);
-    double start_s = NAN, end_s = NAN;
-    for (int i = 0; i < h->n_events; i++) {
-        const struct history_event *e = &h->events[i];
-        if (strcmp(e->session, a->session) != 0 || !(e->start_s <= to_s && e->end_s >= a->start_s))
-            continue;
-        start_s = isnan(start_s) ? e->start_s : fmin(start_s, e->start_s);
-        end_s = isnan(end_s) ? e->end_s : fmax(end_s, e->end_s);
+/* The end of the span: of its stream where the alarm did not go off in it. */
+static double end_of(const struct history_span *a, const struct history_stream *s) {
+    return isfinite(a->end_s) ? a->end_s : fmax(a->start_s, s->end_s);
+}
+
+const struct history_event *history_next_event(const struct history *h, const struct history_span *a,
+                                               const struct history_stream *s, int *at) {
+    while (*at < h->n_events) {
+        const struct history_event *e = &h->events[(*at)++];
+        if (!strcmp(e->session, a->session) && e->start_s <= end_of(a, s) && e->end_s >= a->start_s)
+            return e;
     }
-    *ret_start_s = isnan(start_s) ? a->start_s : start_s;
-    *ret_end_s = isnan(end_s) ? to_s : end_s;
+    return NULL;
+}
+
+bool history_extent(const struct history *h, const struct history_span *a, const struct history_stream *s, double *ret_start_s,
+                    double *ret_end_s) {
+    int at = 0;
+    *ret_start_s = a->start_s;
+    *ret_end_s = end_of(a, s);
+    for (const struct history_event *e; (e = history_next_event(h, a, s, &at));) {
+        *ret_start_s = fmin(*ret_start_s, e->start_s);
+        *ret_end_s = fmax(*ret_end_s, e->end_s);
+    }
     return *ret_end_s > *ret_start_s;
 }

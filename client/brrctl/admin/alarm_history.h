@@ -41,7 +41,9 @@ struct history {
  * the error; history_done frees. */
 int history_read(const struct arguments *o, int64_t since_ms, const char *bed, struct history *ret);
 void history_done(struct history *h);
-/* The seizure of the span, in this stream of its session: the events that overlap the alarm, else the alarm itself, until
- * the stream's last time where it did not go off; false: it has no length. */
-bool history_seizure(const struct history *h, const struct history_span *a, const struct history_stream *s, double *ret_start_s,
-                     double *ret_end_s);
+/* The events that overlap the alarm in this stream, one after the other; *at is 0 before the first. NULL: there are no more. */
+const struct history_event *history_next_event(const struct history *h, const struct history_span *a,
+                                               const struct history_stream *s, int *at);
+/* The alarm in this stream with these events; false: it has no length. */
+bool history_extent(const struct history *h, const struct history_span *a, const struct history_stream *s, double *ret_start_s,
+                    double *ret_end_s);

@@ -116,24 +116,47 @@ int alarms_report(const struct arguments *o) {
 
 /* ---- export ---- */
 
-/* Reads the marks that people gave to alarms of the stream: a false alarm is background, a true one a seizure. Where both overlap
- * the seizure counts, and of two seizures that overlap the first. */
+/* Adds an answer by whoever marked the alarm. Of two seizures that overlap the first counts. */
+static int put_mark(const struct history_alarm *a, const char *type, double onset_s, double end_s, double total_s,
+                    struct answers *ret, struct err *err) {
+    struct answer answer = {.confidence = NAN, .onset_s = onset_s, .end_s = end_s};
+    const struct answer *before = answers_find(ret, onset_s, end_s);
+    if (before && events_is_seizure(before->type))
+        return 0;
+    str_copy(answer.type, sizeof answer.type, type);
+    str_copy(answer.reader, sizeof answer.reader, *a->marked_by ? a->marked_by : "not named");
+    str_format(answer.comment, sizeof answer.comment, "alarm %s marked %s%s", a->id, a->mark == HISTORY_TRUE ? "true" : "false",
+               strcmp(type, ANSWER_UNSURE) ? "" : "; no event says where in it the seizure is");
+    return answers_put(ret, &answer, total_s, err);
+}
+
+/* Of a true alarm each event is a seizure; where it has none, nobody has said when the seizure was. */
+static int put_true(const struct history *h, const struct history_span *span, const struct history_stream *s, double total_s,
+                    struct answers *ret, struct err *err) {
+    const struct history_alarm *a = &h->alarms[span->alarm];
+    double start_s, end_s;
+    int at = 0, n = 0, rc = 0;
+    for (const struct history_event *e; !rc && (e = history_next_event(h, span, s, &at)); n++)
+        rc = put_mark(a, "sz", e->start_s, e->end_s, total_s, ret, err);
+    return !n && history_extent(h, span, s, &start_s, &end_s) ? put_mark(a, ANSWER_UNSURE, start_s, end_s, total_s, ret, err) : rc;
+}
+
+/* Reads the marks that people gave to alarms of the stream: a false alarm is background with its events. Where both overlap the
+ * true one counts. */
 static int take_marks(const struct history *h, const struct history_stream *s, double total_s, struct answers *ret,
                       struct err *err) {
+    double start_s, end_s;
     int rc = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < h->n_spans && !rc; i++) {
-            const struct history_alarm *a = &h->alarms[h->spans[i].alarm];
-            struct answer answer = {.confidence = NAN};
-            if (strcmp(h->spans[i].session, s->session) != 0 || a->mark != (pass ? HISTORY_TRUE : HISTORY_FALSE) ||
-                !history_seizure(h, &h->spans[i], s, &answer.onset_s, &answer.end_s))
+            const struct history_span *span = &h->spans[i];
+            const struct history_alarm *a = &h->alarms[span->alarm];
+            if (strcmp(span->session, s->session) != 0 || a->mark != (pass ? HISTORY_TRUE : HISTORY_FALSE))
                 continue;
-            const struct answer *before = answers_find(ret, answer.onset_s, answer.end_s);
-            if (pass && before && events_is_seizure(before->type))
-                continue;
-            str_copy(answer.type, sizeof answer.type, pass ? "sz" : ANSWER_BACKGROUND);
-            str_copy(answer.reader, sizeof answer.reader, *a->marked_by ? a->marked_by : "not named");
-            rc = answers_put(ret, &answer, total_s, err);
+            if (pass)
+                rc = put_true(h, span, s, total_s, ret, err);
+            else if (history_extent(h, span, s, &start_s, &end_s))
+                rc = put_mark(a, ANSWER_BACKGROUND, start_s, end_s, total_s, ret, err);
         }
     return rc;
 }
