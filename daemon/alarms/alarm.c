@@ -1,25 +1,26 @@
 #include "daemon/alarms/alarm.h"
 
 static const struct {
-    const char *name, *words;
-} kinds[ALARM_KINDS] = {[ALARM_SEIZURE] = {"alarm", "alarm"},
-                        [ALARM_UNANSWERED] = {"unanswered", "nobody answers"},
-                        [ALARM_LOST] = {"lost", "connection lost"},
-                        [ALARM_NO_SIGNAL] = {"no_signal", "no signal"},
-                        [ALARM_TWICE] = {"twice", "two streams have this name"},
-                        [ALARM_LATE] = {"late", "results are late"},
-                        [ALARM_MODEL] = {"model", "no model"},
-                        [ALARM_ELECTRODES] = {"electrodes", "electrodes"},
-                        [ALARM_LEARNING] = {"learning", "still learning this patient"},
-                        [ALARM_RATE] = {"rate", "wrong sampling rate"},
-                        [ALARM_CLOCK] = {"clock", "wrong clock"},
-                        [ALARM_RECEIVER] = {"receiver", "receiver fails"},
-                        [ALARM_JOURNAL] = {"journal", "journal cannot be written"}};
+    const char *name, *words, *over;
+} kinds[ALARM_KINDS] = {[ALARM_SEIZURE] = {"alarm", "alarm", "over"},
+                        [ALARM_UNANSWERED] = {"unanswered", "nobody answers", "answered"},
+                        [ALARM_LOST] = {"lost", "connection lost", "back"},
+                        [ALARM_NO_SIGNAL] = {"no_signal", "no signal", "back"},
+                        [ALARM_TWICE] = {"twice", "two streams have this name", "over"},
+                        [ALARM_LATE] = {"late", "results are late", "over"},
+                        [ALARM_MODEL] = {"model", "no model", "over"},
+                        [ALARM_ELECTRODES] = {"electrodes", "electrodes", "good again"},
+                        [ALARM_LEARNING] = {"learning", "still learning this patient", "over"},
+                        [ALARM_RATE] = {"rate", "wrong sampling rate", "over"},
+                        [ALARM_CLOCK] = {"clock", "wrong clock", "over"},
+                        [ALARM_RECEIVER] = {"receiver", "receiver fails", "over"},
+                        [ALARM_JOURNAL] = {"journal", "journal cannot be written", "over"}};
 static const char *const marks[ALARM_MARKS] = {"", "true", "false", "unclear"};
 static const char *const actions[ALARM_ACTIONS] = {"acknowledge", "silence", "mark", "note"};
 
 const char *alarm_kind_name(enum alarm_kind kind) { return kinds[kind].name; }
 const char *alarm_kind_words(enum alarm_kind kind) { return kinds[kind].words; }
+const char *alarm_kind_over(enum alarm_kind kind) { return kinds[kind].over; }
 const char *alarm_mark_name(enum alarm_mark mark) { return marks[mark]; }
 const char *alarm_action_name(enum alarm_action action) { return actions[action]; }
 
@@ -60,6 +61,12 @@ bool alarm_is_waiting(const struct alarm *a) {
 }
 
 bool alarm_is_open(const struct alarm *a) { return !a->off_ms || alarm_is_waiting(a); }
+
+int alarm_rank(const struct alarm *a) {
+    if (!alarm_is_open(a))
+        return 5;
+    return a->kind != ALARM_SEIZURE ? 4 - alarm_is_waiting(a) : a->off_ms ? 2 : !alarm_is_waiting(a);
+}
 
 bool alarm_is_silent(const struct alarm *a, int64_t boot_ms) { return alarm_is_waiting(a) && boot_ms < a->silent_boot_ms; }
 

@@ -27,6 +27,7 @@ enum alarm_kind {
 };
 const char *alarm_kind_name(enum alarm_kind kind);            /* "no_signal" */
 const char *alarm_kind_words(enum alarm_kind kind);           /* "no signal", for people */
+const char *alarm_kind_over(enum alarm_kind kind);            /* "back": what is said of one that is over */
 bool alarm_kind_find(const char *name, enum alarm_kind *ret); /* false: there is no such kind */
 
 enum alarm_mark { ALARM_UNMARKED, ALARM_TRUE, ALARM_FALSE, ALARM_UNCLEAR, ALARM_MARKS };
@@ -88,6 +89,7 @@ struct alarm {
     unsigned failed; /* the hooks that did not tell people of it, as bits */
     enum alarm_mark mark;
     char note[ALARM_NOTE];
+    struct alarm_author noted; /* who wrote the note */
 };
 
 /* Whether a stream of this name is a bed; a program's own name, as brrctl and libbrr send it, says nothing about the bed. */
@@ -101,5 +103,8 @@ enum alarm_sound alarm_sound(const struct alarm *a, int64_t boot_ms);
 bool alarm_is_silent(const struct alarm *a, int64_t boot_ms);
 /* "on again, 4 times since 10:03 CET; Ana acknowledged it before, at 10:04 CET", for people; "" = it has been on once. */
 void alarm_again_text(const struct alarm *a, char ret[ALARM_AGAIN]);
+/* In lists the lowest first, and of a rank the newest: patients' alarms that are on (those that nobody has answered before the
+ * others), those that are over and wait for an answer, technical ones, then what is closed. */
+int alarm_rank(const struct alarm *a);
 /* For so long it has been on, or was. */
 int64_t alarm_length_ms(const struct alarm *a, int64_t boot_ms);

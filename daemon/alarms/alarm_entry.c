@@ -118,7 +118,7 @@ bool alarm_entry_cause(const struct journal_entry *e, struct alarms_cause *ret) 
 static void take_technical(struct alarms *all, const struct journal_entry *e, const struct alarms_now *now) {
     struct alarms_cause cause;
     if (alarm_entry_cause(e, &cause)) /* else one of a later version */
-        alarms_technical(all, e->alarm, &cause, e->received_ms, now);
+        alarms_technical(all, e->alarm, &cause, e->on_ms ? e->on_ms : e->received_ms, now);
 }
 
 /* The clocks as they would be, had nobody set the wall clock since the entry was made: by these its times have their true age. Of

@@ -474,6 +474,7 @@ static bool apply(struct alarm *a, const struct alarm_answer *answer, const stru
         if (!strcmp(a->note, answer->note))
             return false;
         str_copy(a->note, sizeof a->note, answer->note);
+        a->noted = answer->author;
         return true;
     }
 }

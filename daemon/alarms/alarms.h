@@ -141,6 +141,7 @@ struct alarms_cause {
     enum alarm_kind kind;
     const char *bed, *principal, *session, *why; /* "" where there is none */
     int64_t held_ms;                             /* it had held for so long before the daemon's restart */
+    bool no_new;                                 /* it keeps an alarm that is on, and begins none */
 };
 /* Who holds a bed of the roster: whose tokens have it among their names; where no valid one has, the first who streamed it, until
  * it has been gone for plan.hold_ms with no alarm of the bed open. A stream of another caller with this name is not the bed. Also
@@ -157,7 +158,8 @@ void alarms_round_begin(struct alarms *all);
 struct alarm *alarms_technical(struct alarms *all, const char *id, const struct alarms_cause *cause, int64_t on_ms,
                                const struct alarms_now *now); /* NULL when out of memory */
 void alarms_technical_ended(struct alarms *all, const char *id);
-void alarms_round_put(struct alarms *all, const struct alarms_cause *cause, const struct alarms_now *now);
+/* The cause is there. True if its alarm is on. */
+bool alarms_round_put(struct alarms *all, const struct alarms_cause *cause, const struct alarms_now *now);
 /* At most 512 end in a round; of more the rest ends in the next ones. */
 void alarms_round_end(struct alarms *all, const struct alarms_now *now);
 

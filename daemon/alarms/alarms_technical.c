@@ -14,8 +14,8 @@ static const int64_t delays_ms[ALARM_KINDS] = {
 static void begin_technical(struct alarms *all, struct technical *t, const struct alarms_now *now) {
     struct alarm *a = &t->alarm;
     t->begun = true;
-    a->on_ms = now->wall_ms;
-    a->on_boot_ms = now->boot_ms;
+    a->on_boot_ms = t->due_boot_ms - delays_ms[a->kind]; /* its cause has been there since */
+    a->on_ms = now->wall_ms - (now->boot_ms - a->on_boot_ms);
     str_format(a->id, sizeof a->id, "%s-%llx-%lld", alarm_kind_name(a->kind), (unsigned long long)now->wall_ms / 1000,
                (long long)++all->numbered);
     alarms_write(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_ON, .alarm = a, ROW_AT(now)});
@@ -74,14 +74,14 @@ void alarms_technical_ended(struct alarms *all, const char *id) {
 
 void alarms_round_begin(struct alarms *all) { all->round++; }
 
-void alarms_round_put(struct alarms *all, const struct alarms_cause *c, const struct alarms_now *now) {
+bool alarms_round_put(struct alarms *all, const struct alarms_cause *c, const struct alarms_now *now) {
     char key[CAUSE_KEY];
     key_of(all, c, key);
     struct technical *t = map_get(all->technical, key);
     if (*c->bed && c->kind != ALARM_UNANSWERED && map_get(all->standbys, c->bed) && !alarms_is_anothers(all, c->principal, c->bed))
-        return;
-    if (!t && !(t = technical_new(all, key, c, now)))
-        return;
+        return false;
+    if (!t ? c->no_new || !(t = technical_new(all, key, c, now)) : c->no_new && !t->begun)
+        return false;
     t->round = all->round;
     t->keep_boot_ms = 0;
     t->gone = false;
@@ -91,6 +91,7 @@ void alarms_round_put(struct alarms *all, const struct alarms_cause *c, const st
     }
     if (!t->begun && now->boot_ms >= t->due_boot_ms)
         begin_technical(all, t, now);
+    return t->begun;
 }
 
 /* Alarms whose last step has been repeated: everybody was called, and nobody came. */
@@ -99,7 +100,7 @@ static void put_unanswered(struct alarms *all, const struct alarms_now *now) {
     for (size_t cursor = 0; alarms_each(all->patients, &cursor, &at);) {
         const struct alarm *a = at;
         if (alarms_escalates(all, a) && a->step > all->plan.n)
-            alarms_round_put(
+            (void)alarms_round_put(
                 all,
                 &(struct alarms_cause){
                     .kind = ALARM_UNANSWERED, .bed = a->bed, .principal = a->principal, .session = a->session, .why = a->id},

@@ -27,8 +27,10 @@ bool hook_wants(const struct hook *h, const struct journal_entry *e) {
     if (e->kind == JOURNAL_TECHNICAL_ON || e->kind == JOURNAL_TECHNICAL_OFF) /* no receiver hears that it does not hear */
         if (str_starts(e->detail, alarm_kind_name(ALARM_RECEIVER)) && !strcmp(e->client, h->name))
             return false;
-    const bool wanted = h->steps ? e->kind == JOURNAL_ESCALATED && (h->steps >> (e->step < 31 ? e->step : 31) & 1)
-                                 : (h->kinds & 1u << e->kind) != 0;
+    /* who is told that something does not work is told that it is over */
+    const unsigned kinds = h->kinds & 1u << JOURNAL_TECHNICAL_ON ? h->kinds | 1u << JOURNAL_TECHNICAL_OFF : h->kinds;
+    const bool wanted =
+        h->steps ? e->kind == JOURNAL_ESCALATED && (h->steps >> (e->step < 31 ? e->step : 31) & 1) : (kinds & 1u << e->kind) != 0;
     return wanted && (e->live || h->replays) && !fnmatch(h->bed, e->client, 0) && !fnmatch(h->model, e->model, 0);
 }
 
@@ -71,7 +73,7 @@ char *hook_body(const struct hook *h, const struct hook_message *m) {
     char address[512], moment[40] = "", nameless[JOURNAL_DETAIL];
     struct journal_entry entry = *m->entry;
     struct hook_message shown = *m;
-    if (*entry.session && isfinite(entry.start_s) && (entry.kind == JOURNAL_ALARM_ON || entry.kind == JOURNAL_EVENT))
+    if (*entry.session && !m->test && isfinite(entry.start_s) && (entry.kind == JOURNAL_ALARM_ON || entry.kind == JOURNAL_EVENT))
         str_format(moment, sizeof moment, "?at=%.2f#eeg", entry.start_s); /* the EEG of the onset */
     const bool linked = m->page && str_format(address, sizeof address, *entry.session ? "%s/streams/%s%s" : "%s/streams%s%s",
                                               m->page, entry.session, moment);

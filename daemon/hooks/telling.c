@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "base/map.h"
+#include "base/principal.h"
 #include "daemon/alarms/alarm_entry.h"
 #include "daemon/journal/outlet.h"
 
@@ -161,17 +162,12 @@ void telling_return(struct telling *t, struct telling_item **list) {
 
 /* ---- words ---- */
 
-/* Local time, as strftime's format says. */
 static const char *time_text(int64_t unix_ms, const char *format, char buf[MOMENT]) {
-    struct tm tm;
-    time_t t = (time_t)(unix_ms / 1000);
-    if (!localtime_r(&t, &tm) || !strftime(buf, MOMENT, format, &tm))
-        buf[0] = '\0';
-    return buf;
+    return clock_local(unix_ms, format, buf, MOMENT);
 }
 
 /* "2026-11-29 10:01:22 CET" */
-static const char *moment_text(int64_t unix_ms, char buf[MOMENT]) { return time_text(unix_ms, "%F %T %Z", buf); }
+static const char *moment_text(int64_t unix_ms, char buf[MOMENT]) { return time_text(unix_ms, CLOCK_PEOPLE, buf); }
 
 /* "2026-11-29 10:01:22 - 10:03:40 CET", with the second date where it is another one; from 0: unknown. */
 static const char *span_text(int64_t from_ms, int64_t to_ms, char buf[2 * MOMENT]) {
@@ -185,9 +181,10 @@ static const char *span_text(int64_t from_ms, int64_t to_ms, char buf[2 * MOMENT
 /* When the alarm of this entry began; 0: unknown. */
 static int64_t onset_of(const struct journal_entry *e) { return e->on_ms || !is_on(e) ? e->on_ms : e->received_ms; }
 
-/* "bed-7 (token:icu)" */
+/* "bed-7"; "bed-7 (icu)" where its caller has another name. */
 static void name_bed(const struct journal_entry *e, char *ret, size_t size) {
-    str_format(ret, size, "%s%s%.200s%s", *e->client ? e->client : "a stream without a name", " (", e->principal, ")");
+    const char *by = principal_beside(e->principal, e->client);
+    str_format(ret, size, "%s%s%.200s%s", *e->client ? e->client : "a stream without a name", *by ? " (" : "", by, *by ? ")" : "");
 }
 
 static void off_text(const struct telling *t, const char *bed, char ret[TELLING_TEXT]) {
@@ -200,7 +197,7 @@ static void off_text(const struct telling *t, const char *bed, char ret[TELLING_
     moment_text(e->received_ms, to);
     if (!untold && !has_ended(e) && began > 0) {
         str_format(ret, TELLING_TEXT, "%s: monitoring stopped at %s while the alarm was on, since about %s (%s)", bed, to,
-                   moment_text(began, from), e->detail);
+                   moment_text(began, from), journal_off_words(e->detail));
         return;
     }
     if (t->on && t->alarms > 1)
@@ -212,7 +209,7 @@ static void off_text(const struct telling *t, const char *bed, char ret[TELLING_
     if (!has_ended(e)) {
         const size_t n = untold ? strlen(ret) : 0;
         str_format(ret + n, TELLING_TEXT - n, "%s%smonitoring stopped at %s while the alarm was on (%s)", untold ? "; " : bed,
-                   untold ? "" : ": ", to, e->detail);
+                   untold ? "" : ": ", to, journal_off_words(e->detail));
     }
 }
 
@@ -235,17 +232,25 @@ static void technical_text(const struct telling *t, char ret[TELLING_TEXT]) {
     char beds[TELLING_TEXT / 2];
     struct alarms_cause cause;
     const char *words = alarm_entry_cause(t->entry, &cause) ? alarm_kind_words(cause.kind) : "technical alarm";
-    const bool gone = t->entry->kind == JOURNAL_TECHNICAL_OFF && !strcmp(cause.why, ALARMS_GONE);
-    const char *over = t->entry->kind == JOURNAL_TECHNICAL_ON ? "" : gone ? ", not over" : ", over";
-    const char *why = !*words || cause.kind == ALARM_UNANSWERED ? "" : cause.why; /* which is an id */
-    char since[MOMENT];
+    const bool is_off = t->entry->kind == JOURNAL_TECHNICAL_OFF, gone = is_off && !strcmp(cause.why, ALARMS_GONE);
+    const char *over = !is_off ? "" : gone ? "not over" : alarm_kind_over(cause.kind);
+    const bool one_over = is_off && !gone && t->alarms == 1 && t->entry->on_ms;
+    const int64_t length_s = (t->entry->received_ms - t->entry->on_ms) / 1000;
+    const char *why = is_off && !gone ? "" : cause.kind == ALARM_UNANSWERED ? "" : cause.why; /* which is an id */
+    char span[2 * MOMENT];
     name_beds(t, beds);
     if (t->alarms > 1)
-        str_format(ret, TELLING_TEXT, "%d beds: %s%s%s%s%s", t->alarms, words, over, *beds ? " (" : "", beds, *beds ? ")" : "");
+        str_format(ret, TELLING_TEXT, "%d beds: %s%s%s%s%s%s", t->alarms, words, *over ? ", " : "", over, *beds ? " (" : "", beds,
+                   *beds ? ")" : "");
     else
-        str_format(ret, TELLING_TEXT, "%s%s%s%s%s%.200s", beds, *beds ? ": " : "", words, over, *why ? ", " : "", why);
-    if (t->entry->on_ms)
-        str_format(ret + strlen(ret), TELLING_TEXT - strlen(ret), ", since %s", moment_text(t->entry->on_ms, since));
+        str_format(ret, TELLING_TEXT, "%s%s%s%s%s%s%.200s", beds, *beds ? ": " : "", words, *over ? ", " : "", over,
+                   *why ? ", " : "", why);
+    const size_t n = strlen(ret);
+    if (one_over)
+        str_format(ret + n, TELLING_TEXT - n, " after %lld %s, %s", (long long)(length_s < 120 ? length_s : length_s / 60),
+                   length_s < 120 ? "s" : "min", span_text(t->entry->on_ms, t->entry->received_ms, span));
+    else if (t->entry->on_ms)
+        str_format(ret + n, TELLING_TEXT - n, ", since %s", moment_text(t->entry->on_ms, span));
 }
 
 /* That it is on again, and who answered before. */

@@ -64,6 +64,7 @@ enum journal_off {
     JOURNAL_OFFS
 };
 const char *journal_off_name(enum journal_off off); /* "ended" */
+const char *journal_off_words(const char *name);    /* "connection lost" of "cut", for people; what is no such name unchanged */
 
 struct journal_entry {
     int64_t id; /* grows with each entry; set by the database */

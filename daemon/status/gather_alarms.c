@@ -2,6 +2,7 @@
  * a technical alarm now. */
 
 #include "base/base.h"
+#include "base/principal.h"
 #include "daemon/status/gather_parts.h"
 #include "detect/contact.h"
 
@@ -11,7 +12,9 @@ enum {
     CLOCK_SAID_MS = 10 * 60 * 1000
 };
 
-static const char *author_name(const struct alarm_author *author) { return *author->person ? author->person : author->by; }
+static const char *author_name(const struct alarm_author *author) {
+    return *author->person ? author->person : principal_words(author->by);
+}
 
 static void put_alarm(struct status *to, const struct alarm *a, const struct alarms_now *now) {
     const bool silent = alarm_is_silent(a, now->boot_ms);
@@ -30,6 +33,9 @@ static void put_alarm(struct status *to, const struct alarm *a, const struct ala
         .again = gather_text(to, again),
         .mark = alarm_mark_name(a->mark),
         .note = gather_text(to, a->note),
+        .noter = gather_text(to, author_name(&a->noted)),
+        .noted_ms = a->noted.at_ms,
+        .rank = alarm_rank(a),
         SAME_MEMBERS(*a, live, test, cut, blind),
         .open = alarm_is_open(a),
         .waiting = alarm_is_waiting(a),
@@ -42,12 +48,9 @@ static void put_alarm(struct status *to, const struct alarm *a, const struct ala
     };
 }
 
-/* One after the other: alarms of patients that are open, technical ones, then closed ones; of each the newest first. */
-static int rank(const struct status_alarm *a) { return !a->open ? 2 : a->kind != ALARM_SEIZURE; }
-
 static int by_rank(const void *a, const void *b) {
     const struct status_alarm *l = a, *r = b;
-    const int order = rank(l) - rank(r);
+    const int order = l->rank - r->rank;
     return order ? order : l->on_ms < r->on_ms ? 1 : -(l->on_ms > r->on_ms);
 }
 
@@ -71,7 +74,7 @@ static void put_first(struct map *map, const char *key, const struct status_alar
         (void)map_put(map, key, (void *)(uintptr_t)a, NULL);
 }
 
-/* The newest of each: by session, by caller and bed, by bed of the roster; tests by bed alone, since who tests is not who streams.
+/* The first of each: by session, by caller and bed, by bed of the roster; tests by bed alone, since who tests is not who streams.
  */
 static struct map *index_open(const struct gather *g, const struct status *to) {
     struct map *map = map_new(4 * (size_t)to->n_alarms + 1);
@@ -324,14 +327,26 @@ static bool electrodes_off(const struct status_stream *s) {
 
 static void put_cause(struct alarms *all, const struct status_stream *s, enum alarm_kind kind, const char *why,
                       const struct alarms_now *now) {
-    alarms_round_put(all,
-                     &(struct alarms_cause){.kind = kind,
-                                            .bed = s->bed.name,
-                                            .principal = s->bed.principal,
-                                            .session = s->bed.session_id,
-                                            .why = why,
-                                            .held_ms = kind == ALARM_LEARNING ? s->learned_before_ms : 0},
-                     now);
+    (void)alarms_round_put(all,
+                           &(struct alarms_cause){.kind = kind,
+                                                  .bed = s->bed.name,
+                                                  .principal = s->bed.principal,
+                                                  .session = s->bed.session_id,
+                                                  .why = why,
+                                                  .held_ms = kind == ALARM_LEARNING ? s->learned_before_ms : 0},
+                           now);
+}
+
+/* A cable is out: first nothing comes, then the connection ends. It is one alarm. */
+static bool goes_on_silent(struct alarms *all, const struct status_stream *s, const struct alarms_now *now) {
+    return alarms_round_put(all,
+                            &(struct alarms_cause){.kind = ALARM_NO_SIGNAL,
+                                                   .bed = s->bed.name,
+                                                   .principal = s->bed.principal,
+                                                   .session = s->bed.session_id,
+                                                   .why = "",
+                                                   .no_new = true},
+                            now);
 }
 
 /* A replay calls nobody, also one in real time. */
@@ -339,9 +354,9 @@ static void look_at_stream(struct alarms *all, const struct status_stream *s, co
     char text[80];
     if (!s->bed.live || s->bed.ended_ms || !*s->bed.session_id)
         return;
-    if (!s->bed.connected)
+    if (!s->bed.connected && !goes_on_silent(all, s, now))
         put_cause(all, s, ALARM_LOST, "", now);
-    else if (s->silent)
+    else if (s->bed.connected && s->silent)
         put_cause(all, s, ALARM_NO_SIGNAL, "", now);
     if (s->twice)
         put_cause(all, s, ALARM_TWICE, "", now);
@@ -377,7 +392,8 @@ static void look_at_clock(struct gather *g, struct alarms *all, const struct ala
     g->stepped_boot_ms = g->stepped_boot_ms ? g->stepped_boot_ms : now->boot_ms;
     str_format(text, sizeof text, "this machine's clock was set %s by %.0f s", step_ms > 0 ? "forward" : "back",
                (double)llabs(step_ms) / 1000);
-    alarms_round_put(all, &(struct alarms_cause){.kind = ALARM_CLOCK, .bed = "", .principal = "", .session = "", .why = text}, now);
+    (void)alarms_round_put(all, &(struct alarms_cause){.kind = ALARM_CLOCK, .bed = "", .principal = "", .session = "", .why = text},
+                           now);
 }
 
 /* A bed of the roster that had a live stream since the daemon's start, and has none, unless another daemon has it.
@@ -438,16 +454,16 @@ bool gather_causes(struct gather *g, const struct status *from, const struct ala
         return true;
     for (int i = 0; i < from->n_hooks; i++)
         if (from->hooks[i].failing)
-            alarms_round_put(all,
-                             &(struct alarms_cause){.kind = ALARM_RECEIVER,
-                                                    .bed = from->hooks[i].name,
-                                                    .principal = "",
-                                                    .session = "",
-                                                    .why = from->hooks[i].error},
-                             now);
+            (void)alarms_round_put(all,
+                                   &(struct alarms_cause){.kind = ALARM_RECEIVER,
+                                                          .bed = from->hooks[i].name,
+                                                          .principal = "",
+                                                          .session = "",
+                                                          .why = from->hooks[i].error},
+                                   now);
     if (from->journal_fails)
-        alarms_round_put(all, &(struct alarms_cause){.kind = ALARM_JOURNAL, .bed = "", .principal = "", .session = "", .why = ""},
-                         now);
+        (void)alarms_round_put(
+            all, &(struct alarms_cause){.kind = ALARM_JOURNAL, .bed = "", .principal = "", .session = "", .why = ""}, now);
     look_at_clock(g, all, now);
     alarms_round_end(all, now);
     measure(g, all);

@@ -104,6 +104,7 @@ static void marks_and_notes_are_kept_and_corrected_by_further_rows(void **state)
     a = alarms_find(w->all, id);
     assert_int_equal(a->mark, ALARM_FALSE);
     assert_string_equal(a->note, note.note);
+    assert_int_equal(a->noted.at_ms, note.author.at_ms);
     assert_string_equal(a->answered.by, "token:nurse");
     assert_string_equal(a->answered.person, "Ana B");
     assert_string_equal(a->answered.via, "page");
@@ -462,6 +463,8 @@ static void a_technical_alarm_begins_after_its_delay_and_ends_with_its_cause(voi
     assert_null(technical(w, ALARM_NO_SIGNAL));
     hold(w, ALARM_NO_SIGNAL, "bed-7", 1000);
     const struct alarm *a = technical(w, ALARM_NO_SIGNAL);
+    assert_int_equal(alarm_length_ms(a, w->now.boot_ms), 20 * 1000); /* its cause is so old */
+    assert_int_equal(w->rows[w->n - 1].on_ms, w->now.wall_ms - 20 * 1000);
     assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_LOW);
     assert_int_equal(acknowledge(w, a), 0);
     assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_QUIET);
@@ -474,6 +477,17 @@ static void a_technical_alarm_begins_after_its_delay_and_ends_with_its_cause(voi
     a = technical(w, ALARM_NO_SIGNAL);
     assert_string_not_equal(a->id, id); /* another one, which nobody has answered */
     assert_int_equal(a->answered.at_ms, 0);
+}
+
+/* On before over, unanswered before answered, patients before the equipment, what is closed last. */
+static void lists_begin_with_what_somebody_must_look_at(void **state) {
+    static const struct alarm list[] = {
+        {.live = true},       {.live = true, .answered.at_ms = 1},       {.live = true, .off_ms = 1},
+        {.kind = ALARM_LOST}, {.kind = ALARM_LOST, .answered.at_ms = 1}, {.live = true, .off_ms = 1, .answered.at_ms = 1}};
+    (void)state;
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(alarm_rank(&list[i]), i);
+    assert_int_equal(alarm_rank(&(struct alarm){.off_ms = 1}), 5); /* a replay waits for nobody */
 }
 
 /* Only rows are appended: one when it begins, its answers, one when it is over. */
@@ -680,6 +694,7 @@ static void a_round_ends_no_more_than_the_loop_can_bear(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_ward(nobody_answers_and_each_step_is_taken_once),
+        cmocka_unit_test(lists_begin_with_what_somebody_must_look_at),
         in_ward(an_end_without_an_answer_neither_closes_nor_stops_the_escalation),
         in_ward(monitoring_that_stops_in_an_alarm_is_no_end),
         in_ward(acknowledging_ends_the_sound_and_keeps_the_tile_until_it_is_over),

@@ -170,6 +170,30 @@ static const struct alarm *after_a_minute(struct gather *g, const struct status 
     return alarms_next(desk_alarms(g->source.desk), &cursor);
 }
 
+/* A cable is out: first nothing comes, then the connection ends. It is one cause, and is over when samples come again. */
+static void a_cable_that_is_out_is_one_alarm(void **state) {
+    struct status_stream s = {
+        .bed.session_id = "id", .bed.name = "bed 7", .bed.principal = "p", .bed.model = "m", .bed.quality = ""};
+    const struct status from = {.streams = &s, .n_streams = 1};
+    struct gather g = {0};
+    (void)state;
+    assert_int_equal(desk_new(&(struct desk_config){0}, &g.source.desk, NULL), 0);
+    s.place = INT_MAX;
+    s.realtime = s.loaded = s.silent = true;
+    s.bed.live = s.bed.connected = true;
+    const struct alarm *a = after_a_minute(&g, &from);
+    assert_int_equal(a->kind, ALARM_NO_SIGNAL);
+    s.bed.connected = false;
+    assert_ptr_equal(after_a_minute(&g, &from), a);
+    assert_int_equal(a->kind, ALARM_NO_SIGNAL);
+    s.bed.connected = true;
+    s.silent = false;
+    assert_null(after_a_minute(&g, &from));
+    s.bed.connected = false; /* a client that is killed has not been silent before */
+    assert_int_equal(after_a_minute(&g, &from)->kind, ALARM_LOST);
+    desk_free(g.source.desk);
+}
+
 static int anybody(void *ctx, const char *principal, const char *bed, struct err *err) {
     return (void)ctx, (void)principal, (void)bed, (void)err, 0;
 }
@@ -570,6 +594,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(each_second_keeps_its_highest_value, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_is_news_once_and_has_its_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_silent_stream_has_no_signal_though_the_clock_is_set_back, set_up, tear_down),
+        cmocka_unit_test(a_cable_that_is_out_is_one_alarm),
         cmocka_unit_test(minutes_of_learning_are_a_technical_alarm),
         cmocka_unit_test(channels_that_void_the_alarms_are_a_technical_alarm),
         cmocka_unit_test(a_clock_that_is_wrong_is_a_technical_alarm),

@@ -14,7 +14,7 @@ static void an_alarm_is_told_without_the_disk(void **state) {
     wait_for(&receiver.n, 1);
     assert_true(clock_ms() - l->made_ms >= OUTLET_WAIT_MS);
     assert_true(body_has(0, "\"kind\":\"alarm_on\"") && body_has(0, "\"live\":true") && body_has(0, "\"alarm\":\"bed-7-512\""));
-    assert_true(body_has(0, "\"text\":\"ALARM bed-7 (token:icu): seizure probability 0.93 since ") && body_has(0, "\"late_s\":"));
+    assert_true(body_has(0, "\"text\":\"ALARM bed-7 (icu): seizure probability 0.93 since ") && body_has(0, "\"late_s\":"));
     assert_true(body_has(0, "\"url\":\"https://eeg:8443/streams/bed-7?at=2.00#eeg\"") &&
                 body_has(0, "\"notice\":\"not a medical device"));
     wait_told("alarm_on 512 delivered", 1);
@@ -102,7 +102,7 @@ static void after_an_outage_it_hears_the_state_of_each_bed(void **state) {
     assert_true(over >= 0 && on >= 0 && cut >= 0);
     assert_true(body_has(over, "3 alarms were on ") && body_has(over, ", not answered"));
     assert_true(body_has(on, "\"text\":\"ALARM on ") && body_has(on, "\"kind\":\"alarm_on\""));
-    assert_true(body_has(cut, "monitoring stopped at ") && body_has(cut, "(electrodes)"));
+    assert_true(body_has(cut, "monitoring stopped at ") && body_has(cut, "(electrodes came off)"));
     assert_int_equal(count_told("alarm_on"), 3 + 1 + 2);
 }
 
@@ -202,7 +202,7 @@ static void a_technical_alarm_that_is_on_is_never_too_old(void **state) {
 /* Twelve beds are lost within seconds, one after the other: one line; a receiver does not hear that it does not hear. */
 static void technical_alarms_of_one_kind_are_told_at_once(void **state) {
     struct hooks *all = start(state, 0);
-    hook.kinds |= 1u << JOURNAL_TECHNICAL_ON | 1u << JOURNAL_TECHNICAL_OFF;
+    hook.kinds |= 1u << JOURNAL_TECHNICAL_ON; /* who is told of the beginning is told of the end */
     struct journal_entry e = technical(JOURNAL_TECHNICAL_ON, 99);
     str_copy(e.client, sizeof e.client, "pager");
     str_copy(e.detail, sizeof e.detail, "receiver: refused");
@@ -224,8 +224,33 @@ static void technical_alarms_of_one_kind_are_told_at_once(void **state) {
     }
     wait_told("technical_off", 2);
     assert_int_equal(receiver.n, 2);
-    assert_true(body_has(1, "\"text\":\"2 beds: connection lost, over (bed-7, bed-13)\"") && body_has(1, "technical_off"));
+    assert_true(body_has(1, "\"text\":\"2 beds: connection lost, back (bed-7, bed-13)\"") && body_has(1, "technical_off"));
     stop(all);
+}
+
+/* Sentences for people: names without their callers where these are the beds' own, times with their zone, how long it was. */
+static void a_sentence_says_what_people_need(void **state) {
+    struct journal_line line = {.entry = technical(JOURNAL_TECHNICAL_OFF, 7)};
+    struct telling_item item = {.line = &line};
+    struct telling t = {.items = &item, .entry = &line.entry, .alarms = 1};
+    char text[TELLING_TEXT];
+    (void)state;
+    setenv("TZ", "CET-1", 1);
+    tzset();
+    line.entry.on_ms = INT64_C(1800000000000);
+    line.entry.received_ms = line.entry.on_ms + 70000;
+    telling_text(&t, text);
+    assert_string_equal(text, "bed-7: connection lost, back after 70 s, 2027-01-15 09:00:00 - 09:01:10 CET");
+    line.entry = entry(JOURNAL_ALARM_OFF, "bed-7", 512);
+    str_copy(line.entry.principal, sizeof line.entry.principal, "token:bed-7");
+    str_copy(line.entry.detail, sizeof line.entry.detail, "cut");
+    line.entry.on_ms = INT64_C(1800000000000);
+    line.entry.received_ms = line.entry.on_ms + 70000;
+    telling_text(&t, text);
+    assert_string_equal(text, "bed-7: monitoring stopped at 2027-01-15 09:01:10 CET while the alarm was on, since about 2027-01-15 "
+                              "09:00:00 CET (connection lost)");
+    unsetenv("TZ");
+    tzset();
 }
 
 /* ---- what is owed, without a receiver ---- */
@@ -420,7 +445,7 @@ static void escalations_are_grouped_and_settled_by_an_answer_or_an_end(void **st
         assert_true(owe_entry(&o, &e[i], NOW_MS + i));
         if (!i) {
             assert_string_equal(next_told(&o, NOW_MS, text), "bed-0"); /* at once */
-            assert_non_null(strstr(text, "bed-0 (token:icu): nobody has answered it, call 1, since 2027-01-15 08:00:00 UTC"));
+            assert_non_null(strstr(text, "bed-0 (icu): nobody has answered it, call 1, since 2027-01-15 08:00:00 UTC"));
         }
     }
     assert_string_equal(next_told(&o, NOW_MS + OWED_GROUP_MS - 1, text), "");
@@ -476,9 +501,9 @@ static struct journal_entry of_test_alarm(enum journal_kind kind, const char *be
 }
 
 static void each_message_of_a_test_alarm_says_so(void **state) {
-    static const char *const want[] = {"\"TEST ALARM bed-7 (token:icu): a test; no alarm, since ",
-                                       "\"TEST ALARM bed-7 (token:icu): nobody has answered it, call 1",
-                                       "\"TEST bed-7 (token:icu): the alarm is over, on "};
+    static const char *const want[] = {"\"TEST ALARM bed-7 (icu): a test; no alarm, since ",
+                                       "\"TEST ALARM bed-7 (icu): nobody has answered it, call 1",
+                                       "\"TEST bed-7 (icu): the alarm is over, on "};
     struct hooks *all = start(state, 0);
     const struct journal_entry e[] = {of_test_alarm(JOURNAL_ALARM_ON, "bed-7", 1, NULL),
                                       of_test_alarm(JOURNAL_ESCALATED, "bed-7", 1, ""),
@@ -492,7 +517,7 @@ static void each_message_of_a_test_alarm_says_so(void **state) {
     }
     offer(all, JOURNAL_ALARM_ON, "bed-7", 512);
     wait_for(&receiver.n, 4);
-    assert_true(body_has(3, "\"test\":false") && body_has(3, "\"ALARM bed-7 (token:icu): seizure probability"));
+    assert_true(body_has(3, "\"test\":false") && body_has(3, "\"ALARM bed-7 (icu): seizure probability"));
     stop(all);
 }
 
@@ -511,7 +536,7 @@ static void test_alarms_are_told_apart(void **state) {
     for (int i = 0; i < 4; i++) {
         assert_true(*next_told(&o, NOW_MS + TELLING_GROUP_MS, text));
         told_test |= str_starts(text, "TEST ALARM: nobody has answered 2 alarms, call 1: bed-1, bed-2,");
-        told_alarm |= str_starts(text, "ALARM bed-3 (token:icu): nobody has answered it");
+        told_alarm |= str_starts(text, "ALARM bed-3 (icu): nobody has answered it");
         told_technical |= str_starts(text, "TEST bed-4: nobody answers");
     }
     assert_true(told_test && told_alarm && told_technical && !o.waiting);
@@ -618,7 +643,7 @@ static void what_replaces_a_message_goes_to_who_was_owed_it(void **state) {
     atomic_store(&receiver.status, 200);
     wait_told("alarm_off 2560 delivered", 1);
     stop(all);
-    assert_true(body_has(receiver.n - 1, "bed-7 (token:icu): the alarm was on ") && body_has(receiver.n - 1, ", not answered"));
+    assert_true(body_has(receiver.n - 1, "bed-7 (icu): the alarm was on ") && body_has(receiver.n - 1, ", not answered"));
     hook.steps = 0;
 }
 
@@ -724,6 +749,7 @@ int main(void) {
         cmocka_unit_test(an_alarm_that_is_tried_again_says_that_it_was_answered),
         in_temp_dir(what_replaces_a_message_goes_to_who_was_owed_it),
         cmocka_unit_test(a_technical_alarm_that_is_on_is_never_too_old),
+        cmocka_unit_test(a_sentence_says_what_people_need),
         in_temp_dir(replays_and_old_alarms_are_not_told),
         in_temp_dir(a_hook_without_its_secret_stops_nothing),
         in_temp_dir(a_command_gets_a_clean_environment),
