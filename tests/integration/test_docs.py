@@ -2,6 +2,7 @@
 """The tables of the pages are those of the programs: every key of a job file with its default in docs/jobs.md, every key of the
 daemon in configs/daemon.yaml, every metric in docs/operations.md, and every BRR_ variable that is read in one of three tables."""
 import glob
+import itertools
 import json
 import os
 import re
@@ -65,7 +66,52 @@ def yaml_keys(page):
     return keys
 
 
+# Documented commands with a live source, a hook or a certificate, by their words and options: the test that runs them, with somebody
+# who receives. docs/ward.md stands in no row: test_ward_page.py runs each of its lines.
+RECEIVED = {
+    "alarms": "test_answers.py", "alarms --open": "test_answers.py", "alarms ack": "test_answers.py", "alarms ack --person": "test_answers.py",
+    "alarms export --as --output --since": "test_ward_page.py", "alarms mark": "test_answers.py", "alarms note": "test_answers.py",
+    "alarms report --since": "test_answers.py", "alarms silence --for": "test_browser_ward.py", "alarms standby": "test_answers.py",
+    "alarms test": "test_answers.py", "hooks test": "test_alarm_hooks.py", "lsl": "test_lsl.py", "lsl in": "test_lsl.py",
+    "stream --as-live --realtime": "test_alarm_hooks.py", "stream --client --follow --model": "test_stream_follow.py",
+    "stream --client --live -": "test_stream_follow.py", "stream --client --live --model -": "test_stream_follow.py",
+    "stream --follow": "test_stream_follow.py", "stream --replay -": "test_stream_follow.py", "stream --move-after --realtime": "test_stream_move.py",
+    "stream --model": "test_tls.py", "tls client": "test_tls.py", "tls client --name": "test_tls.py", "tls init --host": "test_tls.py",
+    "tls renew": "test_tls.py", "tls revoke --name": "test_tls.py", "tls token": "test_tls.py", "tls token --from --role": "test_tls.py",
+    "tls token --all --answer --name --names --role": "test_answers.py", "tls token --answer --name --names --role": "test_tls.py",
+    "tls token --name --replace": "test_tls.py", "tls token --name --role": "test_tls.py",
+}
+SCOPE = re.compile(r"brrctl (?:tls|hooks|alarms|lsl)\b|brrctl stream (?:- |.*--(?:live|follow|as-live|move-after))|BRR_TLS_CA=\S+ .*brrctl")
+
+
+def received(page):
+    """The commands of a page's text that RECEIVED must know: "alarms ack --person"; "-" is standard input."""
+    lines = [line[4:] for line in page.splitlines() if line.startswith("    ")]
+    lines += re.findall(r"`([^`\n]+)`", "\n".join(line for line in page.splitlines() if not line.startswith("    ")))
+    found = set()
+    for command in (c for line in lines for c in re.split(r"; |&& ", re.sub(r" #.*", "", line)) if SCOPE.search(c)):
+        words = command[command.index("brrctl "):].split()[1:]
+        verbs = list(itertools.takewhile(lambda word: re.fullmatch(r"[a-z]+", word), words))[:2]
+        found.add(" ".join([*verbs, *sorted(word for word in words if word.startswith("--")), *(["-"] if "-" in words else [])]))
+    return found
+
+
 class Pages(unittest.TestCase):
+    def test_every_command_with_a_receiver_has_a_test(self):
+        self.assertEqual(received("say `brrctl hooks list --all` or\n    sudo brrctl alarms ack bed-7 --new x  # now\n"), {"hooks list --all", "alarms ack --new"})
+        pages = ("README.md", "docs/alarms.md", "docs/operations.md")
+        self.assertEqual(set.union(*(received(text(page)) for page in pages)), set(RECEIVED))
+        for command, test in RECEIVED.items():
+            said = text(f"tests/integration/{test}")
+            for module in re.findall(r"^from (\w+) import", said, re.M):
+                said += text(f"tests/integration/{module}.py") if os.path.exists(f"{SOURCE}/tests/integration/{module}.py") else ""
+            said += text("docs/ward.md") if test == "test_ward_page.py" else ""
+            for word in command.split():
+                self.assertRegex(said, rf"""["' ]{re.escape(word)}["' ]""", f"{test} runs no `brrctl {command}`")
+        walked = text("tests/integration/test_ward_page.py")
+        self.assertIn('OWN = ("apt install", "adduser", "systemctl")', walked)  # all that it leaves out
+        self.assertIn("docs/ward.md", walked)
+
     def test_versions_agree(self):
         version = re.search(r"^project\(brr VERSION (\S+)", text("CMakeLists.txt"), re.M)[1]
         stated = {"CITATION.cff": r"^version: (\S+)", "client/python/pyproject.toml": r'^version = "(.*)"', "CHANGELOG.md": r"^## (\S+)",
