@@ -22,20 +22,12 @@ int64_t clock_ms(void) { return milliseconds(now(CLOCK_MONOTONIC)); }
 
 int64_t clock_wall_ms(void) { return milliseconds(now(CLOCK_REALTIME)); }
 
-static const char *put_time(const struct tm *tm, const char *fmt, char *buf, size_t size) {
-    if (!tm || !strftime(buf, size, fmt, tm))
-        *buf = '\0';
-    return buf;
-}
-
 const char *clock_utc(int64_t wall_ms, const char *fmt, char *buf, size_t size) {
     const time_t t = (time_t)(wall_ms / 1000);
-    return put_time(gmtime_r(&t, &(struct tm){0}), fmt, buf, size);
-}
-
-const char *clock_local(int64_t wall_ms, const char *fmt, char *buf, size_t size) {
-    const time_t t = (time_t)(wall_ms / 1000);
-    return put_time(localtime_r(&t, &(struct tm){0}), fmt, buf, size);
+    struct tm tm;
+    if (!gmtime_r(&t, &tm) || !strftime(buf, size, fmt, &tm))
+        *buf = '\0';
+    return buf;
 }
 
 void clock_cond_init(pthread_cond_t *cond) {

@@ -11,10 +11,7 @@ int64_t clock_ms(void);      /* monotonic, milliseconds */
 int64_t clock_wall_ms(void); /* milliseconds since 1970-01-01 UTC */
 /* The time in UTC as strftime's format says, or "" if no calendar has it. Returns buf. */
 const char *clock_utc(int64_t wall_ms, const char *fmt, char *buf, size_t size);
-/* The same in the time zone of this machine, for people. */
-const char *clock_local(int64_t wall_ms, const char *fmt, char *buf, size_t size);
-#define CLOCK_PEOPLE "%Y-%m-%d %H:%M:%S %Z" /* "2026-01-31 13:00:00 CET" */
-#define CLOCK_ISO    "%Y-%m-%dT%H:%M:%SZ"   /* "2026-01-31T12:00:00Z" */
+#define CLOCK_ISO "%Y-%m-%dT%H:%M:%SZ" /* "2026-01-31T12:00:00Z" */
 /* False if the environment's TZ names a time zone that this machine does not have, so that local times are those of UTC: a name
  * without a file, and no rule such as CET-1CEST. */
 bool clock_zone_known(void);

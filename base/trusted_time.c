@@ -37,3 +37,11 @@ bool trusted_time_look(struct trusted_time *t, int64_t boot_ms, int64_t wall_ms,
     t->newest_ms = wall_ms > t->newest_ms ? wall_ms : t->newest_ms;
     return boot_ms - t->since_ms >= (keep_ms < TRUSTED_STEADY_MS ? keep_ms : TRUSTED_STEADY_MS);
 }
+
+const char *local_time(int64_t wall_ms, const char *fmt, char *buf, size_t size) {
+    const time_t t = (time_t)(wall_ms / 1000);
+    struct tm tm;
+    if (!localtime_r(&t, &tm) || !strftime(buf, size, fmt, &tm))
+        *buf = '\0';
+    return buf;
+}

@@ -4,6 +4,7 @@
  * steady. */
 #pragma once
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { TRUSTED_BOOT_ID = 37, TRUSTED_STEP_MS = 3600 * 1000, TRUSTED_STEADY_MS = 24 * 3600 * 1000 };
@@ -22,3 +23,9 @@ struct trusted_time {
  * not been stepped by more than TRUSTED_STEP_MS for keep_ms, so that all that was there before a step is truly so old, or for
  * TRUSTED_STEADY_MS, in which people set a wrong clock right. */
 bool trusted_time_look(struct trusted_time *t, int64_t boot_ms, int64_t wall_ms, int64_t keep_ms);
+
+/* ---- for people ---- */
+
+#define LOCAL_TIME "%Y-%m-%d %H:%M:%S %Z" /* "2026-01-31 13:00:00 CET" */
+/* The time in the zone of this machine, as strftime's format says, or "" if no calendar has it. Returns buf. */
+const char *local_time(int64_t wall_ms, const char *fmt, char *buf, size_t size);

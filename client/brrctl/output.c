@@ -1,5 +1,7 @@
 #include "client/brrctl/output.h"
 
+#include "base/trusted_time.h"
+
 #include <protobuf-c/protobuf-c.h>
 #include <sys/ioctl.h>
 
@@ -176,7 +178,7 @@ const char *output_time(int64_t time_ms, char *buf, size_t size) {
         fprintf(stderr, "brrctl: note: TZ is '%.100s', which is no time zone of this machine; times are shown in UTC\n",
                 getenv("TZ"));
     told = true;
-    if (time_ms <= 0 || !*clock_local(time_ms, CLOCK_PEOPLE, buf, size))
+    if (time_ms <= 0 || !*local_time(time_ms, LOCAL_TIME, buf, size))
         str_copy(buf, size, "-");
     return buf;
 }

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/map.h"
 #include "base/principal.h"
+#include "base/trusted_time.h"
 #include "daemon/alarms/alarm_entry.h"
 #include "daemon/journal/outlet.h"
 
@@ -163,11 +164,11 @@ void telling_return(struct telling *t, struct telling_item **list) {
 /* ---- words ---- */
 
 static const char *time_text(int64_t unix_ms, const char *format, char buf[MOMENT]) {
-    return clock_local(unix_ms, format, buf, MOMENT);
+    return local_time(unix_ms, format, buf, MOMENT);
 }
 
 /* "2026-11-29 10:01:22 CET" */
-static const char *moment_text(int64_t unix_ms, char buf[MOMENT]) { return time_text(unix_ms, CLOCK_PEOPLE, buf); }
+static const char *moment_text(int64_t unix_ms, char buf[MOMENT]) { return time_text(unix_ms, LOCAL_TIME, buf); }
 
 /* "2026-11-29 10:01:22 - 10:03:40 CET", with the second date where it is another one; from 0: unknown. */
 static const char *span_text(int64_t from_ms, int64_t to_ms, char buf[2 * MOMENT]) {

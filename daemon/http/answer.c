@@ -226,8 +226,7 @@ static enum MHD_Result answer_reading(const struct http_request *r, const struct
     if (rc == ERR_NOT_FOUND)
         return http_answer_error(
             r, v, MHD_HTTP_NOT_FOUND, "Not found",
-            what == READING_STREAM ? "There is no stream of this id, or its client has ended it more than ten minutes ago. brrctl "
-                                     "journal has what happened to it."
+            what == READING_STREAM ? "There is no stream of this id, and the journal has nothing of one that you may see."
             : what == READING_JOB  ? "There is no job of this id; it may have been deleted."
             : what == READING_JOBS ? "None of these jobs is there; they may have been deleted."
             : what == READING_RECORDING

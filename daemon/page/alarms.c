@@ -9,6 +9,8 @@ enum { SHOWN = 60, WAITING_SHOWN = 300 };
 static const char *state_words(const struct status_alarm *a) {
     if (a->test)
         return a->off_ms ? "Test is over" : "Test";
+    if (!a->live)
+        return a->off_ms ? "Replay: was on" : "Replay: on";
     if (a->cut)
         return "Monitoring stopped while the alarm was on";
     return a->off_ms ? "Was on" : a->status ? "On for more than 5 min" : "On";
@@ -29,15 +31,15 @@ static void put_what(struct html *h, const struct page_view *v, const struct sta
     html_put(h, "<h3>%s</h3><p><span class=\"what\">%s", *a->bed ? a->bed : "brrd",
              a->kind == ALARM_SEIZURE ? state_words(a) : alarm_kind_words(a->kind));
     if (*a->why && a->kind != ALARM_UNANSWERED && (a->kind != ALARM_SEIZURE || a->cut))
-        html_put(h, ": %s", a->why);
+        html_put(h, ": %s", a->kind == ALARM_SEIZURE ? journal_off_words(a->why) : a->why);
     html_put(h, a->off_ms ? "</span> at " : "</span> since ");
-    shell_put_time(h, a->on_ms);
-    html_put(h, ", for %s%s</p>", words_duration(&w, a->length_s), a->live ? "" : ", of a replay");
+    words_put_time(h, a->on_ms);
+    html_put(h, ", for %s</p>", words_duration(&w, a->length_s));
     if (a->untold)
         html_put(h, "<p>Nobody is told: by the rule of this bed in the configuration</p>");
     if (a->answered_ms) {
         html_put(h, "<p>Acknowledged by %s ", a->by);
-        shell_put_time(h, a->answered_ms);
+        words_put_time(h, a->answered_ms);
         html_put(h, "</p>");
     } else if (a->waiting) {
         html_put(h, a->step ? "<p><strong>Nobody has answered; %d calls</strong></p>" : "<p>Nobody has answered</p>", a->step);
@@ -50,8 +52,11 @@ static void put_what(struct html *h, const struct page_view *v, const struct sta
     put_onset(h, v, a);
     if (*a->mark)
         html_put(h, "<p>Marked: %s</p>", a->mark);
-    if (*a->note)
-        html_put(h, "<p>“%s”</p>", a->note);
+    if (*a->note) {
+        html_put(h, "<p>“%s” (%s%s", a->note, a->noter, *a->noter ? ", " : "");
+        words_put_time(h, a->noted_ms);
+        html_put(h, ")</p>");
+    }
 }
 
 void page_put_alarm(struct html *h, const struct page_view *v, const struct status_alarm *a, const char *next) {

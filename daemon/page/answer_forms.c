@@ -48,10 +48,11 @@ void answer_forms_put_short(struct html *h, const struct page_view *v, const str
 }
 
 void answer_forms_put_silence(struct html *h, const struct status_alarm *a) {
-    struct words w, c;
-    if (a->silent_ms)
-        html_put(h, "<p class=\"silent\">silent until <time class=\"hm\" datetime=\"%s\">%s</time>, by %s</p>",
-                 words_time(&w, a->silent_ms), words_clock(&c, a->silent_ms), a->silencer);
+    if (!a->silent_ms)
+        return;
+    html_put(h, "<p class=\"silent\">silent until ");
+    words_put_short_time(h, a->silent_ms);
+    html_put(h, ", by %s</p>", a->silencer);
 }
 
 static void put_marks(struct html *h, const struct status_alarm *a) {

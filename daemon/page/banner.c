@@ -3,11 +3,12 @@
 #include "base/base.h"
 #include "daemon/page/tile.h"
 
+#define ANSWERED "acknowledged"
 enum { GROUP = 3 /* so many beds of a kind are named, more are counted */ };
 
 static void add_link(struct banner_link *links, int *n, const struct status_stream *s) {
     if (*n < BANNER_NAMED)
-        links[*n] = (struct banner_link){s->bed.session_id, tile_name(s)};
+        links[*n] = (struct banner_link){s->bed.session_id, tile_name(s), s->alarm && s->alarm->answered_ms};
     ++*n;
 }
 
@@ -35,13 +36,18 @@ static void add_group(const struct page_view *v, enum alarm_kind kind, struct ba
 void banner_of(const struct page_view *v, struct banner *ret) {
     const struct status *s = v->status;
     *ret = (struct banner){.sound = ALARM_QUIET};
-    for (int i = 0; i < s->n_streams; i++)
-        if (page_sees(v, &s->streams[i])) {
-            if (s->streams[i].mood == STATUS_ALARM)
-                add_link(ret->on, &ret->n_on, &s->streams[i]);
-            if (s->streams[i].mood == STATUS_WAS)
-                add_link(ret->was, &ret->n_was, &s->streams[i]);
+    for (int answered = 0; answered < 2; answered++) {
+        for (int i = 0; i < s->n_streams; i++) {
+            const struct status_stream *t = &s->streams[i];
+            if ((t->alarm && t->alarm->answered_ms) != answered || !page_sees(v, t))
+                continue;
+            if (t->mood == STATUS_ALARM)
+                add_link(ret->on, &ret->n_on, t);
+            if (t->mood == STATUS_WAS)
+                add_link(ret->was, &ret->n_was, t);
         }
+        ret->n_waiting = answered ? ret->n_waiting : ret->n_on;
+    }
     for (int kind = ALARM_SEIZURE + 1; kind < ALARM_KINDS; kind++)
         add_group(v, (enum alarm_kind)kind, ret);
     for (int i = 0; i < s->n_alarms; i++)
@@ -57,17 +63,17 @@ const char *banner_sound(const struct banner *b) {
 /* ---- as markup ---- */
 
 static void put_links(struct html *h, const struct banner_link *links, int n) {
-    for (int i = 0; i < n && i < BANNER_NAMED; i++)
-        if (*links[i].session)
-            html_put(h, " <a href=\"/streams/%s\">%s</a>", links[i].session, links[i].name);
-        else
-            html_put(h, " <a href=\"/alarms\">%s</a>", links[i].name);
+    for (int i = 0; i < n && i < BANNER_NAMED; i++) {
+        html_put(h, *links[i].session ? " <a href=\"/streams/%s\">%s" : " <a href=\"/alarms%s\">%s", links[i].session,
+                 links[i].name);
+        html_put(h, links[i].answered ? " <small>" ANSWERED "</small></a>" : "</a>");
+    }
     if (n > BANNER_NAMED)
         html_put(h, " <a href=\"/alarms\">and %d more</a>", n - BANNER_NAMED);
 }
 
 void banner_put(struct html *h, const struct banner *b) {
-    html_put(h, "<div id=\"alarms\" role=\"alert\" data-n=\"%d\">", b->n_on);
+    html_put(h, "<div id=\"alarms\" role=\"alert\" data-n=\"%d\" data-waiting=\"%d\">", b->n_on, b->n_waiting);
     if (b->n_on)
         html_put(h, "<strong>Alarm</strong>");
     put_links(h, b->on, b->n_on);
@@ -81,7 +87,7 @@ void banner_put(struct html *h, const struct banner *b) {
     html_put(h, "</div>\n");
 }
 
-/* ---- as JSON: [[session, name], …] ---- */
+/* ---- as JSON: [[session, name, "acknowledged" or ""], …] ---- */
 
 static void json_links(struct json_writer *w, const char *key, const struct banner_link *links, int n) {
     json_begin_array(w, key);
@@ -89,6 +95,7 @@ static void json_links(struct json_writer *w, const char *key, const struct bann
         json_begin_array(w, NULL);
         json_put_str(w, NULL, links[i].session);
         json_put_str(w, NULL, links[i].name);
+        json_put_str(w, NULL, links[i].answered ? ANSWERED : "");
         json_end(w, ']');
     }
     json_end(w, ']');
@@ -97,6 +104,7 @@ static void json_links(struct json_writer *w, const char *key, const struct bann
 void banner_json(struct json_writer *w, const struct banner *b) {
     json_links(w, "alarms", b->on, b->n_on);
     json_put_i64(w, "n_alarms", b->n_on);
+    json_put_i64(w, "n_waiting", b->n_waiting);
     json_links(w, "was", b->was, b->n_was);
     json_put_i64(w, "n_was", b->n_was);
     JSON_ARRAY(w, "technical", b->technical, b->n_technical);

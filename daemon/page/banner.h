@@ -9,10 +9,11 @@ enum { BANNER_NAMED = 12, BANNER_TEXT = 160 };
 
 struct banner_link {
     const char *session, *name; /* session "": the bed has no page */
+    bool answered;              /* somebody has acknowledged its alarm */
 };
 struct banner {
     struct banner_link on[BANNER_NAMED], was[BANNER_NAMED];
-    int n_on, n_was; /* of all, those that are not named too */
+    int n_on, n_waiting, n_was; /* of all, those that are not named too; waiting: of those that are on, for an answer */
     char technical[ALARM_KINDS][BANNER_TEXT];
     int n_technical;
     enum alarm_sound sound;

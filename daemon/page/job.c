@@ -30,11 +30,11 @@ static void put_facts(struct html *h, const struct job *job, const struct status
         shell_put_fact(h, "name", job->name);
     shell_put_fact(h, "submitted by", *job->owner ? job->owner : "–");
     html_put(h, "<dt>submitted</dt><dd>");
-    shell_put_time(h, job->created_ms);
+    words_put_time(h, job->created_ms);
     html_put(h, "</dd><dt>started</dt><dd>");
-    shell_put_time(h, job->started_ms);
+    words_put_time(h, job->started_ms);
     html_put(h, "</dd><dt>ended</dt><dd>");
-    shell_put_time(h, job->finished_ms);
+    words_put_time(h, job->finished_ms);
     html_put(h, "</dd><dt>attempts</dt><dd>%d</dd>", job->attempts);
     if (job->run_ms > 0)
         shell_put_fact(h, "time of attempts that ended", words_duration(&w, job->run_ms / 1000));

@@ -99,7 +99,7 @@ void job_put_row(struct html *h, const struct status_job *j, bool box) {
     put_score(h, "F1 of events", j->event_f1);
     put_score(h, "false alarms in 24 h", j->false_alarms_per_24h);
     html_put(h, "<td data-l=\"fold\">%s</td><td data-l=\"source\" class=\"id\">%s</td><td data-l=\"since\">", j->fold, j->source);
-    shell_put_time(h, since_of(j));
+    words_put_time(h, since_of(j));
     html_put(h, "</td></tr>\n");
 }
 

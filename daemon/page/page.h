@@ -22,6 +22,7 @@ struct page_view {
     const char *journal, *database; /* files */
     struct recordings *recordings;
 };
+bool page_sees_bed(const struct page_view *v, const char *principal, const char *bed);
 bool page_sees(const struct page_view *v, const struct status_stream *s);
 /* The same of a job; owner: "" for one of an earlier version, which all see. */
 bool page_sees_job(const struct page_view *v, const char *owner);
@@ -40,7 +41,8 @@ void page_alarms(struct html *h, const struct page_view *v);
 void page_streams(struct html *h, const struct page_view *v);
 void page_jobs(struct html *h, const struct page_view *v);
 void page_models(struct html *h, const struct page_view *v);
-/* False: there is no such stream or job, and nothing was written. They read files. */
+/* False: there is no such stream or job, and nothing was written. They read files. Of a stream that has ended, and of a test alarm,
+ * it is what the register and the journal have. */
 bool page_stream(struct html *h, const struct page_view *v, const char *id);
 bool page_job(struct html *h, const struct page_view *v, const char *id);
 /* Jobs side by side; ids: "ID,ID". False: none of them is there. It reads files. */

@@ -87,14 +87,6 @@ void shell_end(struct html *h, const struct page_view *v) {
     html_put(h, "</footer>\n</body>\n</html>\n");
 }
 
-void shell_put_time(struct html *h, int64_t wall_ms) {
-    struct words w, c;
-    if (wall_ms <= 0)
-        html_put(h, "–");
-    else
-        html_put(h, "<time datetime=\"%s\">%s</time>", words_time(&w, wall_ms), words_clock(&c, wall_ms));
-}
-
 void shell_put_fact(struct html *h, const char *name, const char *text) { html_put(h, "<dt>%s</dt><dd>%s</dd>", name, text); }
 
 void page_error(struct html *h, const struct page_view *v, const char *title, const char *text) {

@@ -16,7 +16,5 @@ struct shell {
 void shell_begin(struct html *h, const struct page_view *v, const struct shell *s); /* v may be NULL */
 void shell_end(struct html *h, const struct page_view *v);
 
-/* "<time>" of a moment; "–" for 0. */
-void shell_put_time(struct html *h, int64_t wall_ms);
 /* "<dt>name</dt><dd>text</dd>". */
 void shell_put_fact(struct html *h, const char *name, const char *text);

@@ -1,6 +1,8 @@
 /* /streams/ID: one stream: its last minute and hours, what the journal has of it, the quality of its channels. */
 
 #include "base/base.h"
+#include "base/principal.h"
+#include "daemon/alarms/alarm_entry.h"
 #include "daemon/journal/journaldb.h"
 #include "daemon/page/answer_forms.h"
 #include "daemon/page/chart.h"
@@ -111,7 +113,7 @@ static void put_facts(struct html *h, const struct status_stream *s) {
     shell_put_fact(h, "from", *s->address ? s->address : "–");
     shell_put_fact(h, "session", s->bed.session_id);
     html_put(h, "<dt>model</dt><dd><a href=\"/models\">%s</a></dd><dt>opened</dt><dd>", s->bed.model);
-    shell_put_time(h, s->bed.opened_ms);
+    words_put_time(h, s->bed.opened_ms);
     html_put(h, "</dd>");
     if (s->mood != STATUS_ENDED) {
         str_format(text, sizeof text, s->measured_hz > 0 ? "%g Hz; measured: %.2f Hz" : "%g Hz", s->rate_hz, s->measured_hz);
@@ -155,7 +157,7 @@ static void put_channels(struct html *h, const struct status_stream *s) {
 static void put_entry(struct html *h, const struct journal_entry *e) {
     struct words w;
     html_put(h, "<tr class=\"%s\"><td>", journal_kind_name(e->kind));
-    shell_put_time(h, e->received_ms);
+    words_put_time(h, e->received_ms);
     html_put(h, "</td><th scope=\"row\">%s</th><td data-l=\"in the recording\">", journal_kind_words(e->kind));
     const bool linked = isfinite(e->start_s) && (e->kind == JOURNAL_ALARM_ON || e->kind == JOURNAL_EVENT);
     if (linked)
@@ -165,8 +167,9 @@ static void put_entry(struct html *h, const struct journal_entry *e) {
     html_put(h, linked ? "</a>" : "");
     if (isfinite(e->end_s))
         html_put(h, "–%s", words_timer(&w, (int64_t)e->end_s));
+    const char *person = principal_of_detail(e->person, e->detail);
     html_put(h, "</td><td class=\"n\" data-l=\"value\">%s</td><td>%s%s%s", isfinite(e->value) ? words_p(&w, (float)e->value) : "",
-             e->person, *e->person && *e->detail ? ": " : "", e->detail);
+             person, *person && *e->detail ? ": " : "", e->detail);
     if (e->step)
         html_put(h, "nobody has answered; call %lld", (long long)e->step);
     html_put(h, "</td></tr>\n");
@@ -198,6 +201,74 @@ static void put_journal(struct html *h, const struct history *past) {
     html_put(h, "</section>\n");
 }
 
+/* ---- a stream that is not listed any more, and a test alarm, which has none ---- */
+
+/* When, by whom, who was told, who answered; entries are the newest first. */
+static void put_test(struct html *h, const struct history *past) {
+    const struct journal_entry *made = past->n ? &past->entries[past->n - 1] : NULL;
+    int answers = 0;
+    if (!made || !alarm_entry_is_test(made))
+        return;
+    html_put(h, "<section class=\"wide\" aria-labelledby=\"test\"><h2 id=\"test\">Test alarm</h2><p>No patient had it: somebody "
+                "tried whether people are told.</p><dl><dt>made</dt><dd>");
+    words_put_time(h, made->received_ms);
+    html_put(h, ", by %s</dd>", principal_words(made->principal));
+    for (int i = past->n - 1; i >= 0; i--) {
+        const struct journal_entry *e = &past->entries[i];
+        struct alarm_answer answer;
+        const bool answered = e->kind == JOURNAL_ANSWERED && alarm_entry_answer(e, &answer) && answer.action == ALARM_ACKNOWLEDGE;
+        answers += answered;
+        if (e->kind == JOURNAL_TOLD)
+            html_put(h, "<dt>told</dt><dd>%s, %s, ", e->person, e->detail);
+        else if (e->kind == JOURNAL_ESCALATED)
+            html_put(h, "<dt>nobody had answered</dt><dd>call %lld, ", (long long)e->step);
+        else if (answered)
+            html_put(h, "<dt>answered</dt><dd>%s, ",
+                     *answer.author.person ? answer.author.person : principal_words(answer.author.by));
+        else
+            continue;
+        words_put_time(h, e->received_ms);
+        html_put(h, "</dd>");
+    }
+    html_put(h, answers ? "</dl></section>\n" : "<dt>answered</dt><dd>by nobody</dd></dl></section>\n");
+}
+
+/* False: this reader may see nothing of it. */
+static bool put_past_stream(struct html *h, const struct page_view *v, const char *id) {
+    const struct status_alarm *seen = NULL;
+    struct history past = {0};
+    int n = 0;
+    read_history(v, id, &past);
+    for (int i = 0; i < v->status->n_alarms && !seen; i++)
+        if (!strcmp(v->status->alarms[i].session, id) && page_sees_alarm(v, &v->status->alarms[i]))
+            seen = &v->status->alarms[i];
+    const struct journal_entry *e = past.n ? past.entries : NULL;
+    if (!*id || (!seen && !(e && page_sees_bed(v, e->principal, e->client)))) {
+        free(past.entries);
+        return false;
+    }
+    const char *bed = seen ? seen->bed : e->client, *name = *bed ? bed : id;
+    shell_begin(h, v, &(struct shell){.title = name, .place = SHELL_STREAMS, .live = true, .sounds = true});
+    html_put(h, "<div class=\"top\"><h1>%s</h1><p>%s</p></div>\n<div class=\"panels two\" id=\"panels\">\n", name,
+             str_starts(id, "test") ? "Test alarm" : "The stream has ended, or is in another daemon; its EEG is no longer here");
+    put_test(h, &past);
+    for (int i = 0; i < v->status->n_alarms; i++) {
+        const struct status_alarm *a = &v->status->alarms[i];
+        if (a->kind != ALARM_SEIZURE || strcmp(a->session, id) != 0 || !page_sees_alarm(v, a))
+            continue;
+        html_put(h, n++ ? ""
+                        : "<section class=\"wide\" aria-labelledby=\"alarm\"><h2 id=\"alarm\">Alarms</h2><ol "
+                          "class=\"alarm-list\">");
+        page_put_alarm(h, v, a, "/alarms");
+    }
+    html_put(h, n ? "</ol></section>\n" : "");
+    put_journal(h, &past);
+    html_put(h, "</div>\n");
+    shell_end(h, v);
+    free(past.entries);
+    return true;
+}
+
 bool page_stream(struct html *h, const struct page_view *v, const char *id) {
     const struct status_stream *s = page_find_stream(v, id);
     const int64_t now_ms = v->status->taken_ms;
@@ -205,24 +276,26 @@ bool page_stream(struct html *h, const struct page_view *v, const char *id) {
     struct history past = {0};
     char title[60];
     if (!s)
-        return false;
+        return put_past_stream(h, v, id);
     read_history(v, id, &past);
     tile_of(s, now_ms, &t);
     str_copy(title, sizeof title, tile_name(s));
     shell_begin(h, v, &(struct shell){.title = title, .place = SHELL_STREAMS, .live = true, .sounds = true, .eeg = true});
-    html_put(h,
-             "<div class=\"bed\" id=\"s-%s\" data-mood=\"%s\"><div class=\"top\"><h1 data-by=\"%s\">%s</h1><p class=\"mood\" "
-             "data-f=\"mood\">%s</p></div>",
-             s->key, status_mood_name(s->mood), tile_by(s), tile_name(s), t.text[TILE_MOOD]);
+    html_put(h, "<div class=\"bed\" id=\"s-%s\" data-mood=\"%s\"", s->key, status_mood_name(s->mood));
+    tile_put_calm(h, s);
+    html_put(h, "><div class=\"top\"><h1 data-by=\"%s\">%s</h1><p class=\"mood\" data-f=\"mood\">%s</p></div>", tile_by(s),
+             tile_name(s), t.text[TILE_MOOD]);
     html_put(h,
              "<div class=\"minute-row\"><p class=\"now\"><span class=\"label\">seizure probability</span><span "
              "data-f=\"p\">%s</span> <small data-f=\"value\">%s</small></p>",
              t.text[TILE_P], t.text[TILE_VALUE]);
     chart_put_minute(h, s);
+    html_put(h, "</div>");
+    tile_put_note(h, s, &t, true);
     html_put(h,
-             "</div><p class=\"note\"><span data-f=\"note\">%s</span></p><p class=\"small\"><span>last 60 s</span> <span>lag <span "
-             "data-f=\"lag\">%s</span></span> <span>last seen <span data-f=\"seen\">%s</span></span></p></div>\n",
-             t.text[TILE_NOTE], t.text[TILE_LAG], t.text[TILE_SEEN]);
+             "<p class=\"small\"><span>last 60 s</span> <span>lag <span data-f=\"lag\">%s</span></span> <span>last seen <span "
+             "data-f=\"seen\">%s</span></span></p></div>\n",
+             t.text[TILE_LAG], t.text[TILE_SEEN]);
     put_eeg(h, s);
     html_put(h, "<div class=\"panels two\" id=\"panels\">\n");
     if (s->alarm) {

@@ -1,6 +1,7 @@
 #include "daemon/page/tile.h"
 
 #include "base/base.h"
+#include "base/principal.h"
 #include "daemon/page/answer_forms.h"
 #include "daemon/page/chart.h"
 #include "daemon/page/words.h"
@@ -11,11 +12,7 @@ const char *tile_field_name(enum tile_field f) { return fields[f]; }
 
 const char *tile_name(const struct status_stream *s) { return *s->bed.name ? s->bed.name : s->bed.model; }
 
-const char *tile_by(const struct status_stream *s) {
-    static const char token[] = "token:";
-    const bool same = str_starts(s->bed.principal, token) && !strcmp(s->bed.principal + strlen(token), s->bed.name);
-    return same ? "" : s->bed.principal;
-}
+const char *tile_by(const struct status_stream *s) { return principal_beside(s->bed.principal, s->bed.name); }
 
 static int64_t since(int64_t now_ms, int64_t then_ms) { return then_ms > 0 && now_ms > then_ms ? (now_ms - then_ms) / 1000 : 0; }
 
@@ -45,19 +42,24 @@ static void say_alarm(const struct status_stream *s, int64_t now_ms, char *text)
                              : "Was on %s",
                    words_duration(&w, a->length_s));
     else
-        str_format(text, TILE_TEXT, "%s %s", a && a->test ? "Test" : "Alarm", words_timer(&w, on_s));
+        str_format(text, TILE_TEXT, "%s %s",
+                   a && a->test   ? "Test"
+                   : !s->bed.live ? "Replay: alarm"
+                                  : "Alarm",
+                   words_timer(&w, on_s));
 }
 
 static void say_mood(const struct status_stream *s, int64_t now_ms, char *text) {
     struct words w;
-    const int64_t heard_ms = s->bed.seen_ms > 0 ? s->bed.seen_ms : s->bed.opened_ms;
+    const int64_t heard_ms = s->bed.seen_ms ? s->bed.seen_ms : s->restored_ms ? s->restored_ms : s->bed.opened_ms;
     switch (s->mood) {
     case STATUS_ALARM:
     case STATUS_WAS:
         say_alarm(s, now_ms, text);
         break;
     case STATUS_LOST:
-        str_format(text, TILE_TEXT, "No signal %s", words_timer(&w, since(now_ms, heard_ms)));
+        str_format(text, TILE_TEXT, s->restored_ms ? "No signal over %s" : "No signal %s",
+                   words_timer(&w, since(now_ms, heard_ms)));
         break;
     case STATUS_LATE:
         str_format(text, TILE_TEXT, "Late %s", words_seconds(&w, s->bed.lag_s));
@@ -83,7 +85,10 @@ static void say_mood(const struct status_stream *s, int64_t now_ms, char *text) 
 static void say_blind(const struct status_stream *s, int64_t now_ms, char *text) {
     struct words w;
     if (s->bed.seen_ms)
-        str_format(text, TILE_TEXT, "blind: no signal for %s", words_timer(&w, since(now_ms, s->bed.seen_ms)));
+        str_format(text, TILE_TEXT, "blind: %sno signal for %s", s->bed.connected ? "" : "connection lost, ",
+                   words_timer(&w, since(now_ms, s->bed.seen_ms)));
+    else if (s->restored_ms)
+        str_copy(text, TILE_TEXT, "blind: " STATUS_UNHEARD);
     else
         str_copy(text, TILE_TEXT, "blind: no stream");
 }
@@ -97,7 +102,7 @@ static void say_alarm_note(const struct status_stream *s, int64_t now_ms, char *
     if (a->answered_ms)
         str_format(text + len, room, "%sacknowledged by %s", also, a->by);
     else if (a->cut)
-        str_format(text + len, room, "%smonitoring stopped: %s", also, a->why);
+        str_format(text + len, room, "%smonitoring stopped: %s", also, journal_off_words(a->why));
     else if (a->waiting && a->step)
         str_format(text + len, room, "%snobody has answered; %d call%s", also, a->step, a->step == 1 ? "" : "s");
     else if (a->waiting && a->status)
@@ -118,9 +123,19 @@ static void say_signal(const struct status_stream *s, char *text) {
         str_format(text + len, room, "%s%.0f %% of the samples lost", also, 100 * s->bed.gap_fraction);
 }
 
+static void say_lost(const struct status_stream *s, char *text) {
+    if (*s->bed.session_id && !s->bed.ended_ms)
+        str_copy(text, TILE_TEXT,
+                 s->bed.connected ? "connected, but nothing comes"
+                 : s->restored_ms ? STATUS_UNHEARD
+                                  : "connection lost");
+}
+
 static void say_note(const struct status_stream *s, int64_t now_ms, char *text) {
     struct words w;
     *text = '\0';
+    if (s->alarm && s->alarm->off_ms && s->bed.live && !s->bed.connected)
+        say_lost(s, text);
     if (s->alarm)
         say_alarm_note(s, now_ms, text);
     else if (*s->bed.rule)
@@ -136,7 +151,7 @@ static void say_note(const struct status_stream *s, int64_t now_ms, char *text) 
     if (s->mood != STATUS_ALARM && s->alarm_ms)
         str_format(text, TILE_TEXT, "last alarm %s ago", words_duration(&w, since(now_ms, s->alarm_ms)));
     else if (s->mood == STATUS_LOST)
-        str_copy(text, TILE_TEXT, s->bed.connected ? "connected, but nothing comes" : "connection lost");
+        say_lost(s, text);
 }
 
 void tile_of(const struct status_stream *s, int64_t now_ms, struct tile *ret) {
@@ -150,7 +165,7 @@ void tile_of(const struct status_stream *s, int64_t now_ms, struct tile *ret) {
     if (s->bed.seen_ms)
         str_format(ret->text[TILE_SEEN], TILE_TEXT, "%s ago", words_duration(&w, since(now_ms, s->bed.seen_ms)));
     else
-        str_copy(ret->text[TILE_SEEN], TILE_TEXT, "not yet");
+        str_copy(ret->text[TILE_SEEN], TILE_TEXT, s->restored_ms ? "before the daemon's start" : "not yet");
     say_note(s, now_ms, ret->text[TILE_NOTE]);
 }
 
@@ -161,11 +176,28 @@ static void put_name(struct html *h, const struct status_stream *s) {
         html_put(h, "<h2>%s</h2>", tile_name(s));
 }
 
+void tile_put_calm(struct html *h, const struct status_stream *s) {
+    const bool calm = s->mood == STATUS_ALARM && s->alarm && !s->alarm->waiting;
+    html_put(h, " data-calm=\"%s\"", !calm ? "" : s->alarm->answered_ms ? "answered" : "replay");
+}
+
+void tile_put_note(struct html *h, const struct status_stream *s, const struct tile *t, bool whole) {
+    const struct status_alarm *a = s->alarm;
+    html_put(h, "<p class=\"note\"><span data-f=\"note\">%s</span>", t->text[TILE_NOTE]);
+    if (a && (a->answered_ms || a->off_ms)) {
+        html_put(h, a->answered_ms ? " " : " since ");
+        (whole ? words_put_time : words_put_short_time)(h, a->answered_ms ? a->answered_ms : a->on_ms);
+    }
+    html_put(h, "</p>");
+}
+
 void tile_put(struct html *h, const struct page_view *v, const struct status_stream *s) {
     struct tile t;
     tile_of(s, v->status->taken_ms, &t);
-    html_put(h, "<li class=\"tile\" id=\"s-%s\" data-mood=\"%s\" data-waiting=\"%d\" data-rule=\"%d\">", s->key,
+    html_put(h, "<li class=\"tile\" id=\"s-%s\" data-mood=\"%s\" data-waiting=\"%d\" data-rule=\"%d\"", s->key,
              status_mood_name(s->mood), s->alarm && s->alarm->waiting, *s->bed.rule != 0);
+    tile_put_calm(h, s);
+    html_put(h, ">");
     put_name(h, s);
     html_put(h, "<p class=\"mood\" data-f=\"mood\">%s</p>", t.text[TILE_MOOD]);
     html_put(h,
@@ -173,13 +205,7 @@ void tile_put(struct html *h, const struct page_view *v, const struct status_str
              "data-f=\"value\">%s</small></p>",
              t.text[TILE_P], t.text[TILE_VALUE]);
     chart_put_minute(h, s);
-    html_put(h, "<p class=\"note\"><span data-f=\"note\">%s</span>", t.text[TILE_NOTE]);
-    if (s->alarm && s->alarm->off_ms) {
-        struct words w, c;
-        html_put(h, " <time class=\"hm\" datetime=\"%s\">%s</time>", words_time(&w, s->alarm->on_ms),
-                 words_clock(&c, s->alarm->on_ms));
-    }
-    html_put(h, "</p>");
+    tile_put_note(h, s, &t, false);
     if (s->alarm) {
         answer_forms_put_silence(h, s->alarm);
         answer_forms_put_short(h, v, s->alarm);

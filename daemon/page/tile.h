@@ -15,5 +15,9 @@ const char *tile_name(const struct status_stream *s);
 /* Who streams it, to stand beside the name, which is the client's own word; "" where the principal's token has the same name. */
 const char *tile_by(const struct status_stream *s);
 void tile_put(struct html *h, const struct page_view *v, const struct status_stream *s); /* "<li>" */
+/* " data-calm=…": of one whose alarm is on and calls nobody, because somebody has acknowledged it or it is a replay's; else "". */
+void tile_put_calm(struct html *h, const struct status_stream *s);
+/* "<p>": its note, with the time of the answer or of the onset. whole: with date and zone. */
+void tile_put_note(struct html *h, const struct status_stream *s, const struct tile *t, bool whole);
 /* "no signal" and so on: of a state, for counts. */
 const char *tile_mood_words(enum status_mood m);

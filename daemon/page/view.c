@@ -5,20 +5,20 @@
 #include "daemon/page/page.h"
 #include "trust/token.h"
 
-static bool sees_bed(const struct page_view *v, const char *principal, const char *bed) {
+bool page_sees_bed(const struct page_view *v, const char *principal, const char *bed) {
     return token_sees_bed(&(struct token_sight){v->all, v->principal, v->names}, principal, bed);
 }
 
-bool page_sees(const struct page_view *v, const struct status_stream *s) { return sees_bed(v, s->bed.principal, s->bed.name); }
+bool page_sees(const struct page_view *v, const struct status_stream *s) { return page_sees_bed(v, s->bed.principal, s->bed.name); }
 
 bool page_sees_job(const struct page_view *v, const char *owner) {
     return v->all || !*owner || principal_is_same(owner, v->principal);
 }
 
-bool page_sees_alarm(const struct page_view *v, const struct status_alarm *a) { return sees_bed(v, a->principal, a->bed); }
+bool page_sees_alarm(const struct page_view *v, const struct status_alarm *a) { return page_sees_bed(v, a->principal, a->bed); }
 
 bool page_answers(const struct page_view *v, const char *principal, const char *bed) {
-    return v->answers && sees_bed(v, principal, bed) && (!v->names || token_names_match(v->names, bed));
+    return v->answers && page_sees_bed(v, principal, bed) && (!v->names || token_names_match(v->names, bed));
 }
 
 static uint64_t mix(uint64_t hash, const char *text) {

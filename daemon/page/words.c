@@ -1,5 +1,7 @@
 #include "daemon/page/words.h"
 
+#include "base/trusted_time.h"
+
 const char *words_bytes(struct words *w, int64_t bytes) {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
     double value = (double)bytes;
@@ -72,5 +74,16 @@ const char *words_time(struct words *w, int64_t wall_ms) {
 }
 
 const char *words_clock(struct words *w, int64_t wall_ms) {
-    return or_unknown(w, clock_local(wall_ms, CLOCK_PEOPLE, w->text, sizeof w->text));
+    return or_unknown(w, local_time(wall_ms, LOCAL_TIME, w->text, sizeof w->text));
 }
+
+static void put_time(struct html *h, int64_t wall_ms, const char *kind) {
+    struct words w, c;
+    if (wall_ms <= 0)
+        html_put(h, "–");
+    else
+        html_put(h, "<time class=\"%s\" datetime=\"%s\">%s</time>", kind, words_time(&w, wall_ms), words_clock(&c, wall_ms));
+}
+
+void words_put_time(struct html *h, int64_t wall_ms) { put_time(h, wall_ms, "whole"); }
+void words_put_short_time(struct html *h, int64_t wall_ms) { put_time(h, wall_ms, "hm"); }

@@ -1,6 +1,6 @@
 /* words: numbers and times as people read them, for the pages. Each function fills the caller's text and returns it. Any thread. */
 #pragma once
-#include "base/base.h"
+#include "daemon/page/html.h"
 
 struct words {
     char text[64];
@@ -13,3 +13,7 @@ const char *words_p(struct words *w, float p);                               /* 
 const char *words_seconds(struct words *w, double seconds);                  /* "0.3 s", "12 s" */
 const char *words_time(struct words *w, int64_t wall_ms);                    /* "2026-11-25T03:04:05Z" */
 const char *words_clock(struct words *w, int64_t wall_ms);                   /* "2026-11-25 04:04:05 CET", of this machine */
+/* "<time>" of a moment, with its date and zone; "–" for 0. */
+void words_put_time(struct html *h, int64_t wall_ms);
+/* The same with hours and minutes alone where script is, and with the date where it was another day. */
+void words_put_short_time(struct html *h, int64_t wall_ms);

@@ -132,6 +132,8 @@ void convert_alarm(const struct alarm *a, const struct alarms_now *now, struct a
     out->start_s = a->kind == ALARM_SEIZURE ? a->start_s : NAN;
     if (a->answered.at_ms)
         out->answered = describe_author(&a->answered, &ret->answered);
+    if (a->noted.at_ms)
+        out->noted = describe_author(&a->noted, &ret->noted);
     if (out->silent_until_ms)
         out->silenced = describe_author(&a->silenced, &ret->silenced);
 }

@@ -19,7 +19,7 @@ int convert_answer(struct rpc_call *call, const ProtobufCMessage *message);
 /* A message of the alarm, which borrows from it. */
 struct alarm_message {
     Brr__V1__BedAlarm alarm; /* its first member */
-    Brr__V1__AlarmAuthor answered, silenced;
+    Brr__V1__AlarmAuthor answered, silenced, noted;
     char again[ALARM_AGAIN];
 };
 void convert_alarm(const struct alarm *a, const struct alarms_now *now, struct alarm_message *ret);

@@ -7,13 +7,19 @@
 #include "daemon/services/convert.h"
 #include "daemon/services/services.h"
 
-enum { LISTED = 1000, LOOK_MS = 5 };
+enum { LISTED = 1000, MOST = 2 * ALARMS_MAX, LOOK_MS = 5 };
 
 /* ---- List ---- */
 
 static bool wanted(const struct auth_caller *caller, const Brr__V1__ListAlarmsRequest *in, const struct alarm *a) {
     return auth_sees_bed(caller, a->principal, a->bed) && (!in->open || alarm_is_open(a)) &&
            (!*in->bed || !strcmp(a->bed, in->bed)) && (!a->off_ms || a->off_ms >= in->since_ms);
+}
+
+static int by_alarm_rank(const void *a, const void *b) {
+    const struct alarm *l = *(const struct alarm *const *)a, *r = *(const struct alarm *const *)b;
+    const int order = alarm_rank(l) - alarm_rank(r);
+    return order ? order : l->on_ms < r->on_ms ? 1 : -(l->on_ms > r->on_ms);
 }
 
 static int list(struct rpc_call *call, const void *message, struct err *err) {
@@ -23,20 +29,20 @@ static int list(struct rpc_call *call, const void *message, struct err *err) {
     Brr__V1__ListAlarmsResponse out = BRR__V1__LIST_ALARMS_RESPONSE__INIT;
     struct alarm_message *items = arena_alloc(rpc_arena(call), LISTED * sizeof *items);
     Brr__V1__BedAlarm **list = arena_alloc(rpc_arena(call), LISTED * sizeof *list);
-    int64_t n = 0, at = 0;
-    if (!items || !list)
+    const struct alarm **found = arena_alloc(rpc_arena(call), MOST * sizeof *found);
+    size_t n = 0;
+    if (!items || !list || !found)
         return err_set(err, ERR_EXHAUSTED, "out of memory listing alarms; try again later");
-    struct alarms_cursor count = {0}, cursor = {0};
-    for (const struct alarm *a; (a = alarms_next(all, &count));)
-        n += wanted(rpc_caller(call), in, a);
-    out.left_out = n > LISTED ? n - LISTED : 0;
-    for (const struct alarm *a; (a = alarms_next(all, &cursor));) {
-        if (!wanted(rpc_caller(call), in, a) || at++ < out.left_out)
-            continue;
-        convert_alarm(a, &now, &items[out.n_alarms]);
+    struct alarms_cursor cursor = {0};
+    for (const struct alarm *a; n < MOST && (a = alarms_next(all, &cursor));)
+        if (wanted(rpc_caller(call), in, a))
+            found[n++] = a;
+    qsort(found, n, sizeof *found, by_alarm_rank);
+    for (; out.n_alarms < n && out.n_alarms < LISTED; out.n_alarms++) {
+        convert_alarm(found[out.n_alarms], &now, &items[out.n_alarms]);
         list[out.n_alarms] = &items[out.n_alarms].alarm;
-        out.n_alarms++;
     }
+    out.left_out = (int64_t)(n - out.n_alarms);
     out.alarms = list;
     return convert_answer(call, &out.base);
 }

@@ -28,10 +28,11 @@ static void describe_alarm(const struct services *services, Brr__V1__SessionInfo
         if (strcmp(a->session, out->session_id) != 0 || a->kind != ALARM_SEIZURE)
             continue;
         out->blind |= a->blind;
+        out->cut |= a->cut && alarm_is_open(a);
         if (!alarm_is_silent(a, now.boot_ms))
             continue;
         out->silent_until_ms = a->silent_ms;
-        out->silenced_by = (char *)(uintptr_t)(*a->silenced.person ? a->silenced.person : a->silenced.by);
+        out->silenced_by = (char *)(uintptr_t)(*a->silenced.person ? a->silenced.person : principal_words(a->silenced.by));
     }
 }
 

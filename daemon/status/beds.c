@@ -153,8 +153,9 @@ void beds_look(void *beds, const struct session *s) {
         if (!(b = map_get(all->open, state.id)))
             return;
     }
+    b->restored |= b->received < 0 && state.received_through > 0 && !state.connected; /* these samples came before the restart */
     if (state.received_through != b->received && state.received_through > 0)
-        b->seen_ms = b->received < 0 && !state.connected ? 0 : all->now_ms; /* restored samples came before the restart */
+        b->seen_ms = b->received < 0 && b->restored ? 0 : all->now_ms;
     b->received = state.received_through;
     if (b->eeg != state.eeg) {
         eegring_drop(b->eeg);

@@ -74,6 +74,7 @@ static void put_past(const struct gathering *g, const struct bed *b, struct stat
     s->bed.probability =
         isnan(s->bed.probability) ? (double)b->newest : s->bed.probability; /* without alarms: of the record trace */
     s->bed.seen_ms = unix_ms(g, b->seen_ms);
+    s->restored_ms = b->restored && !b->seen_ms ? unix_ms(g, b->begun_ms) : 0;
     s->alarm_ms = unix_ms(g, b->alarm_ms);
     s->bed.ended_ms = unix_ms(g, b->ended_ms);
     s->trace = b->trace ? past_share(b->trace) : NULL;

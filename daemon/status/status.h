@@ -23,6 +23,7 @@ enum {
     STATUS_VOLUMES = 3,
     STATUS_BYTES = 64 << 20,
 };
+#define STATUS_UNHEARD   "nothing heard since the daemon started" /* of a stream with restored_ms */
 #define STATUS_CLOSED_MS (12 * 3600 * INT64_C(1000))
 
 /* In the order in which people should look at them. */
@@ -48,15 +49,16 @@ struct status_channel {
 /* An alarm: open, or closed within STATUS_CLOSED_MS. */
 struct status_alarm {
     const char *id, *bed, *session, *principal, *why, *by, *mark, *note; /* by: who acknowledged it */
+    const char *noter;                                                   /* who wrote the note */
     const char *silencer;                                                /* who silenced it; "": it is not silent */
     const char *again;                                                   /* alarm_again_text */
     enum alarm_kind kind;
     bool live, test, cut, open, waiting, status, blind; /* as in alarms/alarm.h */
     bool untold;                                        /* a rule of the bed holds it back */
     enum alarm_sound sound;
-    int step;
-    int64_t on_ms, off_ms, answered_ms, silent_ms; /* Unix time; 0: not */
-    int64_t length_s;                              /* for so long it has been on, or was */
+    int step, rank;                                          /* rank: alarm_rank */
+    int64_t on_ms, off_ms, answered_ms, silent_ms, noted_ms; /* Unix time; 0: not */
+    int64_t length_s;                                        /* for so long it has been on, or was */
 };
 
 struct status_stream {
@@ -77,6 +79,7 @@ struct status_stream {
     int64_t learned_before_ms;        /* signal in which the patient was being learned before the daemon's restart, and still is */
     int64_t alarm_ms;                 /* since when it is on, else when the newest began; 0: none */
     int64_t received_s, events, reconnects;
+    int64_t restored_ms; /* it was taken over from before the daemon's start, when nobody heard it since; 0: else */
     const struct status_channel *channels;
     int n_channels, n_flawed;
     const char *montage; /* of the model; "" until it is loaded */
@@ -149,7 +152,7 @@ struct status {
     struct status_hook hooks[STATUS_HOOKS];
     int n_hooks;
     bool journal_fails, database_fails;
-    struct status_alarm *alarms; /* open ones of patients, open technical ones, closed ones; of each the newest first */
+    struct status_alarm *alarms; /* by alarm_rank, of each rank the newest first */
     int n_alarms;
     struct status_stream *streams; /* in the order of the roster, then by name */
     int n_streams, room_streams;   /* room: for so many, at most STATUS_STREAMS */

@@ -87,7 +87,11 @@ def answers_and_escalation():
         assert "nobody answers" in json.loads(lines(told[3])[0])["text"], lines(told[3])
         assert len(rows(d, "technical_on")) == len(rows(d, "technical_off")) == 1
 
+        check_test_page(d, json.loads(lines(told[0])[0])["url"])
+        over = begin(d, "bed 8")
         check_labels(d, tmp)
+        check_order(d, over)
+        check_lost(d, tmp)
         assert d.ctl("alarms", "test", '=HYPERLINK("http://x")')[0] == 0  # a table must take no name for a formula
         table = list(csv.DictReader(d.ctl("journal", "--kind", "alarm_on", "--csv")[1].splitlines()))
         assert table[-1]["client"] == """'=HYPERLINK("http://x")""" and table[0]["client"] == "bed 7", table
@@ -98,6 +102,32 @@ def answers_and_escalation():
             got = d.ctl("alarms", *words)
             assert got[0] == code and text in got[2], (words, got)
         assert d.stop() == 0
+
+
+def check_test_page(d, url):
+    """The link in the message of a test alarm says what it was: when, by whom, who was told, who answered."""
+    assert url.startswith("https://eeg.example/streams/test") and "?" not in url, url
+    text = until(lambda: (answer := get(d, url.removeprefix("https://eeg.example")))[0] == 200 and answer[1], "the page never came")
+    assert "<h1>bed 7</h1><p>Test alarm</p>" in text, text
+    for said in ("<dt>made</dt>", "<dt>told</dt><dd>all, alarm_on: delivered", "<dt>nobody had answered</dt><dd>call 2, <time", "<dt>answered</dt><dd>Ana B, <time", "a drill: nothing to do” (uid:"):
+        assert said in text, (said, text)
+    zone = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z+-][\w+-]+"
+    assert re.search(rf"acknowledged by Ana B {zone}, false alarm, \"a drill: nothing to do\" \(uid:\d+ {zone}\)", d.ctl("alarms")[1]), d.ctl("alarms")
+    assert re.search(rf"^{zone} +- +bed 7 +answered .* acknowledge via brrctl by Ana B$", d.ctl("journal")[1], re.M), d.ctl("journal")
+    until(lambda: get(d, "/streams/test0")[0] == 404, "a page of nothing")
+
+
+def check_order(d, over):
+    """What is on stands before what is over and waits, on the page and in brrctl."""
+    until(lambda: [a for a in alarms(d) if a["alarm"] == over and a["off_ms"]], lambda: alarms(d))
+    on, answered = begin(d, "bed 11"), begin(d, "bed 12")
+    assert d.ctl("alarms", "ack", answered)[0] == 0
+    listed = [a["alarm"] for a in alarms(d) if a["alarm"] in (over, on, answered)]
+    assert listed == [on, answered, over], listed
+    shown = until(lambda: [i for i in re.findall(r'id="a-([^"]+)"', page(d)) if i in listed])
+    assert shown == listed, shown
+    for alarm in (on, over):
+        assert d.ctl("alarms", "ack", alarm)[0] == 0
 
 
 def check_labels(d, tmp):
@@ -126,6 +156,22 @@ def check_labels(d, tmp):
         assert abs(float(before[0]) + float(before[1]) - float(after[0])) < 0.011, table  # no time is without a row
     assert {row[8] for row in table if row[2] != "unknown"} == {"Ana"}, table
     assert len(sz := seizures(table)) == 1 and close(sz[0], span), (sz, span)
+    assert {row[9] for row in table if row[8] == "Ana"} == {f"alarm {hit['alarm']} marked true", f"alarm {other['alarm']} marked false"}, table
+
+
+def check_lost(d, tmp):
+    """A client that is gone after an alarm that nobody has answered: lists say that the connection is lost, not only that it was on."""
+    path = sorted(glob.glob(f"{tmp}/eeg/**/*_eeg.edf", recursive=True))[0]
+    words = ["stream", path, "--client", "bed 13", *RULE, "--realtime", "40", "--as-live", "--output", f"{tmp}/y.tsv"]
+    client = subprocess.Popen([f"{BIN}/brrctl", *words], env=d.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until(lambda: [a for a in alarms(d, "--open") if a["bed"] == "bed 13" and a["kind"] == "alarm"], lambda: alarms(d))
+    client.kill()
+    client.wait(PATIENCE)
+    for listing in ("sessions", "beds"):
+        row = r"(?:was on|ALARM, blind:|ALARM),? connection lost"
+        until(lambda: [line for line in d.ctl(listing)[1].splitlines() if "bed 13" in line and re.search(row, line)], lambda: d.ctl(listing))
+    until(lambda: re.search(r">(?:blind: )?connection lost[;,] ", page(d, "/streams")), lambda: page(d, "/streams"))
+    assert d.ctl("alarms", "ack", "bed 13", "--yes")[0] == 0
 
 
 def seizures(table):
@@ -152,8 +198,10 @@ def check_rejoined(d, tmp):
     for session in (first, second):
         start, *_, end = [row["start_s"] for row in journal(d, "--bed", "bed 10", "--session", session) if row["alarm"] == joined and row["kind"].startswith("alarm_")]
         with open(f"{tmp}/rejoined/bed-10_{session[:8]}_events.tsv", encoding="utf-8") as f:
-            found = seizures([line.split("\t") for line in f.read().splitlines()[1:]])
-        assert len(found) == 1 and found[0][0] < end and start < found[0][1], (found, start, end)
+            table = [row for row in (line.split("\t") for line in f.read().splitlines()[1:]) if row[9].startswith(f"alarm {joined} marked true")]
+        assert len(table) == 1 and float(table[0][0]) < end and start < float(table[0][0]) + float(table[0][1]), (table, start, end)
+        events = [row for row in journal(d, "--bed", "bed 10", "--session", session) if row["kind"] == "event" and row["start_s"] <= end and row["end_s"] >= start]
+        assert table[0][2] == ("sz" if events else "unknown") and ("no event" in table[0][9]) == (not events), (table, events)
 
 
 def begin(d, bed):
@@ -186,10 +234,15 @@ def post(d, fields):
     return c.getresponse().status
 
 
-def page(d):
+def get(d, path):
     c = http.client.HTTPConnection("127.0.0.1", d.port, timeout=PATIENCE)
-    c.request("GET", "/alarms", headers={"Accept": "text/html"})
-    return c.getresponse().read().decode()
+    c.request("GET", path, headers={"Accept": "text/html"})
+    answer = c.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def page(d, path="/alarms"):
+    return get(d, path)[1]
 
 
 def offered(d, form, shown):

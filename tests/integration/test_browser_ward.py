@@ -90,7 +90,7 @@ def check_silence(s, d):
     browser.wait(f"{SOUND} === 'none'")
     [alarm] = [a for a in alarms(d, "--open") if a["bed"] == "bed-3" and a["kind"] == "alarm"]
     assert alarm["silenced"]["person"] == "Ana B" and alarm["silent_until_ms"] > alarm["silenced"]["at_ms"], alarm
-    assert re.search(r"silent until \S+ \S+ by Ana B", d.ctl("alarms", "--open")[1]), d.ctl("alarms", "--open")
+    assert re.search(r"silent until \S+ \S+ [A-Z+-]\S+ by Ana B", d.ctl("alarms", "--open")[1]), d.ctl("alarms", "--open")
     state = session(d, "bed-3")
     assert (state["silent_until_ms"], state["silenced_by"]) == (alarm["silent_until_ms"], "Ana B"), state
     assert "ALARM, silent until" in d.ctl("sessions")[1], d.ctl("sessions")
@@ -118,7 +118,27 @@ def check_least(s, d, bed):
     s.browser.wait(f"{tile('bed-9')}.dataset.mood === 'alarm'")
     until(lambda: "bed-9" in told(d), lambda: d.read_log()[-2000:])
     assert "bed-9" not in early and told(d).count("bed-9") == 1, told(d)
-    assert d.ctl("alarms", "ack", "bed-9", "--yes")[0] == 0
+    assert d.ctl("alarms", "ack", "bed-9", "--yes", "--person", "Ana B")[0] == 0
+    check_acknowledged(s)
+
+
+def check_acknowledged(s):
+    """What somebody takes care of looks calmer than what waits, by more than its colour, and the line at the top names it last."""
+    browser, calm, waits = s.browser, tile("bed-9"), tile("bed-3")
+    s.shoot("acknowledged", "/streams")
+    s.shoot("acknowledged-wall", "/streams?wall")
+    s.open("/streams?wall")
+    browser.wait(f"{calm}.dataset.calm === 'answered' && {waits}.dataset.calm === ''")
+    look = "(s => [s.backgroundColor, s.animationName])(getComputedStyle({}))"
+    assert browser.run(look.format(calm)) != browser.run(look.format(waits)), browser.run(look.format(calm))
+    assert browser.run(f"getComputedStyle({calm}.querySelector('.mood'), '::before').content") == '"✓ "'
+    assert browser.run(f"{calm}.querySelector('.note').innerText").startswith("acknowledged by Ana B"), browser.run(f"{calm}.innerText")
+    top = "document.getElementById('alarms')"
+    assert re.search(r"bed-3\b.*bed-9 acknowledged", browser.run(f"{top}.innerText"), re.S) and browser.run(f"{top}.dataset.waiting") != "0"
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    browser.screenshot(f"{SHOTS}/acknowledged-print.png")
+    browser.call("Emulation.setEmulatedMedia", media="")
+    s.open("/streams")
 
 
 def check_rules(s, d, bed):

@@ -69,17 +69,22 @@ def yaml_keys(page):
 # Documented commands with a live source, a hook or a certificate, by their words and options: the test that runs them, with somebody
 # who receives. docs/ward.md stands in no row: test_ward_page.py runs each of its lines.
 RECEIVED = {
-    "alarms": "test_answers.py", "alarms --open": "test_answers.py", "alarms ack": "test_answers.py", "alarms ack --person": "test_answers.py",
-    "alarms export --as --output --since": "test_ward_page.py", "alarms mark": "test_answers.py", "alarms note": "test_answers.py",
-    "alarms report --since": "test_answers.py", "alarms silence --for": "test_browser_ward.py", "alarms standby": "test_answers.py",
-    "alarms test": "test_answers.py", "hooks test": "test_alarm_hooks.py", "lsl": "test_lsl.py", "lsl in": "test_lsl.py",
-    "stream --as-live --realtime": "test_alarm_hooks.py", "stream --client --follow --model": "test_stream_follow.py",
-    "stream --client --live -": "test_stream_follow.py", "stream --client --live --model -": "test_stream_follow.py",
-    "stream --follow": "test_stream_follow.py", "stream --replay -": "test_stream_follow.py", "stream --move-after --realtime": "test_stream_move.py",
-    "stream --model": "test_tls.py", "tls client": "test_tls.py", "tls client --name": "test_tls.py", "tls init --host": "test_tls.py",
-    "tls renew": "test_tls.py", "tls revoke --name": "test_tls.py", "tls token": "test_tls.py", "tls token --from --role": "test_tls.py",
-    "tls token --all --answer --name --names --role": "test_answers.py", "tls token --answer --name --names --role": "test_tls.py",
-    "tls token --name --replace": "test_tls.py", "tls token --name --role": "test_tls.py",
+    "alarms": "test_answers.py", "alarms --open": "test_answers.py", "alarms ack": "test_answers.py",
+    "alarms ack --person": "test_answers.py", "alarms export --as --output --since": "test_ward_page.py",
+    "alarms mark": "test_answers.py", "alarms note": "test_answers.py", "alarms report --since": "test_answers.py",
+    "alarms silence --for": "test_browser_ward.py", "alarms standby": "test_answers.py",
+    "alarms test": "test_answers.py", "hooks test": "test_alarm_hooks.py", "lsl": "test_lsl.py",
+    "lsl in": "test_lsl.py", "stream --as-live --realtime": "test_alarm_hooks.py",
+    "stream --client --follow --model": "test_stream_follow.py",
+    "stream --client --live -": "test_stream_follow.py",
+    "stream --client --live --model -": "test_stream_follow.py", "stream --follow": "test_stream_follow.py",
+    "stream --replay -": "test_stream_follow.py", "stream --move-after --realtime": "test_stream_move.py",
+    "stream --model": "test_tls.py", "tls client": "test_tls.py", "tls client --name": "test_tls.py",
+    "tls init --host": "test_tls.py", "tls renew": "test_tls.py", "tls revoke --name": "test_tls.py",
+    "tls token": "test_tls.py", "tls token --from --role": "test_tls.py",
+    "tls token --all --answer --name --names --role": "test_answers.py",
+    "tls token --answer --name --names --role": "test_tls.py", "tls token --name --replace": "test_tls.py",
+    "tls token --name --role": "test_tls.py",
 }
 SCOPE = re.compile(r"brrctl (?:tls|hooks|alarms|lsl)\b|brrctl stream (?:- |.*--(?:live|follow|as-live|move-after))|BRR_TLS_CA=\S+ .*brrctl")
 

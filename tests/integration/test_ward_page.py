@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import ssl
 import subprocess
 import sys
@@ -20,14 +21,23 @@ OWN = ("apt install", "adduser", "systemctl")  # what only a machine of its own 
 
 
 class Receiver(Pager):
-    """.alarms: the ids that were in its messages."""
+    """.messages: what it was told; .alarms: the ids in it."""
 
     def __init__(self, folder, name):
-        self.alarms = []
+        self.messages = []
         super().__init__(folder, name)
 
     def attempted(self, body):
-        self.alarms.append(body["entry"].get("alarm"))
+        self.messages.append(body)
+
+    @property
+    def alarms(self):
+        return [body["entry"].get("alarm") for body in list(self.messages)]
+
+    def of(self, kind):
+        """Those that bed-1 is not heard, or is again."""
+        entries = [(body["entry"], body) for body in list(self.messages)]
+        return [body for e, body in entries if e["kind"] == kind and e["client"] == "bed-1" and e["detail"].split(":")[0] in ("lost", "no_signal")]
 
 
 class FromPage(Daemon):
@@ -83,7 +93,7 @@ class Walk:
         with open(f"{self.tmp}/etc/brrd/beds/{name}.conf", encoding="utf-8") as f:
             words, env = bed_command(name, MODEL="line_length", BRR_TOKEN_FILE=f"{self.tmp}/etc/brrd/beds/{name}.token",
                                      **dict(row.rstrip("\n").split("=", 1) for row in f))
-        self.bed = subprocess.Popen(words, env=env, stdin=subprocess.PIPE)  # the recorder waits for its electrodes
+        self.bed = subprocess.Popen(words, env=env, stdin=subprocess.PIPE, start_new_session=True)  # the recorder waits for its electrodes
         until(lambda: '"bed-1"' in self.d.ctl("sessions", "--json")[1], "the bed never came")
 
     def close(self):
@@ -98,10 +108,10 @@ def blocks():
         return [[line[4:] for line in block.splitlines()] for block in re.findall(r"(?:^    .*\n)+", f.read(), re.M)]
 
 
-def tiles(w):
+def page_of(w, path):
     context = ssl.create_default_context(cafile=f"{w.tmp}/ca.crt")
     with open(f"{w.tmp}/screen.token", encoding="ascii") as f:
-        request = urllib.request.Request(f"https://127.0.0.1:{w.d.port}/streams?wall", headers={"Authorization": f"Bearer {f.read().strip()}"})
+        request = urllib.request.Request(f"https://127.0.0.1:{w.d.port}{path}", headers={"Authorization": f"Bearer {f.read().strip()}"})
     with urllib.request.urlopen(request, context=context, timeout=PATIENCE) as page:
         return page.read().decode()
 
@@ -129,6 +139,20 @@ def walk(w):
     return seen, alarm, out
 
 
+def check_lost(w):
+    """A bed's machine is off for a while: who is told of it, with the page's kinds of hooks, is told that it is back, in one message each."""
+    nurse = w.pagers["nurse"]
+    os.killpg(w.bed.pid, signal.SIGKILL)  # its recorder too
+    w.bed.wait(PATIENCE)
+    began = until(lambda: nurse.of("technical_on"), "the pager was not told that the bed is lost")
+    w.bed.stdin.close()
+    w.systemctl("systemctl start brrd-bed@bed-1")
+    over = until(lambda: nurse.of("technical_off"), "the pager was not told that the bed is back")
+    assert [body["entry"]["alarm"] for body in began] == [body["entry"]["alarm"] for body in over], (began, over)
+    assert re.match(r"bed-1: (connection lost|no signal), back after \d+ (s|min), \S+ \S+ - \S+ [A-Z]", over[0]["text"]), over
+    assert began[0]["text"].startswith(over[0]["text"].split(",")[0]), (began, over)
+
+
 def main():
     with temporary() as tmp:
         w = Walk(tmp)
@@ -136,12 +160,16 @@ def main():
             seen, alarm, _ = walk(w)
             assert sum("brrctl" in line for line in seen) > 12 and alarm, seen
             assert os.stat(f"{tmp}/etc/brrd/tls").st_mode & 0o777 == 0o755, "neither the daemon nor people can read in the folder"
-            page = tiles(w)
+            page = page_of(w, "/streams?wall")
             assert all(f">{bed}<" in page for bed in ("bed-1", "bed-2", "bed-3")), page[:2000]
             until(lambda: alarm in w.pagers["nurse"].alarms, "the pager was not told")
             assert w.pagers["doctor"].alarms, "hooks test did not reach the doctor"
             answered = [json.loads(line)["detail"] for line in w.d.ctl("journal", "--kind", "answered", "--json")[1].splitlines()]
             assert [words.split()[0] for words in answered] == ["note", "acknowledge", "mark"], answered
+            [url] = {body["url"] for body in w.pagers["nurse"].messages if body["entry"].get("alarm") == alarm}
+            page = page_of(w, url.removeprefix("https://eeg.ward.example:9464"))
+            assert "<p>Test alarm</p>" in page and "<dt>told</dt><dd>pager, alarm_on: delivered" in page and "<dd>Ana B, <time" in page, page
+            check_lost(w)
             w.close()
             assert w.d.stop() == 0, w.d.read_log()[-2000:]
         finally:

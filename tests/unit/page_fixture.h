@@ -84,6 +84,8 @@ static inline void put_alarms(struct status *s, const char *bed, int n) {
                                                          .mark = "",
                                                          .note = bed,
                                                          .silencer = "",
+                                                         .noter = "Ana",
+                                                         .noted_ms = s->taken_ms - 50000,
                                                          .length_s = i < n ? 40 : 100,
                                                          .kind = i < n ? ALARM_SEIZURE : ALARM_NO_SIGNAL,
                                                          .live = true,

@@ -465,9 +465,8 @@ static void escalations_are_grouped_and_settled_by_an_answer_or_an_end(void **st
     str_copy(over.detail, sizeof over.detail, "on again, 1 time since 08:00 UTC; Ana acknowledged it before, at 08:00 UTC");
     assert_true(owe_entry(&o, &over, NOW_MS));
     next_told(&o, NOW_MS, text);
-    assert_string_equal(text,
-                        "bed-3 (token:icu): the alarm was on 2027-01-15 08:00:00 - 08:01:20 UTC, not answered, call 2, on again, 1 "
-                        "time since 08:00 UTC; Ana acknowledged it before, at 08:00 UTC");
+    assert_string_equal(text, "bed-3 (icu): the alarm was on 2027-01-15 08:00:00 - 08:01:20 UTC, not answered, call 2, on again, 1 "
+                              "time since 08:00 UTC; Ana acknowledged it before, at 08:00 UTC");
     owed_done(&o);
 }
 

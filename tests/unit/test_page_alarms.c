@@ -18,6 +18,12 @@ static void an_alarm_that_is_over_stays_until_somebody_answers(void **state) {
     assert_non_null(strstr(str_cstr(&h.out), "data-sound=\"low\""));
     assert_null(strstr(str_cstr(&h.out), "action=\"/alarms\"")); /* this reader may not answer */
     html_done(&h);
+    s->streams[2].bed.connected = false; /* it was lost after the alarm */
+    html_init(&h);
+    page_streams(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), ">connection lost; nobody has acknowledged</span> since <time"));
+    html_done(&h);
+    s->streams[2].bed.connected = true;
     v.answers = true;
     v.names = "icu-*";
     html_init(&h);
@@ -72,6 +78,89 @@ static void an_alarm_of_a_lost_stream_says_that_it_is_blind(void **state) {
     html_init(&h);
     page_streams(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "alarms off by the configuration"));
+    html_done(&h);
+    status_drop(s);
+}
+
+/* An alarm that somebody has acknowledged is framed and named after the others; a replay calls nobody, and says so. */
+static void an_acknowledged_alarm_is_calmer_than_one_that_waits(void **state) {
+    (void)state;
+    struct status *s = made(5);
+    const struct page_view v = all_of(s);
+    struct html h;
+    put_alarms(s, "bed-1", 3);
+    for (int i = 0; i < 3; i++) {
+        s->alarms[i].off_ms = 0;
+        s->streams[i + 1].alarm = &s->alarms[i];
+        s->streams[i + 1].mood = STATUS_ALARM;
+    }
+    s->streams[4].mood = STATUS_FINE;
+    s->alarms[0].waiting = s->alarms[2].waiting = false;
+    s->alarms[0].answered_ms = s->taken_ms - 30000;
+    s->alarms[0].by = "Ana";
+    s->alarms[2].live = false;
+    s->streams[3].bed.live = false;
+    html_init(&h);
+    page_streams(&h, &v);
+    const char *page = str_cstr(&h.out), *banner = strstr(page, "<strong>Alarm</strong>");
+    assert_int_equal(count(page, "data-calm=\"answered\""), 1);
+    assert_int_equal(count(page, "data-calm=\"replay\""), 1);
+    assert_non_null(strstr(page, "acknowledged by Ana</span> <time class=\"hm\""));
+    assert_non_null(strstr(page, ">Replay: alarm 0:40</p>"));
+    assert_non_null(strstr(page, "id=\"alarms\" role=\"alert\" data-n=\"3\" data-waiting=\"2\""));
+    assert_true(banner && strstr(banner, ">bed-2</a>") < strstr(banner, ">bed-1 <small>acknowledged</small></a>"));
+    html_done(&h);
+    html_init(&h);
+    page_alarms(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "Replay: on</span>"));
+    html_done(&h);
+    struct json *event = event_of(NULL, &v, "/streams");
+    assert_int_equal(json_i64(json_get(event, "n_waiting"), 0), 2);
+    assert_string_equal(json_str(json_at(json_at(json_get(event, "alarms"), 2), 2), ""), "acknowledged");
+    json_free(event);
+    status_drop(s);
+}
+
+/* A note has its author and its time, in the zone of the machine. */
+static void times_have_their_zone(void **state) {
+    (void)state;
+    struct status *s = made(3);
+    const struct page_view v = all_of(s);
+    struct html h;
+    setenv("TZ", "CET-1", 1);
+    tzset();
+    put_alarms(s, "bed-2", 1);
+    s->streams[2].alarm = &s->alarms[0];
+    s->streams[2].mood = STATUS_WAS;
+    html_init(&h);
+    page_alarms(&h, &v);
+    assert_non_null(strstr(
+        str_cstr(&h.out), "“bed-2” (Ana, <time class=\"whole\" datetime=\"2027-01-15T07:59:10Z\">2027-01-15 08:59:10 CET</time>)"));
+    html_done(&h);
+    html_init(&h);
+    assert_true(page_stream(&h, &v, s->streams[2].bed.session_id));
+    assert_non_null(strstr(str_cstr(&h.out), "nobody has acknowledged</span> since <time class=\"whole\" "));
+    html_done(&h);
+    unsetenv("TZ");
+    tzset();
+    status_drop(s);
+}
+
+/* Of a stream from before the daemon's start nobody knows when it was heard last: the age is a bound. */
+static void a_restored_stream_is_silent_since_before_the_start(void **state) {
+    (void)state;
+    struct status *s = made(3);
+    const struct page_view v = all_of(s);
+    struct html h;
+    s->streams[2].mood = STATUS_LOST;
+    s->streams[2].bed.connected = false;
+    s->streams[2].bed.seen_ms = 0;
+    s->streams[2].restored_ms = s->taken_ms - 20000;
+    html_init(&h);
+    page_streams(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), ">No signal over 0:20</p>"));
+    assert_non_null(strstr(str_cstr(&h.out), ">nothing heard since the daemon started</span>"));
+    assert_non_null(strstr(str_cstr(&h.out), ">before the daemon&#39;s start</span>"));
     html_done(&h);
     status_drop(s);
 }
@@ -157,6 +246,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_alarm_that_is_over_stays_until_somebody_answers),
         cmocka_unit_test(an_alarm_of_a_lost_stream_says_that_it_is_blind),
+        cmocka_unit_test(an_acknowledged_alarm_is_calmer_than_one_that_waits),
+        cmocka_unit_test(times_have_their_zone),
+        cmocka_unit_test(a_restored_stream_is_silent_since_before_the_start),
         cmocka_unit_test(several_alarms_of_a_bed_are_acknowledged_at_once),
         cmocka_unit_test(an_alarm_leads_to_the_eeg_while_its_stream_is_there),
         cmocka_unit_test(technical_alarms_are_grouped),

@@ -2,6 +2,7 @@
 
 #include "client/brrctl/admin/alarms.h"
 #include "base/base.h"
+#include "base/principal.h"
 #include "brr/v1/alarms.pb-c.h"
 #include "client/brrctl/listing.h"
 #include "client/brrctl/output.h"
@@ -26,19 +27,25 @@ static char *text(const char *borrowed) { return (char *)(uintptr_t)borrowed; }
 static const char *state_of(const Brr__V1__BedAlarm *a) {
     if (a->test)
         return a->off_ms ? "test over" : "TEST";
+    if (!a->live && !strcmp(a->kind, "alarm"))
+        return a->off_ms ? "replay, over" : "replay, on";
     if (a->off_ms)
-        return a->cut ? "cut" : "over";
+        return a->cut ? "cut in alarm" : "over";
     if (a->blind)
         return "ON, blind";
     return a->answered ? "on" : "ON";
 }
 
-/* "acknowledged by Ana 10:04:11, false alarm, "chewing"" */
+/* The name that the person gave, else the caller's. */
+static const char *author_name(const Brr__V1__AlarmAuthor *author) {
+    return *author->person ? author->person : principal_words(author->by);
+}
+
+/* "acknowledged by Ana 2026-01-31 10:04:11 CET, false alarm, "chewing" (Ana 2026-01-31 10:05:20 CET)" */
 static void put_answers(struct str *text, const Brr__V1__BedAlarm *a) {
     char at[32];
     if (a->answered)
-        str_printf(text, "acknowledged by %s %s", *a->answered->person ? a->answered->person : a->answered->by,
-                   output_time(a->answered->at_ms, at, sizeof at));
+        str_printf(text, "acknowledged by %s %s", author_name(a->answered), output_time(a->answered->at_ms, at, sizeof at));
     else if (a->open && a->live)
         str_printf(text, "nobody has answered%s", a->step ? " (escalated)" : "");
     if (*a->again)
@@ -47,9 +54,7 @@ static void put_answers(struct str *text, const Brr__V1__BedAlarm *a) {
         str_printf(text, "%snobody is told, by a rule of the bed", text->len ? ", " : "");
     if (a->silent_until_ms)
         str_printf(text, ", silent until %s by %s", output_time(a->silent_until_ms, at, sizeof at),
-                   !a->silenced           ? "somebody"
-                   : *a->silenced->person ? a->silenced->person
-                                          : a->silenced->by);
+                   a->silenced ? author_name(a->silenced) : "somebody");
     if (*a->mark)
         str_printf(text, "%s%s", text->len ? ", " : "",
                    !strcmp(a->mark, "true")    ? "true alarm"
@@ -57,6 +62,8 @@ static void put_answers(struct str *text, const Brr__V1__BedAlarm *a) {
                                                : a->mark);
     if (*a->note)
         str_printf(text, "%s\"%s\"", text->len ? ", " : "", a->note);
+    if (*a->note && a->noted)
+        str_printf(text, " (%s %s)", author_name(a->noted), output_time(a->noted->at_ms, at, sizeof at));
 }
 
 static void list_alarm(struct listing *l, const void *alarm) {
@@ -74,7 +81,7 @@ static const char titles[] = "alarm|bed|kind|state|began|for|answer",
                   fields[] =
                       "alarm=id kind bed session=session_id principal model live test on_ms off_ms why cut value start_s "
                       "answered(by person at_ms via) silent_until_ms silenced(by person at_ms via) blind untold length_ms status "
-                      "step mark note open sound again";
+                      "step mark note noted(by person at_ms via) open sound again";
 static const struct brrctl_view one_view = {.json = fields, .titles = titles, .row = list_alarm};
 
 static int list(const struct arguments *o) {
@@ -90,7 +97,7 @@ static int list(const struct arguments *o) {
         return code;
     brrctl_show_items(o, &view, (void *const *)out->alarms, out->n_alarms);
     if (out->left_out)
-        fprintf(stderr, "brrctl: %lld older alarms are not shown; `brrctl journal --kind alarm_on` lists all\n",
+        fprintf(stderr, "brrctl: %lld more alarms are not shown; `brrctl journal --kind alarm_on` lists all\n",
                 (long long)out->left_out);
     return 0;
 }
@@ -249,9 +256,11 @@ const struct command command_alarms = {
         "  test BED                     a test alarm of 20 s on pages and hooks, which escalates until it is acknowledged\n"
         "  report [--since 12h]         for each bed: alarms, marks, how long until somebody acknowledged\n"
         "  export --as labels --output DIR\n"
-        "                               the marks as label files (events.tsv), one for each stream: true is sz over the "
-        "event that\n"
-        "                               overlaps the alarm, false is bckg, all other time is unknown\n"
+        "                               the marks as label files (events.tsv), one for each stream: of a true alarm each event "
+        "that\n"
+        "                               overlaps it is sz, and without an event its time is unknown; a false one is bckg; all "
+        "other\n"
+        "                               time is unknown. The column comment names the alarm\n"
         "ALARM: the id that `brrctl alarms` and the page show, or its first characters, six or more, where one open alarm alone "
         "has them. Answers need the word `answer` in the token's line, or the "
         "role admin.\n"

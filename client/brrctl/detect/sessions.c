@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "base/counted.h"
+#include "base/principal.h"
 #include "brr/v1/beds.pb-c.h"
 #include "brr/v1/sessions.pb-c.h"
 #include "client/brrctl/brrctl.h"
@@ -88,7 +89,8 @@ static const char *quality_text(const Brr__V1__SessionInfo *s, char *buf, size_t
 
 static const char fields[] =
     "session=session_id client=client_name principal address model device realtime connected rate_hz channels opened_ms "
-    "received_through durable_through samples events lag_s alarm state? silent_until_ms silenced_by blind alarms_off learning_s "
+    "received_through durable_through samples events lag_s alarm state? silent_until_ms silenced_by blind cut alarms_off "
+    "learning_s "
     "note "
     "probability reconnects";
 
@@ -110,7 +112,13 @@ static const char *state_words(const Brr__V1__SessionInfo *s) {
 /* The state, and what people must know of its alarm. */
 static const char *state_text(const Brr__V1__SessionInfo *s, char *buf, size_t size) {
     char until[32];
-    str_format(buf, size, "%s%s%s", state_words(s), s->blind ? ", blind" : "", s->alarms_off ? ", alarms off" : "");
+    const bool in_alarm = !strcmp(s->state, "alarm") || !strcmp(s->state, "was");
+    str_format(buf, size, "%s%s%s%s", s->cut && !strcmp(s->state, "was") ? "cut in alarm" : state_words(s),
+               s->blind ? ", blind" : "",
+               !in_alarm || s->connected ? ""
+               : s->blind                ? ": connection lost"
+                                         : ", connection lost",
+               s->alarms_off ? ", alarms off" : "");
     const size_t len = strlen(buf);
     if (s->silent_until_ms)
         str_format(buf + len, size - len, ", silent until %s by %s", output_time(s->silent_until_ms, until, sizeof until),
@@ -147,12 +155,15 @@ static void put_alarms(struct str *text, const Brr__V1__Bed *b) {
     char time[32];
     if (b->alarm) {
         const int64_t end = b->alarm->off_ms ? b->alarm->off_ms : clock_wall_ms();
-        str_printf(text, "%s %s (%s)", b->alarm->off_ms ? "was on" : "on",
+        str_printf(text, "%s %s (%s)",
+                   b->alarm->cut      ? "cut in alarm after"
+                   : b->alarm->off_ms ? "was on"
+                                      : "on",
                    output_duration((double)(end - b->alarm->on_ms) / 1000, time, sizeof time), b->alarm->id);
     }
     if (b->alarm && b->alarm->answered)
-        str_printf(text, ", acknowledged by %s%s", b->alarm->answered->person,
-                   *b->alarm->answered->person ? "" : b->alarm->answered->by);
+        str_printf(text, ", acknowledged by %s",
+                   *b->alarm->answered->person ? b->alarm->answered->person : principal_words(b->alarm->answered->by));
     for (size_t i = 0; i < b->n_technical; i++)
         str_printf(text, "%s%s", text->len ? ", " : "", b->technical[i]->kind);
     if (*b->rule)
@@ -165,8 +176,9 @@ static void list_bed(struct listing *l, const void *bed) {
     OWNED(str_done) struct str alarms = str_of(4096);
     put_alarms(&alarms, b);
     output_time(b->seen_ms, seen, sizeof seen);
-    listing_row(l, "%s|%s|%.*s|%s|%.2f|%s|%s|%s", b->name, words_of(b->state, b->live), SHORT_ID, b->session_id,
-                output_probability(b->probability, p), b->lag_s, seen, str_cstr(&alarms), b->quality);
+    const bool lost = *b->session_id && !b->connected && b->alarm;
+    listing_row(l, "%s|%s%s|%.*s|%s|%.2f|%s|%s|%s", b->name, words_of(b->state, b->live), lost ? ", connection lost" : "", SHORT_ID,
+                b->session_id, output_probability(b->probability, p), b->lag_s, seen, str_cstr(&alarms), b->quality);
 }
 
 static int cmd_beds(const struct arguments *o) {

@@ -5,17 +5,17 @@
 
 (() => {
     const live = document.body.hasAttribute('data-live');
-    const STALE_MS = 5000, FETCH_MS = 2000, SILENT_MS = 10000;
+    const DAY_MS = 86400000, STALE_MS = 5000, FETCH_MS = 2000, SILENT_MS = 10000;
     let heard = Date.now(), fetched = Date.now(), fetching = false, source = null;
     const title = document.title.replace(/^\(\d+\) /, '');
 
-    const local = new Intl.DateTimeFormat(undefined, {dateStyle: 'medium', timeStyle: 'medium'});
+    const local = new Intl.DateTimeFormat(undefined, {year: 'numeric', month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit', timeZoneName: 'short'});
     function showLocalTimes(root) {
         for (const t of root.querySelectorAll('time[datetime]')) {
             const at = new Date(t.dateTime);
             if (isNaN(at)) continue;
             t.title = t.title || t.textContent;
-            const hm = t.className === 'hm';
+            const hm = t.className === 'hm' && Math.abs(at - Date.now()) < DAY_MS / 2;
             t.textContent = t.id === 'clock' ? at.toLocaleTimeString() : hm ? at.toLocaleTimeString(undefined, {hour: '2-digit', minute: '2-digit'}) : local.format(at);
         }
     }
@@ -61,10 +61,11 @@
             strong.textContent = word;
             box.append(strong, ' ');
         }
-        for (const [session, name] of links) {
+        for (const [session, name, word] of links) {
             const link = document.createElement('a');
             link.href = session ? '/streams/' + session : '/alarms';
-            link.textContent = name;
+            link.textContent = name + (word ? ' ' : '');
+            if (word) link.append(Object.assign(document.createElement('small'), {textContent: word}));
             box.append(link, ' ');
         }
         if (n > links.length) box.append('and ' + (n - links.length) + ' more');
@@ -72,6 +73,7 @@
 
     function updateAlarms(event) {
         document.title = (event.n_alarms ? '(' + event.n_alarms + ') ' : '') + title;
+        document.getElementById('alarms').dataset.waiting = event.n_waiting;
         fillLine('alarms', event.n_alarms, 'Alarm', event.alarms);
         fillLine('was', event.n_was, 'Was on', event.was);
         fillLine('technical', event.technical.length, '', event.technical.map((text) => ['', text]));
