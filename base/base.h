@@ -1,8 +1,8 @@
 /* base: what nearly every file above this floor uses, in one include: the C library, the system calls of files and threads, and
  * errors, texts, ownership by scope, files, tables of members and the clock.
  *
- * A header of lib, daemon, client, tools or tests that needs any of these includes this one; a .c file gets it through the header
- * of its own name, else includes it itself. base and kernels include what they use, because CUDA and C++ read them; so do the
+ * A file of lib, daemon, client, tools or tests that needs any of these has it through the other headers that it includes, else
+ * includes it itself. base and kernels include what they use, because CUDA and C++ read them; so do the
  * installed headers. */
 #pragma once
 

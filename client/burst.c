@@ -1,6 +1,5 @@
 /* Networks of spiking neurons as plain values over brr.v1.Burst. */
 
-#include "base/base.h"
 #include "brr/v1/burst.pb-c.h"
 #include "client/message.h"
 

@@ -1,6 +1,5 @@
 /* Calls as bytes: one request and one answer, or many messages either way. */
 
-#include "base/base.h"
 #include "client/conn.h"
 
 enum { CALL_TIMEOUT_MS = 30000 };

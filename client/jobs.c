@@ -1,6 +1,5 @@
 /* Jobs as plain values over calls. */
 
-#include "base/base.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/message.h"
 

@@ -2,8 +2,6 @@
 
 #include <sys/random.h>
 
-#include "base/base.h"
-
 enum {
     FIRST_PAUSE_MS = 100,
     LONGEST_PAUSE_MS = 2000,

@@ -1,7 +1,6 @@
 /* Many streams on one thread: the calls of all of them share one queue of events; an event, or a timer, lets its stream go on and
  * its handler hear what came. */
 
-#include "base/base.h"
 #include "client/stream.h"
 
 enum { LOOKS_MS = 50 /* between looks at all streams */ };

@@ -3,7 +3,6 @@
 #pragma once
 #include <protobuf-c/protobuf-c.h>
 
-#include "base/base.h"
 #include "client/conn.h"
 
 OWNABLE(brr_rpc, brr_rpc_close)

@@ -3,8 +3,6 @@
  * and a push says BRR_AGAIN: the owner's pace is everybody's pace and nothing is lost. */
 #include "client/stream.h"
 
-#include "base/base.h"
-
 enum { OPEN_TIMEOUT_MS = 120000, RESUME_MS = 120000, MOVE_MS = 10000, BUFFER_S = 150, LEAST_BUFFER_BYTES = 64 << 20 };
 
 static int failure(const struct brr_stream *s, struct brr_error *err) {

@@ -1,6 +1,5 @@
 #include "daemon/access.h"
 
-#include "base/base.h"
 #include "base/log.h"
 #include "daemon/http/http.h"
 #include "daemon/rpc/listeners.h"

@@ -1,6 +1,5 @@
 #include "daemon/check.h"
 
-#include "base/base.h"
 #include "daemon/access.h"
 #include "daemon/lost_database.h"
 #include "daemon/models/model_fetch.h"

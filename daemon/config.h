@@ -2,7 +2,6 @@
 #pragma once
 
 #include "base/arena.h"
-#include "base/base.h"
 #include "daemon/alarms/alarms.h"
 #include "daemon/hooks/hook.h"
 #include "daemon/jobs/slurm.h"

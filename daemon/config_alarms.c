@@ -1,6 +1,5 @@
 #include "daemon/config_alarms.h"
 
-#include "base/base.h"
 #include "daemon/journal/journal_entry.h"
 
 struct step_raw {

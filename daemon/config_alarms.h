@@ -1,6 +1,5 @@
 /* config_alarms: the list alarms.escalation and the roster `beds` of daemon.yaml. */
 #pragma once
-#include "base/options.h"
 #include "daemon/config.h"
 
 /* After the hooks, whose names the steps use. node: NULL or null = no escalation. */

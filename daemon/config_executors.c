@@ -1,6 +1,5 @@
 #include "daemon/config_executors.h"
 
-#include "base/base.h"
 #include "base/options.h"
 
 enum { EXECUTOR_SLURM, EXECUTOR_PROCESS };

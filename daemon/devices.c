@@ -1,6 +1,5 @@
 #include "daemon/devices.h"
 
-#include "base/base.h"
 #include "daemon/versions.h"
 
 enum { WATCH_MS = 10 * 1000 };

@@ -1,6 +1,5 @@
 #include "daemon/drain.h"
 
-#include "base/base.h"
 #include "base/log.h"
 
 /* GRACE: for samples on their way. SAVE: after it sessions go on from the snapshots they have. LEAVE: for the last answers. */

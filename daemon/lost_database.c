@@ -1,6 +1,5 @@
 #include "daemon/lost_database.h"
 
-#include "base/base.h"
 #include "daemon/db/db.h"
 #include "daemon/models/model_file.h"
 

@@ -2,7 +2,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "base/base.h"
 #include "base/log.h"
 #include "daemon/check.h"
 #include "daemon/config.h"

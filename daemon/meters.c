@@ -2,7 +2,6 @@
 
 #include <sys/resource.h>
 
-#include "base/base.h"
 #include "base/log.h"
 #include "daemon/rpc/accept.h"
 #include "daemon/server.h"

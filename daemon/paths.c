@@ -1,6 +1,5 @@
 #include "daemon/paths.h"
 
-#include "base/base.h"
 #include "base/log.h"
 #include "detect/builtin.h"
 

@@ -2,7 +2,6 @@
 
 #include <signal.h>
 
-#include "base/base.h"
 #include "base/log.h"
 #include "daemon/deadline.h"
 #include "daemon/devices.h"

@@ -3,7 +3,6 @@
 #pragma once
 #include <uv.h>
 
-#include "base/base.h"
 #include "base/volume.h"
 #include "daemon/access.h"
 #include "daemon/config.h"

@@ -1,6 +1,5 @@
 #include "daemon/server_stop.h"
 
-#include "base/base.h"
 #include "base/log.h"
 #include "daemon/rpc/errands.h"
 #include "daemon/server.h"

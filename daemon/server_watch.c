@@ -1,6 +1,5 @@
 #include "daemon/server_watch.h"
 
-#include "base/base.h"
 #include "base/log.h"
 #include "daemon/devices.h"
 #include "daemon/server.h"

@@ -5,7 +5,6 @@
 #include <protobuf-c/protobuf-c.h>
 #include <uv.h>
 
-#include "base/base.h"
 #include "base/log.h"
 #include "daemon/db/db.h"
 #include "daemon/rpc/rpc.h"

@@ -2,7 +2,6 @@
  * --compare goes by the ratio to them, so that a busier or slower machine is no regression. */
 #include <sys/utsname.h>
 
-#include "base/base.h"
 #include "base/json.h"
 #include "base/order.h"
 #include "brr-bench/bench.h"

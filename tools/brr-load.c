@@ -3,7 +3,6 @@
  */
 #include <sys/resource.h>
 
-#include "base/base.h"
 #include "base/json.h"
 #include "base/needed.h"
 #include "base/rng.h"

@@ -2,7 +2,6 @@
  * arguments give the same bytes. */
 #include <getopt.h>
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "base/crew.h"
 #include "base/needed.h"

@@ -3,7 +3,6 @@
 #pragma once
 #include <protobuf-c/protobuf-c.h>
 
-#include "base/base.h"
 #include "base/json.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brr.h"

@@ -1,6 +1,5 @@
 /* Calls of the commands, and how their errors look. */
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "base/user_paths.h"
 #include "brr/v1/admin.pb-c.h"

@@ -1,6 +1,5 @@
 /* completion bash|zsh|fish: shell completions, written from the tables of commands and options. */
 
-#include "base/base.h"
 #include "client/brrctl/brrctl.h"
 #include "work/jobfile.h"
 

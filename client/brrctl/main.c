@@ -1,7 +1,6 @@
 /* brrctl: the command line of brrd. */
 #include <signal.h>
 
-#include "base/base.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "revision.h"

@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/base.h"
 #include "burst/netfile.h"
 #include "client/burst/brr_burst.h"
 #include "kernels/device.h"

@@ -1,6 +1,5 @@
 /* A stream of brr_detector.h: a timeline, and the results that nobody has taken yet. */
 
-#include "base/base.h"
 #include "client/detector/open_detector.h"
 #include "detect/timeline.h"
 #include "eeg/quality.h"

@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 
-#include "base/base.h"
 #include "detect/builtin.h"
 
 const char *brr_detector_library_version(void) { return BRR_LIBRARY_VERSION; }

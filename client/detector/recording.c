@@ -1,7 +1,6 @@
 /* A recording of brr_detector.h: an eegfile, its facts as the library's structures have them, and its labels. */
 
 #include "base/arena.h"
-#include "base/base.h"
 #include "client/detector/open_detector.h"
 #include "eeg/labels.h"
 #include "formats/eegfile.h"

@@ -1,6 +1,5 @@
 /* The selective scan as a foreign function of XLA: a call frame of buffers and attributes becomes a call of brr_scan_selective. */
 
-#include "base/base.h"
 #include "client/scan/scan.h"
 #include "client/scan/xla_ffi.h"
 

@@ -1,6 +1,5 @@
 #include "daemon/burst/burst_service.h"
 
-#include "base/base.h"
 #include "base/principal.h"
 #include "base/queue.h"
 #include "daemon/burst/network_places.h"

@@ -1,6 +1,5 @@
 #include "daemon/burst/network.h"
 
-#include "base/base.h"
 #include "base/grow.h"
 
 enum { MOST_SLICE = 1 << 16 };

@@ -1,6 +1,5 @@
 #include "daemon/burst/network_places.h"
 
-#include "base/base.h"
 #include "base/principal.h"
 
 struct item {

@@ -1,6 +1,5 @@
 #include "daemon/burst/network_team.h"
 
-#include "base/base.h"
 #include "daemon/hosts/niceness.h"
 
 struct team_rank {

@@ -8,7 +8,6 @@
  * Thread: network_order_new and _free any; everything else belongs to the host. */
 #pragma once
 
-#include "base/base.h"
 #include "base/metrics.h"
 #include "burst/burst.h"
 #include "daemon/burst/network_team.h"

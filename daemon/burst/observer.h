@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include "base/base.h"
 #include "base/mailbox.h"
 #include "burst/burst_data.h"
 

@@ -1,7 +1,5 @@
 #include "daemon/db/db_writer.h"
 
-#include "base/base.h"
-
 /* An order on its way to the thread and back. The copy of `what` lies behind it. */
 struct order {
     struct message message;

@@ -1,7 +1,5 @@
 #include "daemon/hosts/device_hosts.h"
 
-#include "base/base.h"
-
 /* A single op of a large training may take long on a slow CPU. */
 enum { ANSWERS_MAX = 4096, CALL_STALLED_MS = 15 * 60 * 1000 };
 

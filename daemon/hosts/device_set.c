@@ -1,7 +1,5 @@
 #include "daemon/hosts/device_set.h"
 
-#include "base/base.h"
-
 struct place {
     struct device_hosts *hosts;
     struct device_info info;

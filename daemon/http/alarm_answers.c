@@ -1,7 +1,6 @@
 /* POST /alarms: a person answers an alarm, puts a bed in standby or tests it. Never by GET: mail scanners follow
  * links. */
 
-#include "base/base.h"
 #include "daemon/http/form.h"
 #include "daemon/http/http_parts.h"
 #include "daemon/rpc/alarm_rights.h"

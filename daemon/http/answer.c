@@ -4,7 +4,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "base/base.h"
 #include "daemon/hosts/device_set.h"
 #include "daemon/hosts/niceness.h"
 #include "daemon/http/http_parts.h"

@@ -1,7 +1,6 @@
 /* GET /api/v1/…: lists as JSON, the answers of methods whose rows have a route. The loop makes them, for the caller
  * of the request and with its rights; this thread prints them. */
 
-#include "base/base.h"
 #include "brr/v1/common.pb-c.h"
 #include "daemon/http/http_parts.h"
 #include "daemon/rpc/errands.h"

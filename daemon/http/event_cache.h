@@ -2,7 +2,6 @@
  * Bounded: EVENT_CACHE_TEXTS texts of at most EVENT_CACHE_BYTES, the newest ones. Any thread. */
 #pragma once
 
-#include "base/base.h"
 #include "daemon/page/page.h"
 
 enum { EVENT_CACHE_TEXTS = 8, EVENT_CACHE_BYTES = 4 << 20, EVENT_CACHE_PATH = 200 };

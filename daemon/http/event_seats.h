@@ -2,7 +2,6 @@
  * last ones are kept for callers who see all streams, so that a ward's screen finds a seat whatever others open. Any thread. */
 #pragma once
 
-#include "base/base.h"
 #include "daemon/rpc/auth.h"
 
 /* Of EVENT_SEATS, a principal has at most EVENT_SEATS_OF_ONE (half of all, if it sees all streams), and those who do not see all

@@ -1,7 +1,6 @@
 /* Server-sent events: what has changed since the event before, each second and at each alarm. A client that reads slowly gets
  * fewer of them; the status of its last event is all that is kept for it. */
 
-#include "base/base.h"
 #include "daemon/http/event_cache.h"
 #include "daemon/http/http_parts.h"
 

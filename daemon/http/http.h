@@ -6,7 +6,6 @@
  * daemon alone (http/origin.h), by a token, a cookie (http/cookie.h) or, without tokens, after a one-time link (http/link.h). */
 #pragma once
 
-#include "base/base.h"
 #include "base/metrics.h"
 #include "daemon/device/device_watch.h"
 #include "daemon/rpc/auth.h"

@@ -1,6 +1,5 @@
 /* Signing in: a form sends the token, and a cookie keeps it that scripts cannot read and other sites cannot use. */
 
-#include "base/base.h"
 #include "daemon/http/form.h"
 #include "daemon/http/http_parts.h"
 

@@ -2,7 +2,6 @@
  * few seconds at most, so that a volume that does not answer costs only these pages, and no stop of the server waits for it.
  * Bounded: READINGS at a time, and READINGS_OF_RECORDINGS of those of a recording's volume beside them. Any thread. */
 #pragma once
-#include "base/base.h"
 #include "daemon/page/page.h"
 #include "daemon/viewer/corrections.h"
 

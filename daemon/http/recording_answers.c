@@ -1,7 +1,6 @@
 /* /recordings/ID/answers: GET gives the answers of readers about a recording, POST saves one more; /recordings/ID/labels.tsv is the
  * label file. Saving needs the role submit, as the call that showed the recording did. */
 
-#include "base/base.h"
 #include "base/log.h"
 #include "daemon/http/form.h"
 #include "daemon/http/http_parts.h"

@@ -1,6 +1,5 @@
 /* Answers that are whole, with the headers that all of them have. */
 
-#include "base/base.h"
 #include "daemon/http/http_parts.h"
 
 static const char text_type[] = "text/plain; charset=utf-8";

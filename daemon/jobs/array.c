@@ -1,7 +1,5 @@
 #include "daemon/jobs/array.h"
 
-#include "base/base.h"
-
 void array_read(struct job *job, const struct jobfile *file) {
     job->array.size = file->executor ? (int)file->array.size : 0;
     job->array.index = (int)file->array.index;

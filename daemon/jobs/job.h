@@ -1,7 +1,6 @@
 /* job: the record of one piece of work and its states. Plain data owned by the loop thread; no RPC, no database. */
 #pragma once
 
-#include "base/base.h"
 #include "work/task.h"
 
 /* state, lower-case name, whether the user may resume the job */

@@ -1,7 +1,5 @@
 #include "daemon/jobs/job_metrics.h"
 
-#include "base/base.h"
-
 static void show_value(struct job_metrics *m, const struct kind_metric *k, const struct job *job) {
     double value;
     memcpy(&value, (const char *)&job->progress + k->offset, sizeof value);

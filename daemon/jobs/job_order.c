@@ -1,6 +1,5 @@
 #include "daemon/jobs/job_order.h"
 
-#include "base/base.h"
 #include "base/json.h"
 
 enum { ORDER_BYTES = 24 << 20, MAX_SETS = 256 };

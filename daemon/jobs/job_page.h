@@ -1,7 +1,6 @@
 /* job_page: memory that the daemon shares with the processes of a device's jobs: how many live batches are under way on the device,
  * for which jobs park, whose turn it is, and the file that each job is in. */
 #pragma once
-#include "base/base.h"
 #include "kernels/turns.h"
 #include "work/file_cell.h"
 

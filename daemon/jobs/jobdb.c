@@ -1,7 +1,5 @@
 #include "daemon/jobs/jobdb.h"
 
-#include "base/base.h"
-
 /* A column of the table jobs and the member of struct job that it keeps. */
 enum field_kind { FIELD_TEXT, FIELD_HEAP_TEXT, FIELD_I64, FIELD_INT, FIELD_REAL, FIELD_STATE };
 struct field {

@@ -1,6 +1,5 @@
 #include "daemon/jobs/jobref.h"
 
-#include "base/base.h"
 #include "daemon/jobs/jobdb.h"
 
 int jobref_find(const struct sched *sched, const char *id, const struct job **ret, struct err *err) {

@@ -1,6 +1,5 @@
 #include "daemon/jobs/ledger.h"
 
-#include "base/base.h"
 #include "base/log.h"
 
 struct ledger_checkpoint {

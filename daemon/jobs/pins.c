@@ -1,6 +1,5 @@
 #include "daemon/jobs/pins.h"
 
-#include "base/base.h"
 #include "daemon/models/model_file.h"
 
 /* The link that one thread records is not the one that another removes. */

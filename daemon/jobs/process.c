@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "base/base.h"
 #include "base/spawn.h"
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/job_order.h"

@@ -1,6 +1,5 @@
 #include "daemon/jobs/removal.h"
 
-#include "base/base.h"
 #include "base/log.h"
 
 /* True if the text names a file of the folder. */

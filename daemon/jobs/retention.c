@@ -1,6 +1,5 @@
 #include "daemon/jobs/retention.h"
 
-#include "base/base.h"
 #include "base/log.h"
 #include "base/trusted_time.h"
 

@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include "base/base.h"
 #include "base/metrics.h"
 #include "daemon/models/source.h"
 

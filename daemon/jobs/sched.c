@@ -1,6 +1,5 @@
 #include "daemon/jobs/sched.h"
 
-#include "base/base.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "base/principal.h"

@@ -1,7 +1,6 @@
 /* How an attempt at a job goes and ends: reports, restarts, pauses, and what becomes of the jobs that a dead daemon ran. Declared
  * in sched.h and sched_parts.h. */
 
-#include "base/base.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "base/volume.h"

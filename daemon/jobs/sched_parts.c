@@ -1,6 +1,5 @@
 #include "daemon/jobs/sched_parts.h"
 
-#include "base/base.h"
 #include "base/log.h"
 #include "daemon/jobs/array.h"
 

@@ -1,7 +1,6 @@
 /* Which job runs where: starts on free devices and on places of clusters, preemption, and the end of a device or of the daemon.
  * Declared in sched.h. */
 
-#include "base/base.h"
 #include "base/map.h"
 #include "base/volume.h"
 #include "daemon/jobs/array.h"

@@ -1,7 +1,5 @@
 #include "daemon/jobs/slots.h"
 
-#include "base/base.h"
-
 int slots_index(const struct slots *s, const struct slot *slot) { return (int)(slot - s->at); }
 
 struct slot *slots_of(struct slots *s, const struct job *job) {

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 
-#include "base/base.h"
 #include "base/spawn.h"
 #include "daemon/jobs/command.h"
 #include "daemon/jobs/job.h"

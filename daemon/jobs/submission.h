@@ -3,7 +3,6 @@
  * looks at files may wait for a volume and runs on any thread. */
 #pragma once
 
-#include "base/base.h"
 #include "daemon/jobs/job.h"
 #include "daemon/models/models.h"
 

@@ -1,7 +1,5 @@
 #include "daemon/jobs/upload.h"
 
-#include "base/base.h"
-
 enum { MAX_WAITING = 16, PATH_BYTES = 4096 };
 
 struct upload {

@@ -1,6 +1,5 @@
 #include "daemon/live/claim.h"
 
-#include "base/base.h"
 #include "daemon/live/session.h"
 
 enum { LOOKS = 2 }; /* a snapshot that moves between two other folders may be missed once */

@@ -1,6 +1,5 @@
 #include "daemon/live/live.h"
 
-#include "base/base.h"
 #include "base/queue.h"
 #include "daemon/live/live_loads.h"
 #include "daemon/live/live_models.h"

@@ -2,7 +2,6 @@
 
 #include <assert.h>
 
-#include "base/base.h"
 #include "base/container.h"
 #include "daemon/hosts/niceness.h"
 

@@ -1,7 +1,5 @@
 #include "daemon/live/live_message.h"
 
-#include "base/base.h"
-
 enum { NO_ANSWER = -1 };
 static const int answers[] = {
     [LIVE_OPEN] = LIVE_OPENED, [LIVE_CHUNK] = LIVE_CONSUMED, [LIVE_GAP] = LIVE_CONSUMED, [LIVE_FINISH] = LIVE_SUMMARY,

@@ -1,7 +1,5 @@
 #include "daemon/live/live_models.h"
 
-#include "base/base.h"
-
 static struct metric *series(struct live_models *s, const char *family, const char *name, const char *second) {
     char labels[LIVE_NAME + 96];
     if (!s->metrics)

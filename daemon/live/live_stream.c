@@ -1,6 +1,5 @@
 #include "daemon/live/live_stream.h"
 
-#include "base/base.h"
 #include "base/queue.h"
 #include "base/trusted_time.h"
 #include "daemon/live/live_models.h"

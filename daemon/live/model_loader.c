@@ -1,6 +1,5 @@
 #include "daemon/live/model_loader.h"
 
-#include "base/base.h"
 #include "base/queue.h"
 #include "daemon/hosts/niceness.h"
 

@@ -2,7 +2,6 @@
  * and may unload the model of others, so a client that goes from model to model must not be faster than this. Loop thread. */
 #pragma once
 
-#include "base/base.h"
 #include "daemon/live/resume_token.h"
 #include "store/digest.h"
 

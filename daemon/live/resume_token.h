@@ -1,7 +1,6 @@
 /* resume_token: what lets a client come back to its session: a random token, of which only the digest is kept with the session's
  * state, and the principal that opened the session. One thread. */
 #pragma once
-#include "base/base.h"
 #include "store/digest.h"
 
 enum { RESUME_TOKEN_SIZE = 33, RESUME_PRINCIPAL_SIZE = 256 };

@@ -1,6 +1,5 @@
 #include "daemon/live/ring.h"
 
-#include "base/base.h"
 #include "base/queue.h"
 
 /* Values of the channels with one second of burst suppression. */

@@ -1,4 +1,3 @@
-#include "base/base.h"
 #include "base/log.h"
 #include "base/principal.h"
 #include "daemon/live/session_parts.h"

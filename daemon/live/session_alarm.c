@@ -1,6 +1,5 @@
 /* The alarm of a session: which alarm it is, why it went off, and its end when the session ends before it. */
 
-#include "base/base.h"
 #include "base/trusted_time.h"
 #include "daemon/live/session_parts.h"
 

@@ -2,7 +2,6 @@
  * is on the disk, or after HOLD_MS, or at once while the journal cannot be written. What follows it waits behind it, so that the
  * order stays. Numbers of entries depend on the samples alone, so a stream that goes on from a snapshot writes none twice. */
 
-#include "base/base.h"
 #include "base/log.h"
 #include "base/trusted_time.h"
 #include "daemon/live/session_parts.h"

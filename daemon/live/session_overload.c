@@ -1,6 +1,5 @@
 /* Live sessions that wait too long for the device (limits.lag): which of them are shed, and when they should come back. */
 
-#include "base/base.h"
 #include "base/log.h"
 #include "base/order.h"
 #include "daemon/live/session_parts.h"

@@ -1,6 +1,5 @@
 #include "daemon/live/session_parts.h"
 
-#include "base/base.h"
 #include "base/queue.h"
 #include "detect/contact.h"
 

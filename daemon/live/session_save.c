@@ -1,7 +1,6 @@
 /* Snapshots of sessions (live/session.h): when they are made, what they hold, and how a session goes on from one. A snapshot is
  * what the worker saves of a stream, and what the loop knew of the session when that was reported. */
 
-#include "base/base.h"
 #include "base/log.h"
 #include "base/pack.h"
 #include "base/trusted_time.h"

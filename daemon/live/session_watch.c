@@ -1,6 +1,5 @@
 /* Sessions as those see them who watch over them (live/session.h). */
 
-#include "base/base.h"
 #include "base/queue.h"
 #include "daemon/live/session_parts.h"
 

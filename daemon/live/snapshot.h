@@ -4,7 +4,6 @@
  * per id, except for its EEG. */
 #pragma once
 
-#include "base/base.h"
 #include "store/digest.h"
 
 enum {

@@ -1,6 +1,5 @@
 #include "daemon/live/snapshot_store.h"
 
-#include "base/base.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "base/queue.h"

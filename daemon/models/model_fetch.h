@@ -1,7 +1,6 @@
 /* model_fetch: fetches a model file from a store into a file of the daemon. */
 #pragma once
 
-#include "base/base.h"
 #include "daemon/models/places.h"
 
 #define MODEL_FETCH_MAX_BYTES (INT64_C(16) << 30) /* same limit as for uploads by clients */

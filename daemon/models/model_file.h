@@ -4,7 +4,6 @@
  * had their links in served/ and pinned/, where they are used and removed as well. Any thread; blocks. */
 #pragma once
 
-#include "base/base.h"
 #include "daemon/models/source.h"
 
 typedef struct uv_loop_s uv_loop_t;

@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 
-#include "base/base.h"
 #include "store/safetensors.h"
 
 enum { SMALL_BYTES = 4 << 20, LENGTH_BYTES = 8 };

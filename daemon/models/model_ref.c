@@ -1,6 +1,5 @@
 #include "daemon/models/model_ref.h"
 
-#include "base/base.h"
 #include "daemon/models/model_fetch.h"
 #include "daemon/models/upload_owner.h"
 #include "detect/detector.h"

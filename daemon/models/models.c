@@ -2,7 +2,6 @@
 
 #include <uv.h>
 
-#include "base/base.h"
 #include "base/log.h"
 #include "daemon/models/model_fetch.h"
 #include "detect/builtin.h"

@@ -2,8 +2,6 @@
 
 #include <sys/statvfs.h>
 
-#include "base/base.h"
-
 enum { CLAIMS_MAX = 64, CLAIM_NAME = 320 };
 
 struct object_cache {

@@ -1,6 +1,5 @@
 #include "daemon/models/places.h"
 
-#include "base/base.h"
 #include "base/principal.h"
 
 /* True if path is the directory or lies in it; both absolute. */

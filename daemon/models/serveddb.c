@@ -1,7 +1,5 @@
 #include "daemon/models/serveddb.h"
 
-#include "base/base.h"
-
 enum { PATH = 4096 };
 
 int serveddb_setup(struct db *db, struct err *err) {

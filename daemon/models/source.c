@@ -1,6 +1,5 @@
 #include "daemon/models/source.h"
 
-#include "base/base.h"
 #include "eeg/mirrored.h"
 #include "store/mirror.h"
 

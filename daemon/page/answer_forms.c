@@ -1,6 +1,5 @@
 #include "daemon/page/answer_forms.h"
 
-#include "base/base.h"
 #include "daemon/page/words.h"
 
 enum { BED_ALARMS = 32 /* in one form */ };

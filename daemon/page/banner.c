@@ -1,6 +1,5 @@
 #include "daemon/page/banner.h"
 
-#include "base/base.h"
 #include "daemon/page/tile.h"
 
 #define ANSWERED "acknowledged"

@@ -1,6 +1,5 @@
 #include "daemon/page/chart.h"
 
-#include "base/base.h"
 #include "daemon/page/words.h"
 #include "eeg/quality.h"
 

@@ -1,6 +1,5 @@
 /* What has changed since the event before, for the script of the pages: one line of JSON. */
 
-#include "base/base.h"
 #include "base/json.h"
 #include "daemon/page/banner.h"
 #include "daemon/page/chart.h"

@@ -1,6 +1,5 @@
 /* /jobs/ID: what the job is, how far it is, what came of it. The record is read from the database, progress from the status. */
 
-#include "base/base.h"
 #include "base/json.h"
 #include "daemon/page/job_files.h"
 #include "daemon/page/job_row.h"

@@ -1,6 +1,5 @@
 #include "daemon/page/job_files.h"
 
-#include "base/base.h"
 #include "daemon/jobs/jobdb.h"
 #include "daemon/page/chart.h"
 

@@ -1,6 +1,5 @@
 #include "daemon/page/job_row.h"
 
-#include "base/base.h"
 #include "base/order.h"
 #include "daemon/page/chart.h"
 #include "daemon/page/shell.h"

@@ -1,6 +1,5 @@
 /* /jobs: what runs and waits, and the newest that ended; and jobs side by side. */
 
-#include "base/base.h"
 #include "base/json.h"
 #include "daemon/page/job_files.h"
 #include "daemon/page/job_row.h"

@@ -1,6 +1,5 @@
 /* /models: the cards of the models that serve. */
 
-#include "base/base.h"
 #include "base/json.h"
 #include "daemon/page/shell.h"
 #include "daemon/page/words.h"

@@ -1,6 +1,5 @@
 /* /: the device, volumes, hooks, the queue and what runs. */
 
-#include "base/base.h"
 #include "daemon/page/job_row.h"
 #include "daemon/page/shell.h"
 #include "daemon/page/tile.h"

@@ -1,6 +1,5 @@
 /* /recordings/ID: the viewer over a recording, and the form that answers its events, which the script answers.js works. */
 
-#include "base/base.h"
 #include "daemon/page/shell.h"
 #include "daemon/viewer/recordings.h"
 #include "eeg/correction.h"

@@ -1,6 +1,5 @@
 /* /streams/ID: one stream: its last minute and hours, what the journal has of it, the quality of its channels. */
 
-#include "base/base.h"
 #include "base/principal.h"
 #include "daemon/alarms/alarm_entry.h"
 #include "daemon/journal/journaldb.h"

@@ -1,6 +1,5 @@
 #include "daemon/page/tile.h"
 
-#include "base/base.h"
 #include "base/principal.h"
 #include "daemon/page/answer_forms.h"
 #include "daemon/page/chart.h"

@@ -1,6 +1,5 @@
 /* What a reader may see. */
 
-#include "base/base.h"
 #include "base/principal.h"
 #include "daemon/page/page.h"
 #include "trust/token.h"

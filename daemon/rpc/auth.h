@@ -3,7 +3,6 @@
  * never appear in logs. Any thread, except where noted: RPC calls it on the loop, HTTP on its own thread. */
 #pragma once
 
-#include "base/base.h"
 #include "base/metrics.h"
 #include "trust/certificate.h"
 #include "trust/token.h"

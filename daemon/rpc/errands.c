@@ -3,7 +3,6 @@
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/slice.h>
 
-#include "base/base.h"
 #include "base/queue.h"
 #include "daemon/rpc/rpc_state.h"
 #include "daemon/rpc/texts.h"

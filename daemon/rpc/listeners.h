@@ -3,7 +3,6 @@
  * to the unix socket. When all places are taken, the listener without calls that was used least recently gives way to a new user;
  * its idle connections end with GOAWAY, and their clients connect again. Loop thread. */
 #pragma once
-#include "base/base.h"
 #include "daemon/rpc/accept.h"
 #include "daemon/rpc/auth.h"
 #include "daemon/rpc/tls.h"

@@ -2,7 +2,6 @@
  * and Doctor are answered whatever others do. */
 #pragma once
 
-#include "base/base.h"
 #include "trust/token.h"
 
 struct quota_limits {

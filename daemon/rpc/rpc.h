@@ -7,7 +7,6 @@
 #pragma once
 
 #include "base/arena.h"
-#include "base/base.h"
 #include "daemon/rpc/auth.h"
 #include "daemon/rpc/listeners.h"
 

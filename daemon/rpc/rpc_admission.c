@@ -3,7 +3,6 @@
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
 
-#include "base/base.h"
 #include "base/map.h"
 #include "daemon/rpc/quota.h"
 #include "daemon/rpc/rpc_state.h"

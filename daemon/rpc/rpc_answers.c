@@ -1,7 +1,6 @@
 /* What leaves on a call: queued answers, then the status. Bounds the bytes that clients have not read. */
 #include <grpc/slice.h>
 
-#include "base/base.h"
 #include "base/queue.h"
 #include "brr/v1/common.pb-c.h"
 #include "daemon/rpc/rpc_state.h"

@@ -3,7 +3,6 @@
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
 
-#include "base/base.h"
 #include "base/queue.h"
 #include "daemon/rpc/rpc_state.h"
 #include "daemon/rpc/texts.h"

@@ -1,7 +1,6 @@
 /* Operations of calls and their completion: grpc finishes them on the drain thread, and the loop takes them from here. */
 #include <grpc/support/time.h>
 
-#include "base/base.h"
 #include "base/queue.h"
 #include "daemon/rpc/rpc_state.h"
 

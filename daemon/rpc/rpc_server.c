@@ -1,6 +1,5 @@
 /* The server of rpc.h: requests new calls, hands completed operations to their calls, looks at idle calls once a second. */
 
-#include "base/base.h"
 #include "base/map.h"
 #include "daemon/rpc/accept.h"
 #include "daemon/rpc/rpc_state.h"

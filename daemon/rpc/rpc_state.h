@@ -8,7 +8,6 @@
 #include <uv.h>
 
 #include "base/arena.h"
-#include "base/base.h"
 #include "daemon/rpc/listeners.h"
 #include "daemon/rpc/rpc.h"
 

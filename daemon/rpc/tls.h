@@ -2,7 +2,6 @@
  * connections continue. Used by gRPC and HTTP. It reads no files (daemon/reload.h). Any thread. */
 #pragma once
 
-#include "base/base.h"
 #include "base/metrics.h"
 #include "trust/certificate.h"
 

@@ -3,7 +3,6 @@
  * none. Loop thread. */
 #pragma once
 
-#include "base/base.h"
 #include "trust/token.h"
 
 typedef struct uv_loop_s uv_loop_t;

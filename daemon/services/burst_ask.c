@@ -1,8 +1,5 @@
 #include "daemon/services/burst_ask.h"
 
-#include "base/base.h"
-#include "daemon/services/convert.h"
-
 enum { RETRY_MS = 1000 };
 
 static void on_done(struct network_order *o) {

@@ -1,7 +1,5 @@
 #include "daemon/services/checkpoint_find.h"
 
-#include "base/base.h"
-
 /* ---- messages ---- */
 
 static Brr__V1__Checkpoint *checkpoint_new(struct arena *arena, const char *path) {

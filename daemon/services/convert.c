@@ -1,6 +1,5 @@
 #include "daemon/services/convert.h"
 
-#include "base/base.h"
 #include "daemon/rpc/texts.h"
 
 uint8_t *convert_pack(const ProtobufCMessage *message, size_t *ret_len, struct err *err) {

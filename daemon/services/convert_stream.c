@@ -1,7 +1,5 @@
 #include "daemon/services/convert_stream.h"
 
-#include "base/base.h"
-
 bool stream_events(const struct event *events, int n, struct stream_events *ret) {
     struct stream_events out = {.items = calloc((size_t)n + 1, sizeof *out.items), .list = calloc((size_t)n + 1, sizeof *out.list)};
     for (int i = 0; out.items && out.list && i < n; i++) {

@@ -1,7 +1,6 @@
 /* grpc.health.v1: Check answers; Watch sends the status, and each change of it. SERVING means
  * that streams and jobs are taken; /readyz says more, such as that a hook does not deliver. */
 
-#include "base/base.h"
 #include "base/queue.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/services.h"

@@ -4,7 +4,6 @@
 #pragma once
 #include <protobuf-c/protobuf-c.h>
 
-#include "base/base.h"
 #include "daemon/jobs/sched.h"
 #include "daemon/models/pool_share.h"
 #include "daemon/rpc/rpc.h"

@@ -2,7 +2,6 @@
  * that are in no table are answered UNIMPLEMENTED. Loop thread, except for the atomics. */
 #pragma once
 
-#include "base/base.h"
 #include "base/metrics.h"
 #include "daemon/alarms/desk.h"
 #include "daemon/burst/burst_service.h"

@@ -1,6 +1,5 @@
 /* Translates the callbacks of a session into messages to its client. */
 
-#include "base/base.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/convert_stream.h"
 #include "daemon/services/stream_call.h"

@@ -1,6 +1,5 @@
 /* The Open of a stream: its session goes on, or a new one begins, with a model that serves, lies in a file or in a store. */
 
-#include "base/base.h"
 #include "daemon/live/patient_memory.h"
 #include "daemon/rpc/texts.h"
 #include "daemon/services/stream_call.h"

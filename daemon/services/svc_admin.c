@@ -1,6 +1,5 @@
 /* brr.v1.Admin: what this daemon is, whether it is well, and how to end it. */
 
-#include "base/base.h"
 #include "base/container.h"
 #include "brr/v1/admin.pb-c.h"
 #include "burst/selftest_tick.h"

@@ -1,7 +1,6 @@
 /* brr.v1.Alarms: the alarms of beds, and what people answer (alarms/desk.h). */
 #include <uv.h>
 
-#include "base/base.h"
 #include "brr/v1/alarms.pb-c.h"
 #include "daemon/rpc/alarm_rights.h"
 #include "daemon/services/convert.h"

@@ -1,7 +1,6 @@
 /* brr.v1.Admin/Backup: the files of daemon/backup as parts, read on the thread pool as the client takes them. The databases are
  * copied first, so that the files which their records name are there when they are read. */
 
-#include "base/base.h"
 #include "brr/v1/admin.pb-c.h"
 #include "daemon/backup/backup.h"
 #include "daemon/services/services.h"

@@ -1,6 +1,5 @@
 /* brr.v1.Beds: what a tile of the pages shows (daemon/status), with the alarms as the register has them. */
 
-#include "base/base.h"
 #include "base/order.h"
 #include "brr/v1/beds.pb-c.h"
 #include "daemon/services/convert.h"

@@ -1,7 +1,6 @@
 /* brr.v1.Burst: calls on spiking networks, but for those that carry files (svc_burst_files.c): translation between messages and
  * orders to the device worker, and the frames of observers. */
 
-#include "base/base.h"
 #include "base/queue.h"
 #include "daemon/services/burst_ask.h"
 #include "daemon/services/convert.h"

@@ -2,7 +2,6 @@
  * that has no name, and is read, checked and packed on libuv's thread pool; a snapshot is written there while the network is lent.
  */
 
-#include "base/base.h"
 #include "burst/netfile.h"
 #include "daemon/services/burst_ask.h"
 

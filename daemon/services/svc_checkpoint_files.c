@@ -1,7 +1,6 @@
 /* brr.v1.Checkpoints: calls that carry or read whole files (Verify, Get, Put). Files are read, hashed and made durable on libuv's
  * thread pool; the loop only passes parts on. */
 
-#include "base/base.h"
 #include "daemon/models/upload_owner.h"
 #include "daemon/services/checkpoint_find.h"
 #include "daemon/services/convert.h"

@@ -1,11 +1,9 @@
 /* brr.v1.Checkpoints: the model files of jobs and uploads, but for calls that carry or read them whole (svc_checkpoint_files.c). */
 
-#include "base/base.h"
 #include "base/grow.h"
 #include "daemon/jobs/pins.h"
 #include "daemon/models/upload_owner.h"
 #include "daemon/services/checkpoint_find.h"
-#include "daemon/services/convert.h"
 
 enum { MAX_LISTED = 10000, LIST_BYTES = 256 << 20 };
 

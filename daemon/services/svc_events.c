@@ -1,7 +1,6 @@
 /* brr.v1.Jobs/Events: what a detect job found, recording by recording, as the client reads it. Files are read on libuv's thread
  * pool, a recording at a time. */
 
-#include "base/base.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/offload.h"

@@ -1,6 +1,5 @@
 /* brr.v1.Hooks: a test alarm for the hooks of daemon.yaml, on libuv's thread pool. */
 
-#include "base/base.h"
 #include "brr/v1/hooks.pb-c.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/offload.h"

@@ -1,7 +1,6 @@
 /* brr.v1.Jobs/Files: files of a job's folder as parts, listed and read on the thread pool as the client takes them. */
 #include <fnmatch.h>
 
-#include "base/base.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "daemon/services/offload.h"
 #include "daemon/services/services.h"

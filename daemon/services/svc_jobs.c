@@ -1,6 +1,5 @@
 /* brr.v1.Jobs over the scheduler: translation only. */
 
-#include "base/base.h"
 #include "base/principal.h"
 #include "base/queue.h"
 #include "daemon/jobs/jobref.h"

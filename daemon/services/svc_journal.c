@@ -2,7 +2,6 @@
  * the journal's own thread. */
 #include <uv.h>
 
-#include "base/base.h"
 #include "brr/v1/journal.pb-c.h"
 #include "daemon/journal/journaldb.h"
 #include "daemon/services/convert.h"

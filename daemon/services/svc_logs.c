@@ -1,7 +1,6 @@
 /* brr.v1.Jobs/Logs: a job's log.txt as lines, and those that come while the job lives. The file is read on libuv's thread pool. */
 #include <uv.h>
 
-#include "base/base.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/offload.h"

@@ -1,7 +1,6 @@
 /* brr.v1.Metrics: the registry behind /metrics, once or again and again. */
 #include <uv.h>
 
-#include "base/base.h"
 #include "brr/v1/admin.pb-c.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/services.h"

@@ -1,6 +1,5 @@
 /* brr.v1.Models: which models serve and what they are. */
 
-#include "base/base.h"
 #include "base/json.h"
 #include "brr/v1/checkpoints.pb-c.h"
 #include "daemon/services/convert.h"

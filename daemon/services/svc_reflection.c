@@ -2,7 +2,6 @@
  * set in the program, which is walked anew for each question: some ten kilobytes, no index to keep. One question, one answer, in
  * order. */
 
-#include "base/base.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/services.h"
 #include "grpc/reflection/v1/reflection.pb-c.h"

@@ -1,7 +1,6 @@
 /* brr.v1.Sessions: the open streams, their results, and closing a session from another client. */
 #include <uv.h>
 
-#include "base/base.h"
 #include "base/principal.h"
 #include "brr/v1/sessions.pb-c.h"
 #include "daemon/services/convert.h"

@@ -1,7 +1,6 @@
 /* brr.v1.Stream over sessions (live/session.h): translation, and back-pressure both ways. The next message is read only when the
  * session has room and the client has read its answers. A call ends with its connection; a resumable session does not. */
 
-#include "base/base.h"
 #include "daemon/services/stream_call.h"
 
 static const char client_gone[] = "client_gone"; /* the outcome of a call that nothing else ended */

@@ -4,7 +4,6 @@
  * also behind work that hangs. A job that starts ends the measurement of the device. */
 #include <uv.h>
 
-#include "base/base.h"
 #include "base/queue.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "daemon/services/convert.h"

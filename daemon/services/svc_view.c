@@ -1,6 +1,5 @@
 /* Admin.View: a recording for the viewer of the pages (viewer/recordings.h). */
 
-#include "base/base.h"
 #include "brr/v1/admin.pb-c.h"
 #include "daemon/live/resume_token.h"
 #include "daemon/services/convert.h"

@@ -1,6 +1,5 @@
 #include "daemon/status/beds.h"
 
-#include "base/base.h"
 #include "base/map.h"
 
 struct beds {

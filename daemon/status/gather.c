@@ -1,6 +1,5 @@
 #include "daemon/status/gather.h"
 
-#include "base/base.h"
 #include "base/json.h"
 #include "base/order.h"
 #include "daemon/status/gather_parts.h"

@@ -1,7 +1,6 @@
 /* The alarms of a status, what of them each stream's tile shows, and the roster: beds without a stream. Also what of the status is
  * a technical alarm now. */
 
-#include "base/base.h"
 #include "base/principal.h"
 #include "daemon/status/gather_parts.h"
 #include "detect/contact.h"

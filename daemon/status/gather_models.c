@@ -1,6 +1,5 @@
 /* The models that serve, as their cards show them. */
 
-#include "base/base.h"
 #include "daemon/status/gather_parts.h"
 
 static void put_rates(const struct alarm_sets *sets, struct status_model *out) {

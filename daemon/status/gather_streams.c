@@ -1,6 +1,5 @@
 /* The streams of a status: what session_describe says, and the recent past of the bed. */
 
-#include "base/base.h"
 #include "daemon/status/gather_parts.h"
 
 enum { SILENT_MS = 10 * 1000, QUALITY_TEXT = 400 };

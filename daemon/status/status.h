@@ -4,7 +4,6 @@
 #pragma once
 
 #include "base/arena.h"
-#include "base/base.h"
 #include "brr/v1/beds.pb-c.h"
 #include "daemon/alarms/alarm.h"
 #include "daemon/status/past.h"

@@ -1,6 +1,5 @@
 #include "daemon/viewer/corrections.h"
 
-#include "base/base.h"
 #include "base/json.h"
 
 enum { PATH_SIZE = 4096, FILE_BYTES = 8 << 20 };

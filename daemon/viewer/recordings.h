@@ -3,7 +3,6 @@
  * Thread-safe; only the functions that say so wait for the volume of a recording. */
 #pragma once
 
-#include "base/base.h"
 #include "daemon/viewer/traces.h"
 
 enum { RECORDINGS = 64, RECORDINGS_ID_SIZE = 33, RECORDINGS_MARKS = 2000, RECORDINGS_P_BYTES = 1 << 17, RECORDINGS_TEXT = 64 };

@@ -1,6 +1,5 @@
 #include "daemon/viewer/traces.h"
 
-#include "base/base.h"
 #include "eeg/frontend.h"
 
 enum { LATEST_P = 4 * TRACES_SAMPLES_S };

@@ -1,6 +1,5 @@
 #include "burst/burst.h"
 
-#include "base/base.h"
 #include "base/order.h"
 #include "burst/burst_parts.h"
 

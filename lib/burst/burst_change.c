@@ -1,6 +1,5 @@
 /* Changes of a network between ticks. */
 
-#include "base/base.h"
 #include "base/subnormals.h"
 #include "burst/burst_parts.h"
 

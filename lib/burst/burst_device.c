@@ -1,7 +1,5 @@
 /* Where a network's arrays lie. On a device that computes in host memory they are the connectome's own; elsewhere copies. */
 
-#include "base/base.h"
-
 #include "burst/burst_parts.h"
 #include "kernels/lanes.h"
 

@@ -1,6 +1,5 @@
 /* What areas give to all their neurons in every tick, as the kernels read it. */
 
-#include "base/base.h"
 #include "base/rng.h"
 
 #include "burst/burst_parts.h"

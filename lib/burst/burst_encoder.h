@@ -3,7 +3,6 @@
  * injection; when it falls by as much, neuron 2c + 1. Several crossings within a tick add up. Samples are those of the window
  * cache: filtered, 256 Hz; gaps inject nothing. Any thread. */
 #pragma once
-#include "base/base.h"
 #include "burst/burst_data.h"
 #include "burst/burst_kind.h"
 #include "work/task.h"

@@ -1,6 +1,5 @@
 #include "burst/burst_network.h"
 
-#include "base/base.h"
 #include "base/rng.h"
 #include "burst/burst_encoder.h"
 #include "burst/netfile.h"

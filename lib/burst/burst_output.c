@@ -1,6 +1,5 @@
 #include "burst/burst_output.h"
 
-#include "base/base.h"
 #include "burst/spikefile.h"
 #include "eeg/npy.h"
 

@@ -6,7 +6,6 @@
  * merges the buffers of all once these are written. So several ticks are queued at once, as on one device. Elsewhere the lists pass
  * through host memory after each tick. */
 
-#include "base/base.h"
 #include "burst/burst_parts.h"
 
 enum { RANKS_LIMIT_MS = 60000, COUNTS_BYTES = 64 /* before ids in a buffer */ };

@@ -1,7 +1,5 @@
 /* The sums of inputs: one row of them, or with delays a ring of rows, of which all but one hold inputs between two ticks. */
 
-#include "base/base.h"
-
 #include "burst/burst_parts.h"
 
 /* A row on the host as the device has it. */

@@ -1,6 +1,5 @@
 /* The state of a network: taken out, and put into another one of the same arrays. */
 
-#include "base/base.h"
 #include "burst/burst_parts.h"
 #include "burst/connectome_rows.h"
 

@@ -1,7 +1,6 @@
 /* The burst task: ticks of one network, in slices. A checkpoint is checkpoints/tick-N.safetensors:
  * the state of the network and, as its note, where the output files stood; the network itself is loaded or generated again. */
 
-#include "base/base.h"
 #include "burst/burst_network.h"
 #include "burst/burst_output.h"
 #include "burst/netfile.h"

@@ -1,6 +1,5 @@
 #include "burst/column.h"
 
-#include "base/base.h"
 #include "base/rng.h"
 #include "kernels/lanes.h"
 

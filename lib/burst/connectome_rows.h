@@ -1,7 +1,6 @@
 /* connectome_rows: how rows of a connectome are filled. Internal to lib/burst: connectome and wiring. */
 #pragma once
 
-#include "base/base.h"
 #include "burst/connectome.h"
 
 /* Neurons rounded up to whole blocks, the length of every neuron array. */

@@ -1,7 +1,6 @@
 /* ledger: who fired in the newest ticks of a network. Dense in time: it holds each of its ticks, also one without a spike; the
  * oldest ticks leave when there are too many ticks or spikes. One owner, one thread. */
 #pragma once
-#include "base/base.h"
 #include "burst/burst_data.h"
 
 struct ledger {

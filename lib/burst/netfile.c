@@ -1,6 +1,5 @@
 #include "burst/netfile.h"
 
-#include "base/base.h"
 #include "base/json.h"
 #include "store/safetensors.h"
 

@@ -4,7 +4,6 @@
  * small ones are drawn as one. One thread per raster. */
 #pragma once
 
-#include "base/base.h"
 #include "burst/connectome.h"
 
 enum { RASTER_COLUMNS = 1000, RASTER_ROWS = 360, RASTER_MOST_AREAS = 8 };

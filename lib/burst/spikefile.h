@@ -1,6 +1,5 @@
 /* spikefile: what goes into a network and what comes out of it, as files: injections as a table, fired neurons as numpy's .npy. */
 #pragma once
-#include "base/base.h"
 #include "burst/burst_data.h"
 
 /* A tab-separated table with the header `tick id potential`, ticks from 1, of at most 64 MiB. *ret is malloc'd, in the order of the

@@ -1,6 +1,5 @@
 #include "burst/wiring.h"
 
-#include "base/base.h"
 #include "base/rng.h"
 #include "burst/connectome_rows.h"
 #include "kernels/lanes.h"

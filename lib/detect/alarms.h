@@ -3,7 +3,6 @@
  * at least `latch` samples, so that a seizure whose probability flickers raises one alarm. Pure arithmetic; any thread. */
 #pragma once
 
-#include "base/base.h"
 #include "base/json.h"
 #include "detect/events.h"
 

@@ -5,7 +5,6 @@
  * for the volume. */
 #pragma once
 
-#include "base/base.h"
 #include "detect/modelfile.h"
 
 /* True if a built-in model has this name. It is then meant wherever a model is named, whatever files are there: a file of that name

@@ -1,7 +1,6 @@
 /* The names of built-in models, and where the trained one lies. Apart from builtin.c, so that programs which only look link no
  * kernels. */
 
-#include "base/base.h"
 #include "detect/builtin.h"
 
 bool builtin_has(const char *name) { return seizure_feature_from_name(name) < SEIZURE_TYPES || !strcmp(name, BUILTIN_TRAINED); }

@@ -1,6 +1,5 @@
 #include "detect/detector.h"
 
-#include "base/base.h"
 #include "base/rng.h"
 #include "detect/lanes.h"
 #include "detect/precision.h"

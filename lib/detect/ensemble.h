@@ -1,7 +1,6 @@
 /* ensemble: one model file of several, of one shape and one input, whose networks answer together: the mean of their logits
  * (seizure_config.members). Needs no network, so that brrctl can write it. Any thread. */
 #pragma once
-#include "base/base.h"
 #include "store/digest.h"
 
 /* Writes `to` atomically from 2 to SEIZURE_MAX_MEMBERS model files. Thresholds are the means of the members' log-odds; rules for

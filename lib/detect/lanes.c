@@ -1,6 +1,5 @@
 #include "detect/lanes.h"
 
-#include "base/base.h"
 #include "kernels/lanes.h"
 #include "kernels/op.h"
 

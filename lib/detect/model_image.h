@@ -1,7 +1,6 @@
 /* model_image: the contents of a model file in memory, read and checked, before they are uploaded to a device (detect/detector.h).
  * Needs no device. Any thread; model_image_open waits for the volume of the file. */
 #pragma once
-#include "base/base.h"
 #include "detect/modelfile.h"
 #include "store/safetensors.h"
 

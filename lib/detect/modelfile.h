@@ -10,7 +10,6 @@
  */
 #pragma once
 
-#include "base/base.h"
 #include "detect/alarms.h"
 #include "detect/events.h"
 #include "detect/seizure.h"

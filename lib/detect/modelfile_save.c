@@ -1,6 +1,5 @@
 /* The writing side of modelfile: apart, since it needs the network, and programs that only read model files do not. */
 
-#include "base/base.h"
 #include "detect/modelfile.h"
 #include "nn/ckpt.h"
 

@@ -1,6 +1,5 @@
 #include "detect/precision.h"
 
-#include "base/base.h"
 #include "base/rng.h"
 
 OWNABLE(struct seizure_net, seizure_free)

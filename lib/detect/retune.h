@@ -1,7 +1,6 @@
 /* retune: a copy of a model file with other thresholds of events and alarms, and whom they were chosen on; tensors and
  * all other metadata stay as they are. Needs no network, so that brrctl can do it. Any thread. */
 #pragma once
-#include "base/base.h"
 #include "store/digest.h"
 
 struct retune {

@@ -8,7 +8,6 @@
  * checkpoints are PyTorch's (docs/models.md). */
 #pragma once
 
-#include "base/base.h"
 #include "base/json.h"
 #include "kernels/op.h"
 #include "kernels/tensor.h"

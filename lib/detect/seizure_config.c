@@ -1,4 +1,3 @@
-#include "base/base.h"
 #include "detect/seizure.h"
 
 static int check_network(const struct seizure_config *c, struct err *err) {

@@ -5,7 +5,6 @@
  * starts at zero, so that the network begins as its feature: the model line_length, or the mean of both. Types without a network
  * begin with fixed values. */
 
-#include "base/base.h"
 #include "base/rng.h"
 #include "detect/seizure_net.h"
 

@@ -1,6 +1,5 @@
 /* The parameter table of the network, in checkpoint order, and the folded inference weights. */
 
-#include "base/base.h"
 #include "detect/seizure_net.h"
 #include "nn/padded.h"
 

@@ -1,6 +1,5 @@
 #include "detect/timeline_state.h"
 
-#include "base/base.h"
 #include "windows/recording.h"
 
 enum { FEED_ROWS = 2560 };

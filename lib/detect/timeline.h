@@ -11,7 +11,6 @@
  * the newest push, and TIMELINE_MAX_PENDING waiting windows. One thread at a time. */
 #pragma once
 
-#include "base/base.h"
 #include "base/pack.h"
 #include "detect/alarms.h"
 #include "detect/events.h"

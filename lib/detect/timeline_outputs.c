@@ -1,6 +1,5 @@
 /* The outputs of a timeline: record trace, events, alarms and burst suppression. */
 
-#include "base/base.h"
 #include "detect/timeline_state.h"
 
 int timeline_keep_status(struct timeline *t, int rc, struct err *err) {

@@ -1,6 +1,5 @@
 /* Snapshots of a timeline. */
 
-#include "base/base.h"
 #include "detect/timeline_state.h"
 
 /* Samples of the record trace under construction that some window has covered. */

@@ -3,7 +3,6 @@
  * training and scores leave out. Times are seconds of file time. Any thread; one writer of a file at a time. */
 #pragma once
 
-#include "base/base.h"
 #include "eeg/labels.h"
 
 #define ANSWER_BACKGROUND "bckg"

@@ -2,7 +2,6 @@
  * only. Pure functions, any thread. */
 #pragma once
 
-#include "base/base.h"
 #include "eeg/frontend.h"
 #include "formats/eegfile.h"
 

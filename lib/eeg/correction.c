@@ -1,6 +1,5 @@
 #include "eeg/correction.h"
 
-#include "base/base.h"
 #include "formats/eegfile.h"
 #include "store/outputs.h"
 

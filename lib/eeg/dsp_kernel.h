@@ -2,7 +2,6 @@
  * dsp_avx2.c, dsp_avx512.c). Products and sums are separate operations in a fixed order, so all variants give the same bits. */
 #pragma once
 
-#include "base/base.h"
 #include "eeg/dsp.h"
 
 struct dsp_kernel {

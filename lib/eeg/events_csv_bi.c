@@ -1,7 +1,6 @@
 /* Event files of the TUH seizure corpus: .csv_bi (seizure or background of the whole recording) and .csv (per channel). Declared in
  * events.h. */
 
-#include "base/base.h"
 #include "eeg/events_formats.h"
 #include "eeg/table.h"
 

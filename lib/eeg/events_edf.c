@@ -1,7 +1,6 @@
 /* Event files as EDF+: one signal "EDF Annotations" in records of duration 0, as the EDF+ specification describes for annotations
  * without samples (www.edfplus.info, section 2.2). Patient and start are those of the recording. Declared in events.h. */
 
-#include "base/base.h"
 #include "eeg/events_formats.h"
 #include "formats/civil.h"
 #include "formats/edf_write.h"

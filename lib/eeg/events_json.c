@@ -1,6 +1,5 @@
 /* Event files as JSON, for programs: the recording, and an array of its events. Declared in events.h. */
 
-#include "base/base.h"
 #include "base/json.h"
 #include "eeg/events_formats.h"
 #include "formats/text.h"

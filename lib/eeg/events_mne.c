@@ -1,7 +1,6 @@
 /* Event files as text for mne.read_annotations: a line "onset,duration,description" for each event, onsets in seconds from the
  * first sample (which MNE expects of a .txt, where a .csv has times of day). Declared in events.h. */
 
-#include "base/base.h"
 #include "eeg/events_formats.h"
 #include "eeg/table.h"
 #include "formats/civil.h"

@@ -1,6 +1,5 @@
 /* Event files as tables: the TSV of SzCORE and BIDS. Declared in events.h. */
 
-#include "base/base.h"
 #include "eeg/events_formats.h"
 #include "eeg/table.h"
 

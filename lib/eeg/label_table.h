@@ -3,7 +3,6 @@
  * no seizure. Times are seconds from the first sample, hours:minutes:seconds, or dates with a time of day. One thread per table. */
 #pragma once
 
-#include "base/base.h"
 #include "eeg/table.h"
 
 struct eeg_info;

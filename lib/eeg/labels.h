@@ -3,7 +3,6 @@
  * recording without a label source is not a recording without seizures: see `source`. */
 #pragma once
 
-#include "base/base.h"
 #include "eeg/events.h"
 #include "eeg/label_rule.h"
 

@@ -1,6 +1,5 @@
 #include "eeg/mirrored.h"
 
-#include "base/base.h"
 #include "formats/eegfile.h"
 
 _Static_assert((int)MIRROR_PARTS >= (int)EEGFILE_COMPANIONS && (int)MIRROR_NAME_SIZE >= (int)EEGFILE_NAME_SIZE, "parts fit");

@@ -1,6 +1,5 @@
 /* The linear algebra behind montages: inverse of a set of differences, and spherical splines. */
 
-#include "base/base.h"
 #include "eeg/montage.h"
 
 /* Solve A X = B in place by elimination with row pivoting; A (n, n), B (n, m). false when singular. */

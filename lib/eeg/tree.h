@@ -5,7 +5,6 @@
  * counts; links to folders are not followed. One thread. */
 #pragma once
 
-#include "base/base.h"
 #include "eeg/labels.h"
 #include "eeg/labels_path.h"
 

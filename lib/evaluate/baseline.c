@@ -1,6 +1,5 @@
 #include "evaluate/baseline.h"
 
-#include "base/base.h"
 #include "detect/builtin.h"
 #include "eeg/feature.h"
 #include "eeg/half.h"

@@ -2,7 +2,6 @@
  * thresholds are the model's. A recording that cannot be used is listed and the others are done. After a stop it goes on with the
  * recordings whose events are not there yet. */
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "base/grow.h"
 #include "base/order.h"

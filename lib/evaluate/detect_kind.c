@@ -1,6 +1,5 @@
 #include "evaluate/detect_kind.h"
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "eeg/events.h"
 #include "evaluate/task_eeg.h"

@@ -2,7 +2,6 @@
  * that. */
 
 #include "evaluate/estimate_manifest.h"
-#include "base/base.h"
 #include "base/counted.h"
 #include "evaluate/task_eeg.h"
 #include "windows/manifest.h"

@@ -1,7 +1,6 @@
 /* The evaluate task: a checkpoint against labelled recordings. Montage, filters, window and hop are the checkpoint's; thresholds
  * too unless the job names its own. After a stop it goes on with the recordings whose traces are not there yet. */
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "base/crew.h"
 #include "base/yaml.h"

@@ -1,6 +1,5 @@
 #include "evaluate/evaluate_kind.h"
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "detect/seizure.h"
 #include "evaluate/task_eeg.h"

@@ -1,6 +1,5 @@
 #include "evaluate/evaluate_operating.h"
 
-#include "base/base.h"
 #include "plot/plot_operating.h"
 
 enum { PATH_SIZE = 4096, NAME_SIZE = 96 };

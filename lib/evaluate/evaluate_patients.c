@@ -1,7 +1,5 @@
 #include "evaluate/evaluate_patients.h"
 
-#include "base/base.h"
-
 static int64_t count(const struct seen_patients *s, const struct manifest *m, enum patient_role role) {
     struct str names = str_of(1024);
     int64_t n = patients_list(m, s->role, role, 0, &names);

@@ -1,6 +1,5 @@
 #include "evaluate/evaluate_report.h"
 
-#include "base/base.h"
 #include "eeg/half.h"
 #include "eeg/montage.h"
 #include "evaluate/evaluate_operating.h"

@@ -1,4 +1,3 @@
-#include "base/base.h"
 #include "evaluate/evaluation_state.h"
 
 int evaluation_start(const struct evaluation_config *config, struct evaluation **ret, struct err *err) {

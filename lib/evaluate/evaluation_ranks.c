@@ -1,6 +1,5 @@
 /* Ranks share the traces of an evaluation by whole recordings, and rank 0 collects them. */
 
-#include "base/base.h"
 #include "evaluate/evaluation_state.h"
 
 /* Recordings that their ranks could not load are dropped by all. */

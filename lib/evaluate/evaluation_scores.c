@@ -1,6 +1,5 @@
 /* From the traces of an evaluation to its result: thresholds, alarm rules, then the scores. */
 
-#include "base/base.h"
 #include "evaluate/evaluation_state.h"
 
 static int load_trace(void *ctx, int i, const float **ret_p, struct err *err) { return evaluation_trace(ctx, i, ret_p, err); }

@@ -1,7 +1,6 @@
 /* The traces of an evaluation: computed, taken from an earlier attempt, kept in memory or in files. */
 #include "evaluate/evaluation_state.h"
 
-#include "base/base.h"
 #include "detect/detector.h"
 
 enum { WAIT_MS = 20, ROOM_SHARE = 8, TRACE_SHARE = 4 };

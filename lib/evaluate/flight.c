@@ -1,7 +1,5 @@
 #include "evaluate/flight.h"
 
-#include "base/base.h"
-
 struct seat {
     struct timeline *timeline; /* NULL: none, or not needed */
     struct err why;            /* code 0: not lost */

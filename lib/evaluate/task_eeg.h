@@ -2,7 +2,6 @@
  * mislabelled, and the detector of a model that the job names. The task's thread. */
 #pragma once
 
-#include "base/base.h"
 #include "detect/detector.h"
 #include "windows/manifest.h"
 #include "work/task.h"

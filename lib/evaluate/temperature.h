@@ -1,7 +1,6 @@
 /* temperature: the number by which logits are divided so that the probabilities of a network are calibrated: it has the least cross
  * entropy over the seconds of traces. Arithmetic in double, in the order of the traces; one thread per object. */
 #pragma once
-#include "base/base.h"
 #include "windows/window.h"
 
 /* The range of temperatures. */

@@ -1,6 +1,5 @@
 #include "formats/amplitude.h"
 
-#include "base/base.h"
 #include "base/order.h"
 #include "formats/unit.h"
 

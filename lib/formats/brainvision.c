@@ -2,7 +2,6 @@
  * names a file of samples (.eeg, .avg, .seg) and one of markers (.vmrk, .amrk). Source: "BrainVision Core Data Format 1.0", Brain
  * Products, 2018. Markers become annotations; "New Segment" markers with dates become gaps. */
 
-#include "base/base.h"
 #include "formats/civil.h"
 #include "formats/matrix.h"
 #include "formats/rate.h"

@@ -1,6 +1,5 @@
 #include "formats/edf.h"
 
-#include "base/base.h"
 #include "formats/edf_state.h"
 
 enum { FIXED_HEADER_BYTES = 256 };

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "base/arena.h"
-#include "base/base.h"
 #include "formats/edf.h"
 
 enum { EDF_MAX_REPAIRS = 64 };

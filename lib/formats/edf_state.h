@@ -2,7 +2,6 @@
  * and their annotations). While it is opened one thread has it. */
 #pragma once
 #include "base/arena.h"
-#include "formats/edf.h"
 #include "formats/edf_decode.h"
 #include "formats/edf_header.h"
 #include "formats/filebytes.h"

@@ -1,6 +1,5 @@
 /* What opening a file finds in its records: how many there are, when each begins, and the annotations. */
 
-#include "base/base.h"
 #include "base/grow.h"
 #include "base/order.h"
 #include "formats/edf_state.h"

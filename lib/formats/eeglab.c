@@ -2,7 +2,6 @@
  * of the EEG structure at eeglab.org. The structure is the variable EEG, or, as of 2021, its fields are the variables. Events
  * become annotations; latencies count samples from 1; "boundary" events are gaps of their duration. */
 
-#include "base/base.h"
 #include "formats/mat5.h"
 #include "formats/matrix.h"
 

@@ -4,7 +4,6 @@
  * their text. */
 
 #include "base/arena.h"
-#include "base/base.h"
 #include "formats/civil.h"
 #include "formats/format.h"
 #include "formats/matrix.h"

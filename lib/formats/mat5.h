@@ -4,7 +4,6 @@
 #pragma once
 
 #include "base/arena.h"
-#include "base/base.h"
 #include "formats/filebytes.h"
 
 enum mat_kind { MAT_NONE, MAT_NUMBERS, MAT_TEXT, MAT_CELL, MAT_STRUCT };

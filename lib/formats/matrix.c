@@ -1,6 +1,5 @@
 #include "formats/matrix.h"
 
-#include "base/base.h"
 #include "base/order.h"
 #include "formats/rate.h"
 #include "formats/tal.h"

@@ -3,7 +3,6 @@
  * is an unsigned number of 16 bits around 0x8000, and behind the channels of each sample stands one of marks. Blocks are apart by
  * the time that passed between their starts. */
 
-#include "base/base.h"
 #include "formats/civil.h"
 #include "formats/matrix.h"
 

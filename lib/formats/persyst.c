@@ -2,7 +2,6 @@
  * Comments become annotations; sample times (seconds of the day at some samples) become gaps. The layout often names its samples by
  * a path of the machine that wrote it: only the last part counts. */
 
-#include "base/base.h"
 #include "formats/civil.h"
 #include "formats/matrix.h"
 #include "formats/rate.h"

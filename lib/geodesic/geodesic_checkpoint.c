@@ -1,7 +1,6 @@
 /* Checkpoints of a geodesic task: checkpoints/step-N.safetensors, models and training state in one file, so that it is either whole
  * or not there. The newest checkpoint.keep are kept. */
 
-#include "base/base.h"
 #include "geodesic/geodesic_task.h"
 #include "work/series.h"
 

@@ -1,6 +1,5 @@
 /* Estimate of a geodesic job: memory and seconds from its own models, set up and trained for some steps on the device. */
 
-#include "base/base.h"
 #include "geodesic/geodesic_params.h"
 #include "geodesic/geodesic_task.h"
 #include "work/estimate.h"

@@ -3,7 +3,6 @@
  * single precision. Plain functions, any thread. */
 #pragma once
 
-#include "base/base.h"
 #include "geodesic/spectra.h"
 #include "kernels/op.h"
 

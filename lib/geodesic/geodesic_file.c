@@ -1,6 +1,5 @@
 #include "geodesic/geodesic_file.h"
 
-#include "base/base.h"
 #include "geodesic/geodesic_params.h"
 #include "kernels/geodesic.h"
 

@@ -8,7 +8,6 @@
  */
 #pragma once
 
-#include "base/base.h"
 #include "geodesic/geodesic_exact.h"
 #include "geodesic/spectra.h"
 #include "kernels/op.h"

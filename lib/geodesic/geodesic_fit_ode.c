@@ -1,6 +1,5 @@
 #include "geodesic/geodesic_fit_ode.h"
 
-#include "base/base.h"
 #include "geodesic/geodesic.h"
 #include "geodesic/geodesic_fit.h"
 #include "geodesic/geodesic_fit_state.h"

@@ -1,6 +1,5 @@
 /* How many nodes the quadrature takes: as few in a cell as give the lengths that 8 nodes give. */
 
-#include "base/base.h"
 #include "geodesic/geodesic_fit_state.h"
 #include "kernels/geodesic.h"
 

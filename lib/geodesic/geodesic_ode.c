@@ -1,6 +1,5 @@
 /* The geodesic equation integrated: c' = v, v' = −Γ·v², A' = f(c, v), with Γ = g_c/(2g) from the metric's own derivative. */
 
-#include "base/base.h"
 #include "geodesic/geodesic.h"
 #include "geodesic/ode.h"
 

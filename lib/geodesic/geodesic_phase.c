@@ -1,6 +1,5 @@
 /* The phases of a geodesic job: which models each one trains, on which spectra, and what the selection has chosen for the last. */
 
-#include "base/base.h"
 #include "geodesic/geodesic_task.h"
 
 bool geodesic_task_is_last(const struct geodesic_task *t) { return t->phase == t->phases - 1; }

@@ -1,6 +1,5 @@
 /* Predictions of a trained model: spectra at a concentration, and its metric. */
 
-#include "base/base.h"
 #include "geodesic/geodesic_fit_state.h"
 #include "geodesic/geodesic_params.h"
 #include "kernels/geodesic.h"

@@ -1,7 +1,5 @@
 #include "geodesic/geodesic_prior.h"
 
-#include "base/base.h"
-
 int geodesic_interpolate(const struct spectra *s, geodesic_members members, const struct interpolate *rule, double *ret,
                          struct err *err) {
     struct interpolate a = *rule;

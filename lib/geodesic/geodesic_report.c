@@ -1,6 +1,5 @@
 /* Output files of a geodesic job: report.json, predictions.csv, spectra.svg, metric.svg, model.safetensors. */
 
-#include "base/base.h"
 #include "geodesic/geodesic_task.h"
 #include "geodesic/interpolate.h"
 #include "plot/plot_panels.h"

@@ -2,7 +2,6 @@
  * to, and reports. */
 
 #include "geodesic/geodesic_task.h"
-#include "base/base.h"
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 

@@ -4,7 +4,6 @@
  * (eeg/table.h). Plain data once read; any thread. */
 #pragma once
 
-#include "base/base.h"
 #include "store/digest.h"
 
 enum { SPECTRA_MIN_CONCENTRATIONS = 3, SPECTRA_MAX_CONCENTRATIONS = 31, SPECTRA_MAX_WAVELENGTHS = 200000 };

@@ -1,6 +1,5 @@
 #include "nn/blocks.h"
 
-#include "base/base.h"
 #include "base/rng.h"
 #include "nn/padded.h"
 

@@ -1,6 +1,5 @@
 #include "nn/causal.h"
 
-#include "base/base.h"
 #include "base/rng.h"
 
 enum { NAME_SIZE = 40 };

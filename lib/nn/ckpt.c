@@ -1,7 +1,5 @@
 #include "nn/ckpt.h"
 
-#include "base/base.h"
-
 /* Host copies of whole flat arrays, freed together. */
 static int fetch_flat(struct stream *s, const float *device, int64_t n, float **ret, struct err *err) {
     float *host = malloc((size_t)(n ? n : 1) * sizeof *host);

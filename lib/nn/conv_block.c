@@ -1,6 +1,5 @@
 /* ConvBlock of layers.h. */
 
-#include "base/base.h"
 #include "nn/padded.h"
 
 int conv_block_params(struct param_set *set, const struct block_names *n, int64_t ci, int64_t co, int k, struct err *err) {

@@ -1,7 +1,5 @@
 #include "nn/layers.h"
 
-#include "base/base.h"
-
 struct tensor nn_tensor(const struct pass *p, int64_t b, int64_t t, int64_t c) {
     return plan_tensor(p->plan, p->dtype, b, t, c);
 }

@@ -1,6 +1,5 @@
 #include "nn/mamba.h"
 
-#include "base/base.h"
 #include "base/rng.h"
 
 static const char *const direction_names[2] = {"fwd", "bwd"};

@@ -1,7 +1,5 @@
 #include "nn/optim.h"
 
-#include "base/base.h"
-
 static int alloc(const struct optim *o, size_t bytes, void **ret, struct err *err) {
     return device_alloc(o->params->device, bytes, ret, err);
 }

@@ -1,6 +1,5 @@
 #include "nn/reduction.h"
 
-#include "base/base.h"
 #include "kernels/comm.h"
 #include "kernels/op.h"
 #include "nn/layers.h"

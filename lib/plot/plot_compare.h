@@ -2,7 +2,6 @@
  * each quantity, A drawn through and B dashed. One thread per picture. */
 #pragma once
 
-#include "base/base.h"
 #include "plot/plot.h"
 
 enum { PLOT_COMPARE_MOST = 8 };

@@ -1,6 +1,5 @@
 #include "plot/plot_operating.h"
 
-#include "base/base.h"
 #include "base/order.h"
 #include "plot/svg.h"
 

@@ -1,6 +1,5 @@
 #include "score/alarm_sweep.h"
 
-#include "base/base.h"
 #include "base/grow.h"
 #include "base/order.h"
 #include "base/rng.h"

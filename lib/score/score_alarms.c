@@ -1,6 +1,5 @@
 #include "score/score_alarms.h"
 
-#include "base/base.h"
 #include "base/order.h"
 
 enum { BEFORE_S = 30, AFTER_S = 60 };

@@ -1,6 +1,5 @@
 #include "score/score_sweep.h"
 
-#include "base/base.h"
 #include "base/order.h"
 
 enum { RATE_HZ = 256, BINS = 65536, STEP_SAMPLES = 1 << 28 };

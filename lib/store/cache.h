@@ -13,7 +13,6 @@
  * functions are thread-safe. */
 #pragma once
 
-#include "base/base.h"
 #include "store/digest.h"
 
 enum { CACHE_PATH_SIZE = 4096 };

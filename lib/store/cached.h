@@ -2,7 +2,6 @@
  * fetched again and a changed one is never mistaken for the old. Thread-safe; several threads may request the same object. */
 #pragma once
 
-#include "base/base.h"
 #include "store/cache.h"
 #include "store/store.h"
 

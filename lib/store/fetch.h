@@ -2,7 +2,6 @@
  * caller interprets the answer. start, wait and done are thread-safe; the caller owns a request except while it is in progress. */
 #pragma once
 
-#include "base/base.h"
 #include "store/crc.h"
 
 enum { FETCH_MAX_HEADERS = 24, FETCH_NOTE_MAX = 16 << 10 };

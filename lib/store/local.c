@@ -1,6 +1,5 @@
 #include "store/local.h"
 
-#include "base/base.h"
 #include "base/grow.h"
 #include "base/order.h"
 

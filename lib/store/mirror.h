@@ -8,7 +8,6 @@
  * larger than the cache. */
 #pragma once
 
-#include "base/base.h"
 #include "store/cache.h"
 #include "store/store.h"
 

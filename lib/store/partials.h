@@ -2,7 +2,6 @@
  * store/cache.h, whose lock is held during every call. */
 #pragma once
 
-#include "base/base.h"
 #include "store/cache.h"
 
 enum { PARTIAL_NAME_SIZE = DIGEST_HEX_SIZE + 24 };

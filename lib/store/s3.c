@@ -2,7 +2,6 @@
 
 #include <openssl/evp.h>
 
-#include "base/base.h"
 #include "store/md5_lanes.h"
 #include "store/s3_object.h"
 #include "store/s3_xml.h"

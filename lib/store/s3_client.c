@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <sys/random.h>
 
-#include "base/base.h"
 #include "store/s3_credentials.h"
 #include "store/s3_error.h"
 #include "store/s3_imds.h"

@@ -1,6 +1,5 @@
 /* s3_error: interprets an answer of an S3 server: retry, or fail with an error and its fix. Pure; any thread. */
 #pragma once
-#include "base/base.h"
 #include "store/fetch.h"
 
 struct s3_error {

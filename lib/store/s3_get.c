@@ -1,7 +1,6 @@
 /* get of store/s3.h: ranges of one object side by side into PATH.part, each checked and noted in PATH.part.journal. */
 #include <sys/file.h>
 
-#include "base/base.h"
 #include "store/s3_object.h"
 
 enum { PATH_BYTES = 4096, JOURNAL_MAX = 64 << 20 };

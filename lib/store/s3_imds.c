@@ -1,6 +1,5 @@
 #include "store/s3_imds.h"
 
-#include "base/base.h"
 #include "base/json.h"
 #include "store/fetch.h"
 

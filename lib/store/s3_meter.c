@@ -2,8 +2,6 @@
 
 #include <curl/curl.h>
 
-#include "base/base.h"
-
 enum { LABEL_BYTES = 64 };
 
 static bool asks(const struct s3_call *call, const char *name) {

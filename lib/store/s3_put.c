@@ -1,6 +1,5 @@
 /* put of store/s3.h: one PUT for what is small, a multipart upload for the rest; either is seen whole or not at all. */
 
-#include "base/base.h"
 #include "store/s3_object.h"
 #include "store/s3_xml.h"
 

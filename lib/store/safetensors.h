@@ -3,7 +3,6 @@
  * atomic and durable and computes SHA-256 on the way. One thread per object. */
 #pragma once
 
-#include "base/base.h"
 #include "store/digest.h"
 
 #define SAFETENSORS_DTYPES(X)                                                                                                      \

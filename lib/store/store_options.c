@@ -1,6 +1,5 @@
 #include "store/store_options.h"
 
-#include "base/base.h"
 #include "base/options.h"
 
 struct raw {

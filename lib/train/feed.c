@@ -1,6 +1,5 @@
 #include "train/feed.h"
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "kernels/op.h"
 

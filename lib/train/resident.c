@@ -1,6 +1,5 @@
 #include "train/resident.h"
 
-#include "base/base.h"
 #include "windows/loader.h"
 #include "windows/recording.h"
 

@@ -1,6 +1,5 @@
 #include "train/step.h"
 
-#include "base/base.h"
 #include "nn/replay.h"
 
 /* Data copied to and from the device, laid out alike on both sides: there, `there` and the rows' lengths behind the struct; back,

@@ -1,6 +1,5 @@
 /* The training task: batches, validations and checkpoints, and its end. */
 
-#include "base/base.h"
 #include "detect/model_image.h"
 #include "evaluate/estimate_manifest.h"
 #include "evaluate/task_eeg.h"

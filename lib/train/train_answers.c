@@ -1,6 +1,5 @@
 #include "train/train_answers.h"
 
-#include "base/base.h"
 #include "base/order.h"
 #include "eeg/answers.h"
 #include "eeg/events.h"

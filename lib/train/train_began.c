@@ -1,6 +1,5 @@
 #include "train/train_began.h"
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "store/digest.h"
 

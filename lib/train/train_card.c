@@ -1,7 +1,5 @@
 #include "train/train_card.h"
 
-#include "base/base.h"
-
 enum { MOST_SOURCE = 1000 };
 
 /* Patients, hours and seizures of a role; of several recordings of a patient each counts. */

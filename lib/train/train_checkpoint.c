@@ -12,7 +12,6 @@
 #include "base/grow.h"
 #include "train/train_hard.h"
 
-#include "base/base.h"
 #include "base/order.h"
 #include "nn/ckpt.h"
 #include "train/train_began.h"

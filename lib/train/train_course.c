@@ -1,7 +1,6 @@
 /* The picture is drawn from the lines of metrics.jsonl, so that it is whole however often the run was interrupted. */
 #include "train/train_course.h"
 
-#include "base/base.h"
 #include "base/grow.h"
 #include "base/json.h"
 #include "plot/plot.h"

@@ -1,6 +1,5 @@
 #include "train/train_curve.h"
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "plot/plot.h"
 #include "store/digest.h"

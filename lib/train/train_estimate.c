@@ -2,7 +2,6 @@
  * seconds from a short measurement of the device. */
 #include "train/train_estimate.h"
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "evaluate/estimate_manifest.h"
 #include "store/safetensors.h"

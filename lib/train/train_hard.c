@@ -1,6 +1,5 @@
 #include "train/train_hard.h"
 
-#include "base/base.h"
 #include "base/order.h"
 #include "kernels/op.h"
 #include "train/train_ranks.h"

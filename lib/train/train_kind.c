@@ -2,7 +2,6 @@
 
 #include "train/best.h"
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "work/task.h"
 

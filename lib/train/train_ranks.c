@@ -1,7 +1,5 @@
 #include "train/train_ranks.h"
 
-#include "base/base.h"
-
 int train_ranks_open(struct train *t, struct err *err) {
     int leaves = train_leaves(t->job);
     world_alone(&t->alone);

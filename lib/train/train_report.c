@@ -1,7 +1,5 @@
 #include "train/train_report.h"
 
-#include "base/base.h"
-
 enum { REPORT_BYTES = 256 << 20, PATH_SIZE = 4096 };
 
 static void put_step(struct json_writer *w, const char *key, int64_t step) {

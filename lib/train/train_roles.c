@@ -1,7 +1,6 @@
 #include "train/train_roles.h"
 #include "evaluate/task_eeg.h"
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "store/safetensors.h"
 #include "train/train_checkpoint.h"

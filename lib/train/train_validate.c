@@ -1,7 +1,6 @@
 /* Validation: an evaluation of the validation recordings, and the one number that says which weights are best. */
 #include "train/train_validate.h"
 
-#include "base/base.h"
 #include "train/train_ranks.h"
 #include "train/train_roles.h"
 

@@ -3,7 +3,6 @@
  * the host, to which browsers send it too. Any thread. */
 #pragma once
 
-#include "base/base.h"
 #include "trust/token.h"
 
 enum { COOKIE_KEY = 32, COOKIE_SIZE = 192 };

@@ -1,7 +1,5 @@
 #include "windows/arrival.h"
 
-#include "base/base.h"
-
 enum { EPOCHS_LOOKED_AT = 4 };
 
 struct order {

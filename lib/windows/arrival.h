@@ -1,7 +1,6 @@
 /* arrival: the order in which a training first needs its recordings, so that they can be fetched and decoded ahead of it. A pure
  * function of manifest, roles and sampler: it affects when recordings are loaded, never which windows are shown. */
 #pragma once
-#include "windows/recording.h"
 #include "windows/sampler.h"
 
 struct arrival_config {

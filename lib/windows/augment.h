@@ -3,7 +3,6 @@
  * thread. */
 #pragma once
 
-#include "base/base.h"
 #include "eeg/frontend.h"
 
 struct augment_config {

@@ -2,7 +2,6 @@
  * 1.9.0), and what a folder lacks to be one. Knows no events: those are eeg/events. Pure functions over files; any thread. */
 #pragma once
 
-#include "base/base.h"
 #include "formats/eegfile.h"
 
 #define BIDS_TASK "szMonitoring" /* the task of recordings whose names have none, as in SzCORE's datasets */

@@ -1,6 +1,5 @@
 /* What a folder of recordings lacks to be a BIDS dataset; declared in bids.h. */
 
-#include "base/base.h"
 #include "base/json.h"
 #include "eeg/table.h"
 #include "formats/text.h"

@@ -2,7 +2,6 @@
  * functions are those of a sampler without jitter. One thread at a time. */
 #pragma once
 
-#include "base/base.h"
 #include "windows/manifest.h"
 
 /* full and none are ratios to the number of partial windows. redraw_each_epoch false: every epoch shows the windows of epoch 0, in

@@ -2,7 +2,6 @@
  * fetching, decoding and filtering, or a training whose data are still arriving. */
 #pragma once
 
-#include "base/base.h"
 #include "windows/recording.h"
 
 /* The list is copied; the recordings must outlive the loader. */

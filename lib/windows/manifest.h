@@ -5,7 +5,6 @@
  * samples; any thread may read it. */
 #pragma once
 
-#include "base/base.h"
 #include "eeg/labels.h"
 #include "windows/patients.h"
 #include "windows/window.h"

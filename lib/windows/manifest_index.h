@@ -4,7 +4,6 @@
  * Loading and writing: one thread; manifest_index_find: any. */
 #pragma once
 
-#include "base/base.h"
 #include "eeg/labels.h"
 #include "windows/manifest.h"
 #include "windows/recording.h"

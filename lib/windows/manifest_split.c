@@ -1,6 +1,5 @@
 /* Splits of a manifest by patient. */
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "base/order.h"
 #include "formats/letters.h"

@@ -1,6 +1,5 @@
 #include "windows/mixture.h"
 
-#include "base/base.h"
 #include "base/rng.h"
 
 struct mixture {

@@ -2,7 +2,6 @@
  * the threads. One consumer thread. */
 #pragma once
 
-#include "base/base.h"
 #include "windows/manifest.h"
 #include "windows/sampler.h"
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "base/arena.h"
-#include "base/base.h"
 #include "base/json.h"
 #include "windows/window.h"
 

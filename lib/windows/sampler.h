@@ -3,7 +3,6 @@
  * of the manifest have weights, these are the shares of their windows in an epoch, and each source has a balance of its own. */
 #pragma once
 
-#include "base/base.h"
 #include "windows/draws.h"
 
 struct sampler;

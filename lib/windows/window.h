@@ -8,7 +8,6 @@
  * instead. Reading is thread-safe. */
 #pragma once
 
-#include "base/base.h"
 #include "eeg/frontend.h"
 
 struct window_span {

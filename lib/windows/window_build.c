@@ -1,7 +1,5 @@
 /* Building one cache file: EDF and labels through the frontend into a recording. */
 
-#include "base/base.h"
-#include "base/counted.h"
 #include "base/json.h"
 #include "eeg/dsp.h"
 #include "eeg/labels_path.h"

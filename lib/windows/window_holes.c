@@ -1,6 +1,5 @@
 /* Holes: records that a recording is read without, as if they had never been written. */
 
-#include "base/base.h"
 #include "windows/window_builder.h"
 
 /* In records of the file. */

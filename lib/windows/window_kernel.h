@@ -3,7 +3,6 @@
  * sum is fixed by the layout and all variants give the same bits. period = 8 · channels ≤ WINDOW_PERIOD_MAX. */
 #pragma once
 
-#include "base/base.h"
 #include "eeg/frontend.h"
 #include "eeg/half.h"
 

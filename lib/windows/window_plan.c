@@ -1,6 +1,5 @@
 /* Saying beforehand, from the header and the labels alone, what a cache file will hold. */
 
-#include "base/base.h"
 #include "eeg/channels.h"
 #include "eeg/dsp.h"
 #include "windows/window_builder.h"

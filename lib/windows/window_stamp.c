@@ -1,6 +1,5 @@
 /* The files that are parts of a recording, as its cache keys see them; declared in window.h. */
 
-#include "base/base.h"
 #include "formats/eegfile.h"
 #include "store/digest.h"
 #include "store/mirror.h"

@@ -2,7 +2,6 @@
  * they and those who ask have in common. Any thread. */
 #pragma once
 
-#include "base/base.h"
 #include "work/jobfile.h"
 
 struct estimate {

@@ -2,7 +2,6 @@
  * folder in use is asked whose it is before anything in it is read, replaced or removed. Any thread; blocks in files. */
 #pragma once
 
-#include "base/base.h"
 #include "work/jobfile.h"
 
 /* Checks that the folder is this job's, and with `write` makes it so if it is nobody's. PRECONDITION names the other kind, or the

@@ -1,6 +1,5 @@
 #include "work/job_data.h"
 
-#include "base/base.h"
 #include "eeg/channels.h"
 #include "eeg/labels.h"
 #include "eeg/labels_path.h"

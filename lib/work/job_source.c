@@ -1,7 +1,5 @@
 #include "work/job_source.h"
 
-#include "base/base.h"
-
 #define WEIGHT_LEAST 1e-3
 #define WEIGHT_MOST  1e3
 enum { NAME_SIZE = 64 };

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "base/arena.h"
-#include "base/base.h"
 #include "work/kind.h"
 
 enum {

@@ -2,7 +2,6 @@
  * this process, in a child or in a cluster. report_line.h writes and reads it as JSON. Plain data. */
 #pragma once
 
-#include "base/base.h"
 #include "work/jobfile.h"
 
 enum { TASK_MAX_FIGURES = 6 };

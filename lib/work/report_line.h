@@ -2,7 +2,6 @@
  * the children and the clusters that run jobs for it. Any thread. */
 #pragma once
 
-#include "base/base.h"
 #include "work/report.h"
 
 /* What the last line says beside the report; texts are borrowed. */

@@ -2,7 +2,6 @@
  * tick. A file is either whole or not there (safetensors_save). One thread per folder. */
 #pragma once
 
-#include "base/base.h"
 #include "store/digest.h"
 #include "work/task.h"
 

@@ -3,7 +3,6 @@
  * pieces of work (one micro-batch, one recording of a validation) it calls task_point, where its owner saves and ends it. */
 #pragma once
 
-#include "base/base.h"
 #include "base/json.h"
 #include "base/world.h"
 #include "kernels/device.h"

@@ -7,7 +7,6 @@
  * network, and loading it from a file in $TMPDIR. */
 
 #include "burst/burst.h"
-#include "base/base.h"
 #include "base/needed.h"
 #include "bench.h"
 #include "burst/column.h"

@@ -2,7 +2,6 @@
  * training step (zero the gradients, forward, focal loss, backward, AdamW), for presets and batches. Random weights and input;
  * floors count the products of every layer. */
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "bench.h"
 #include "detect/seizure.h"

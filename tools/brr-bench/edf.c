@@ -2,7 +2,6 @@
  * The recording is written to $TMPDIR (42 MB) and stays in the page cache, so that no disk is measured but for the cache file's own
  * fsync. */
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "bench.h"
 #include "formats/eegfile.h"

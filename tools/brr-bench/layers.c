@@ -1,7 +1,6 @@
 /* Dense convolutions, norms and projections at the sizes of the base network, one window; on a GPU also 64, which no cache holds.
  */
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "bench.h"
 

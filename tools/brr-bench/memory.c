@@ -1,6 +1,5 @@
 /* Random tensors of a bench case. */
 
-#include "base/base.h"
 #include "bench.h"
 
 static float uniform(struct bench_memory *m, double low, double high) {

@@ -2,7 +2,6 @@
  * "scalar loop" is the same function as plain C with one expf per state and step, one thread. "host to host": what goes in is
  * copied from pinned host memory and what comes out back to it, one call at a time. */
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "bench.h"
 

@@ -1,6 +1,5 @@
 #include "tools/edfgen/plan_icu.h"
 
-#include "base/base.h"
 #include "tools/edfgen/plan_parts.h"
 #include "tools/edfgen/plan_wide.h"
 

@@ -1,7 +1,6 @@
 /* plan_parts: the pieces of a plan that all styles of corpus are made of. Private to plan, plan_rich, plan_wide and plan_icu. */
 #pragma once
 
-#include "base/base.h"
 #include "tools/edfgen/plan.h"
 
 static inline float between(struct rng *rng, float low, float high) { return low + (high - low) * (float)rng_uniform(rng); }

@@ -1,6 +1,5 @@
 #include "tools/edfgen/plan_rich.h"
 
-#include "base/base.h"
 #include "tools/edfgen/plan_parts.h"
 
 /* Each scene is as strong, as long and as wide on the scalp as a seizure in some band, so that no threshold of band power tells

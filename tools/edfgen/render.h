@@ -3,7 +3,6 @@
  * top. The same plan gives the same samples. One thread per renderer. */
 #pragma once
 
-#include "base/base.h"
 #include "tools/edfgen/plan.h"
 
 struct renderer;

@@ -1,7 +1,6 @@
 /* version and devices. */
 #include <spawn.h>
 
-#include "base/base.h"
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"

@@ -1,6 +1,5 @@
 #include "client/brrctl/admin/alarm_history.h"
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "brr/v1/journal.pb-c.h"
 

@@ -1,6 +1,5 @@
 /* alarms report and alarms export: what happened to alarms in the last hours, and the answers as labels for training. */
 
-#include "base/base.h"
 #include "base/order.h"
 #include "client/brrctl/admin/alarm_history.h"
 #include "client/brrctl/admin/alarms.h"

@@ -1,7 +1,6 @@
 /* alarms: the alarms of beds, and answers to them: acknowledge, silence, mark, note, standby; a test alarm. */
 
 #include "client/brrctl/admin/alarms.h"
-#include "base/base.h"
 #include "base/principal.h"
 #include "brr/v1/alarms.pb-c.h"
 #include "client/brrctl/listing.h"

@@ -1,7 +1,6 @@
 /* backup: what Admin.Backup sends, as files and their manifest. The manifest is written last: a directory without one is no backup.
  */
 
-#include "base/base.h"
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"

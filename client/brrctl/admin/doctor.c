@@ -1,6 +1,5 @@
 /* doctor and drain. */
 
-#include "base/base.h"
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/brrctl.h"
 

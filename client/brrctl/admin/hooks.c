@@ -1,6 +1,5 @@
 /* hooks test: a test alarm for the hooks of the daemon's configuration. */
 
-#include "base/base.h"
 #include "brr/v1/hooks.pb-c.h"
 #include "client/brrctl/brrctl.h"
 

@@ -1,7 +1,6 @@
 /* journal: what happened to every stream, from the daemon's disk: as a table, as JSON lines or as CSV; with --follow as it happens.
  */
 
-#include "base/base.h"
 #include "base/principal.h"
 #include "brr/v1/journal.pb-c.h"
 #include "client/brrctl/brrctl.h"

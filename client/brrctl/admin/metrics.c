@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <termios.h>
 
-#include "base/base.h"
 #include "brr/v1/admin.pb-c.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"

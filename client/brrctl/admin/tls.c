@@ -1,7 +1,6 @@
 /* tls init|renew|token|revoke|client DIR: a laboratory's own certificate authority, certificates and tokens. Runs here, without a
  * daemon. Keys and tokens are made with mode 0600; a token is shown once, and only its SHA-256 is kept. */
 
-#include "base/base.h"
 #include "base/map.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"

@@ -1,6 +1,5 @@
 /* burst create, list, inject, observe, snapshot, restore, destroy: networks in the daemon. */
 
-#include "base/base.h"
 #include "burst/spikefile.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/burst/burst.h"

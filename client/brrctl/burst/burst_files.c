@@ -1,6 +1,5 @@
 /* burst generate, burst info: network files, without a daemon and without a device. */
 
-#include "base/base.h"
 #include "base/order.h"
 #include "burst/column.h"
 #include "burst/netfile.h"

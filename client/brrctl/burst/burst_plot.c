@@ -1,6 +1,5 @@
 /* burst plot: the picture of spikes that a job or an earlier run has written. Without a daemon. */
 
-#include "base/base.h"
 #include "burst/netfile.h"
 #include "burst/raster.h"
 #include "burst/spikefile.h"

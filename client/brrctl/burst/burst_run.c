@@ -2,7 +2,6 @@
  * works. Spikes come with the answer of each slice, those of networks that are too large for that from an observer: none is lost.
  */
 
-#include "base/base.h"
 #include "burst/netfile.h"
 #include "burst/raster.h"
 #include "client/brrctl/brrctl.h"

@@ -2,7 +2,6 @@
  * come. It appears when it is closed. One owner. */
 #pragma once
 
-#include "base/base.h"
 #include "burst/spikefile.h"
 
 struct spikes {

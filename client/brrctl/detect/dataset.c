@@ -1,7 +1,6 @@
 /* dataset DIR: what a folder of recordings holds, from headers and label files alone; nothing is filtered or cached, so that a
  * corpus of thousands takes seconds. Window counts are those that training finds. */
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "base/needed.h"
 #include "client/brrctl/brrctl.h"

@@ -1,7 +1,6 @@
 /* detect FILE|DIR …: many recordings through a model, an events TSV for each; a few in flight at a time. Those of a store are done
  * by the daemon (detect_server.c). */
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "base/crew.h"
 #include "base/needed.h"

@@ -1,6 +1,5 @@
 #include "client/brrctl/detect/detect_server.h"
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "base/json.h"
 #include "base/needed.h"

@@ -1,7 +1,6 @@
 /* detect_table: the table of recordings that detect prints, for local and server runs. */
 #pragma once
 
-#include "base/base.h"
 #include "client/brr.h"
 #include "client/brrctl/detect/trends_file.h"
 

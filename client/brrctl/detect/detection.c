@@ -1,6 +1,5 @@
 #include "client/brrctl/detect/detection.h"
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "eeg/channels.h"
 #include "eeg/npy.h"

@@ -1,6 +1,5 @@
 #include "client/brrctl/detect/eeg_clip.h"
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "eeg/channels.h"
 #include "eeg/half.h"

@@ -3,7 +3,6 @@
  * with the first SIGINT or SIGTERM (the second one kills, as usual). One feed per process, one thread. */
 #pragma once
 
-#include "base/base.h"
 #include "formats/eegfile.h"
 
 struct feed;

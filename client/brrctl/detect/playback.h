@@ -1,7 +1,6 @@
 /* playback: a source of samples as a stream of the daemon, sent unchanged. One thread per playback; several may share a client. */
 #pragma once
 
-#include "base/base.h"
 #include "client/brr.h"
 #include "client/brrctl/detect/source.h"
 

@@ -1,6 +1,5 @@
 #include "client/brrctl/detect/seen.h"
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "base/order.h"
 #include "brr/v1/checkpoints.pb-c.h"

@@ -2,7 +2,6 @@
  * close ID. */
 #include <sys/ioctl.h>
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "base/principal.h"
 #include "brr/v1/beds.pb-c.h"

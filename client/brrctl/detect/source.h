@@ -2,7 +2,6 @@
  * stream of the Lab Streaming Layer. Each kind gives samples in µV, in order, with the gaps between them. One thread per source. */
 #pragma once
 
-#include "base/base.h"
 #include "client/brrctl/arguments.h"
 #include "eeg/frontend.h"
 #include "formats/eegfile.h"

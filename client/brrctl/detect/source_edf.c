@@ -1,6 +1,5 @@
 /* The sources that are EDF or BDF: complete files, and those that are still being written. Declared in source.h. */
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "client/brrctl/detect/feed.h"
 #include "client/brrctl/detect/source.h"

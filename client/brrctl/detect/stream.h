@@ -2,7 +2,6 @@
  * whose samples come from elsewhere. */
 #pragma once
 
-#include "base/base.h"
 #include "client/brrctl/arguments.h"
 #include "client/brrctl/detect/source.h"
 

@@ -2,7 +2,6 @@
  * trace of a plot. One thread per object. */
 #pragma once
 
-#include "base/base.h"
 #include "client/brr.h"
 #include "plot/plot.h"
 

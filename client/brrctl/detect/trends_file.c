@@ -1,6 +1,5 @@
 #include "client/brrctl/detect/trends_file.h"
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "client/brrctl/detect/eeg_clip.h"
 #include "plot/picture.h"

@@ -1,7 +1,6 @@
 /* tune MODEL DIR: labelled recordings through a model, by an evaluate job of the daemon that chooses thresholds as a validation
  * does, and alarm rules for rates of false alarms; the model with these thresholds becomes a new file here. */
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "base/json.h"
 #include "client/brrctl/brrctl.h"

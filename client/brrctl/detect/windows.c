@@ -1,6 +1,5 @@
 /* windows FILE: what the network would be given for a recording, as safetensors. Runs here, without a daemon. */
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"

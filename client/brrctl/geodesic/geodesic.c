@@ -1,7 +1,6 @@
 /* brrctl geodesic: what a geodesic model says about concentrations that nobody measured. Computed here; the daemon only
  * sends the model of a job. */
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"

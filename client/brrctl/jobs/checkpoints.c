@@ -1,6 +1,5 @@
 /* checkpoints [JOB], and checkpoint get|put|verify|pin|unpin|delete|promote. */
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "brr/v1/checkpoints.pb-c.h"
 #include "client/brrctl/brrctl.h"

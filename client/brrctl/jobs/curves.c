@@ -1,6 +1,5 @@
 #include "client/brrctl/jobs/curves.h"
 
-#include "base/base.h"
 #include "base/json.h"
 #include "base/needed.h"
 

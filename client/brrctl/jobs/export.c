@@ -2,7 +2,6 @@
  * it. */
 #include <sys/wait.h>
 
-#include "base/base.h"
 #include "base/spawn.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"

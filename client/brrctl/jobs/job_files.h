@@ -1,7 +1,6 @@
 /* job_files: files of a job's folder, which the daemon sends: curves, reports, pictures, events. One thread. */
 #pragma once
 
-#include "base/base.h"
 #include "client/brrctl/brrctl.h"
 
 /* A whole file; valid during the call. Returns 0 to go on; any other value ends the transfer with *err. */

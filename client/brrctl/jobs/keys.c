@@ -1,6 +1,5 @@
 /* keys [KIND]: the kinds of job, and what their files may say. */
 
-#include "base/base.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "work/jobfile.h"

@@ -1,6 +1,5 @@
 /* models [NAME], load NAME REF, load NAME --previous, unload NAME. */
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "brr/v1/checkpoints.pb-c.h"
 #include "client/brrctl/brrctl.h"

@@ -2,7 +2,6 @@
  * or of an executor, and one table of their scores. With folds each model is evaluated on the patients that it has not seen, and
  * the counts of a combination's folds are pooled. */
 
-#include "base/base.h"
 #include "base/json.h"
 #include "base/needed.h"
 #include "base/order.h"

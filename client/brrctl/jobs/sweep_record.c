@@ -1,7 +1,5 @@
 #include "client/brrctl/jobs/sweep_record.h"
 
-#include "base/base.h"
-
 enum { MAX_RECORD_BYTES = 1 << 20 };
 #define HEADING "brrctl sweep "
 

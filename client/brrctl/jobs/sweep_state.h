@@ -2,7 +2,6 @@
  * and sweep_record. */
 #pragma once
 #include "base/arena.h"
-#include "base/base.h"
 #include "client/brrctl/brrctl.h"
 #include "work/estimate.h"
 

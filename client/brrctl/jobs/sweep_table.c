@@ -1,6 +1,5 @@
 #include "client/brrctl/jobs/sweep_table.h"
 
-#include "base/base.h"
 #include "client/brrctl/output.h"
 #include "score/interval.h"
 

@@ -1,6 +1,5 @@
 /* usage: what each caller's jobs took of the device. */
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "base/order.h"
 #include "brr/v1/jobs.pb-c.h"

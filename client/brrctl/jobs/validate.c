@@ -1,6 +1,5 @@
 /* validate FILE: what a job would need and mean, before it runs. */
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"

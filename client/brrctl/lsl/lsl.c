@@ -1,7 +1,6 @@
 /* lsl list, in, out: streams of the Lab Streaming Layer on the network; one of them through a model; the results of a session as
  * streams that other programs record. */
 
-#include "base/base.h"
 #include "brr/v1/sessions.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/stream.h"

@@ -1,6 +1,5 @@
 #include "client/brrctl/lsl/source_lsl.h"
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "base/order.h"
 #include "client/brrctl/interrupt.h"

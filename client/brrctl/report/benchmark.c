@@ -1,7 +1,6 @@
 /* benchmark DIR: several detectors on the same labelled recordings: detect and score for each of them, then one table of scores
  * with intervals and one picture. */
 
-#include "base/base.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/detect_server.h"
 #include "client/brrctl/detect/seen.h"

@@ -1,7 +1,6 @@
 /* labels import TABLE [DIR]: label files of recordings out of one table of seizures, as people keep it in a spreadsheet. Runs here,
  * without a daemon. Nothing is written if a row cannot be used. */
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "base/needed.h"
 #include "client/brrctl/brrctl.h"

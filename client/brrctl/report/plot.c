@@ -1,6 +1,5 @@
 /* plot FILE: some seconds of a recording as a picture, with its labels. Runs here, without a daemon and without a model. */
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/eeg_clip.h"

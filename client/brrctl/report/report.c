@@ -1,7 +1,6 @@
 /* report job:ID|DIR: a job, or a folder of detected events, as one HTML file: scores, curves, and a page of EEG for each event. */
 #include "client/brrctl/report/report.h"
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "client/brrctl/detect/seen.h"
 #include "client/brrctl/jobs/job_files.h"

@@ -1,4 +1,3 @@
-#include "base/base.h"
 #include "base/needed.h"
 #include "base/order.h"
 #include "client/brrctl/report/report.h"

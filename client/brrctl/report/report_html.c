@@ -1,6 +1,5 @@
 /* The HTML of a report: one file, no script, nothing from elsewhere; reads in light and dark and prints a page of EEG a sheet. */
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "base/order.h"
 #include "client/brrctl/output.h"

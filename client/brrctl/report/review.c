@@ -2,7 +2,6 @@
  * the names of its places (REVIEW_FILE), what models found (.found/MODEL), and, of each recording with an answer, a link and its
  * label file. Files of others are never replaced. */
 
-#include "base/base.h"
 #include "base/counted.h"
 #include "base/needed.h"
 #include "client/brrctl/detect/detect_server.h"

@@ -1,7 +1,5 @@
 #include "client/brrctl/report/review_queue.h"
 
-#include "base/base.h"
-
 enum { LABELS = -1 }; /* in place of a model */
 
 struct span {

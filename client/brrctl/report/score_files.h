@@ -2,7 +2,6 @@
  * format, a TUSZ csv or csv_bi, or a recording whose labels stand beside it or in it. One thread. */
 #pragma once
 
-#include "base/base.h"
 #include "score/score.h"
 
 struct score_labels {

@@ -8,7 +8,6 @@
 #include "eeg/labels.h"
 #include "eeg/tree.h"
 #include "formats/eegfile.h"
-#include "formats/letters.h"
 #include "store/outputs.h"
 
 /* The recording's patient, by the rule that trainings use. */

@@ -2,7 +2,6 @@
  * and `benchmark` compare them. Notes about what is left out go to stderr. One thread. */
 #pragma once
 
-#include "base/base.h"
 #include "eeg/label_rule.h"
 #include "score/score.h"
 

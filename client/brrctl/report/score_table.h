@@ -1,7 +1,6 @@
 /* score_table: event scores with their 95 % intervals as the rows of a table, in CSV or LaTeX. Any thread. */
 #pragma once
 
-#include "base/base.h"
 #include "score/score.h"
 
 /* first: the heading of the first column, "patient". */

@@ -1,6 +1,5 @@
 /* view FILE: the page of the daemon that shows a recording, with its labels, the events of a file and those of a model. */
 
-#include "base/base.h"
 #include "base/needed.h"
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/detect/detection.h"

@@ -1,6 +1,5 @@
 /* viewing: a recording with marks that the daemon shows on a page (Admin.View). One thread. */
 #pragma once
-#include "client/brrctl/brrctl.h"
 
 enum { VIEWING_TEXT = 64 };
 
