@@ -2,6 +2,8 @@
  *
  *     COPY_MEMBERS(*out, *job, attempts, restarts);          out->attempts = job->attempts; out->restarts = job->restarts;
  *     struct score s = {SAME_MEMBERS(*all, f1, precision)};  .f1 = all->f1, .precision = all->precision
+ *     COPY_TEXTS(*out, *job, id, name);                      str_copy(out->id, sizeof out->id, job->id); and so on
+ *     LEND_TEXTS(*m, *job, id, name);                        the same, lent to a message that only reads them
  *     FREE_MEMBERS(*c, lines, names);                        free(c->lines); free(c->names);
  *     JSON_MEMBERS(w, *all, f1, precision);                  base/json.h: json_put_f64(w, "f1", all->f1); and so on
  */
@@ -9,6 +11,8 @@
 
 #define COPY_MEMBERS(to, from, ...) EACH_MEMBER(COPY_MEMBER, to, from, __VA_ARGS__)
 #define SAME_MEMBERS(from, ...)     MEMBERS_PASSES(MEMBERS_LIST(from, __VA_ARGS__))
+#define COPY_TEXTS(to, from, ...)   EACH_MEMBER(COPY_TEXT, to, from, __VA_ARGS__)
+#define LEND_TEXTS(to, from, ...)   EACH_MEMBER(LEND_TEXT, to, from, __VA_ARGS__)
 #define FREE_MEMBERS(of, ...)       EACH_MEMBER(FREE_MEMBER, of, , __VA_ARGS__)
 /* DO(a, b, member) for each member. */
 #define EACH_MEMBER(DO, a, b, ...)                                                                                                 \
@@ -17,6 +21,8 @@
     } while (0)
 
 #define COPY_MEMBER(to, from, member) (to).member = (from).member;
+#define COPY_TEXT(to, from, member)   str_copy((to).member, sizeof(to).member, (from).member);
+#define LEND_TEXT(to, from, member)   (to).member = (char *)(uintptr_t)(from).member;
 #define FREE_MEMBER(of, _, member)    free((of).member);
 
 /* A macro is not expanded again inside itself: the next member is left for the next pass over the text. */

@@ -15,8 +15,7 @@ static int keep_error(struct brr_error *ret, const struct err *err) {
 static void fill(struct brr_network *ret, const Brr__V1__Network *n) {
     *ret = (struct brr_network){SAME_MEMBERS(*n, neurons, synapses, tick, bytes, budget_bytes, pending, fired_total),
                                 .areas = n->area_count, .observers = n->observers, .every_tick = n->every_tick};
-    str_copy(ret->name, sizeof ret->name, n->name);
-    str_copy(ret->device, sizeof ret->device, n->device);
+    COPY_TEXTS(*ret, *n, name, device);
 }
 
 /* ---- files to the daemon --------------------------------------------------------------------------------------- */

@@ -102,8 +102,7 @@ int credentials_read(const struct brr_connect_options *o, const char *endpoint, 
 }
 
 void credentials_done(struct credentials *c) {
-    free(c->ca);
-    free(c->certificate);
+    FREE_MEMBERS(*c, ca, certificate);
     wipe(c->key);
     wipe(c->bearer);
     *c = (struct credentials){0};

@@ -103,11 +103,10 @@ static int take_suppression(struct inbox *b, const Brr__V1__Result *r, struct br
         const Brr__V1__Suppression *m = r->suppression[i];
         bool both = m->n_channel_ratio == m->n_channel_bursts_per_minute && m->n_channel_ratio <= INT_MAX;
         b->suppression[i] = (struct brr_suppression){.end = m->end_sample,
-                                                     .observed_s = m->observed_s,
+                                                     SAME_MEMBERS(*m, observed_s, channel_ratio),
                                                      .ratio = (double)m->ratio,
                                                      .bursts_per_minute = (double)m->bursts_per_minute,
                                                      .channels = both ? (int)m->n_channel_ratio : 0,
-                                                     .channel_ratio = m->channel_ratio,
                                                      .channel_bursts_per_minute = m->channel_bursts_per_minute};
     }
     ret->suppression = b->suppression;
@@ -119,8 +118,7 @@ static int give_result(struct inbox *b, const Brr__V1__Result *r, struct brr_mes
     ret->kind = BRR_RESULT;
     ret->seq = r->result_seq;
     ret->first = r->first_sample;
-    ret->samples = r->samples;
-    ret->gap = r->gap;
+    COPY_MEMBERS(*ret, *r, samples, gap);
     ret->probabilities = r->probabilities.len ? (const float *)(const void *)r->probabilities.data : NULL;
     int rc = take_suppression(b, r, ret, err);
     return rc ? rc : take_events(b, r->events, r->n_events, ret, err);
@@ -134,8 +132,7 @@ static int give_summary(struct inbox *b, const Brr__V1__Summary *m, struct brr_m
     ret->summary.observed_s = m->observed_seconds;
     ret->summary.suppressed_s = m->suppressed_seconds;
     ret->summary.bursts = m->bursts;
-    ret->mislabelled = m->mislabelled;
-    ret->learning_s = m->learning_s;
+    COPY_MEMBERS(*ret, *m, mislabelled, learning_s);
     return take_events(b, m->events, m->n_events, ret, err);
 }
 
@@ -186,6 +183,5 @@ void inbox_done(struct inbox *b) {
         b->first = (b->first + 1) % BRR_STREAM_IN_MESSAGES;
     }
     inbox_free_message(b->taken);
-    free(b->suppression);
-    free(b->events);
+    FREE_MEMBERS(*b, suppression, events);
 }

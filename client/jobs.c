@@ -12,11 +12,7 @@ const char *brr_job_state_name(int state) {
 static void fill(struct brr_job *ret, const Brr__V1__Job *job) {
     const Brr__V1__Progress *p = job->progress;
     *ret = (struct brr_job){.state = (int)job->state, .loss = NAN, .eta_s = NAN};
-    str_copy(ret->id, sizeof ret->id, job->id);
-    str_copy(ret->kind, sizeof ret->kind, job->kind);
-    str_copy(ret->name, sizeof ret->name, job->name);
-    str_copy(ret->reason, sizeof ret->reason, job->reason);
-    str_copy(ret->checkpoint, sizeof ret->checkpoint, job->checkpoint);
+    COPY_TEXTS(*ret, *job, id, kind, name, reason, checkpoint);
     ret->final = ret->state >= BRR_JOB_SUCCEEDED;
     if (!p)
         return;

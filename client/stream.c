@@ -74,18 +74,15 @@ static int check_config(const struct brr_stream_config *c, struct brr_error *err
 
 void stream_learn(brr_stream *s) {
     const Brr__V1__Opened *o = s->link.opened->opened;
-    s->info =
-        (struct brr_stream_info){.session_id = s->link.session_id,
-                                 .model_sha256 = o->model_sha256,
-                                 .note = o->note,
-                                 .montage = (const char *const *)o->montage,
-                                 .n_montage = (int)o->n_montage,
-                                 .used = o->used_channels,
-                                 .n_used = (int)o->n_used_channels,
-                                 SAME_MEMBERS(*o, max_chunk_samples, window_s, hop_s, alarm_hop_s, threshold_on, threshold_off),
-                                 .resumable = s->link.out.keep,
-                                 .alarm_threshold_on = o->alarm_threshold_on,
-                                 .alarm_threshold_off = o->alarm_threshold_off};
+    s->info = (struct brr_stream_info){.session_id = s->link.session_id,
+                                       SAME_MEMBERS(*o, model_sha256, note, max_chunk_samples, window_s, hop_s),
+                                       SAME_MEMBERS(*o, alarm_hop_s, threshold_on, threshold_off, alarm_threshold_on),
+                                       .montage = (const char *const *)o->montage,
+                                       .n_montage = (int)o->n_montage,
+                                       .used = o->used_channels,
+                                       .n_used = (int)o->n_used_channels,
+                                       .resumable = s->link.out.keep,
+                                       .alarm_threshold_off = o->alarm_threshold_off};
     if (!s->link.out.keep)
         s->buffer_bytes = BRR_STREAM_OUT_BYTES;
 }
@@ -296,10 +293,9 @@ int brr_stream_next(brr_stream *s, int64_t timeout_ms, struct brr_message *ret, 
 void brr_stream_counts(const brr_stream *s, struct brr_stream_counts *ret) {
     const struct link *l = &s->link;
     *ret = (struct brr_stream_counts){.pushed = s->pushed,
-                                      .received = l->received,
+                                      SAME_MEMBERS(*l, received, reconnects),
                                       .consumed = l->durable,
                                       .messages = l->in.count,
-                                      .reconnects = l->reconnects,
                                       .connected = l->state == LINK_RUNNING,
                                       .unsaved = l->unsaved};
 }

@@ -103,12 +103,9 @@ static int read_hook(const struct yaml_node *node, const char *file, struct aren
     if ((rc = options_read(&table, node, file, arena, &raw, err)) || (rc = check(node, file, c, &raw, err)))
         return rc;
     struct hook *h = &c->hooks[c->n_hooks];
-    *h = (struct hook){SAME_MEMBERS(raw, name, url, url_file, format),
-                       .hide_names = !raw.names,
-                       SAME_MEMBERS(raw, secret_file, ca, from, user, password_file, bed, model),
-                       .replays = raw.replays,
-                       .machine = !raw.person,
-                       .timeout_ms = raw.timeout_ms};
+    *h = (struct hook){SAME_MEMBERS(raw, name, url, url_file, format, bed, model, timeout_ms, replays),
+                       SAME_MEMBERS(raw, secret_file, ca, from, user, password_file), .hide_names = !raw.names,
+                       .machine = !raw.person};
     if ((rc = read_kinds(node, file, &raw.kinds, &h->kinds, err)))
         return rc;
     if (raw.command.count &&

@@ -12,9 +12,8 @@ static int open_watch(struct services *s, int device, struct err *err) {
     const struct device_watch_config watch = {.device = device_set_name(s->devices, device),
                                               .ask = ask_health,
                                               .ctx = device_set_at(s->devices, device),
-                                              .metrics = s->metrics,
+                                              SAME_MEMBERS(*s, metrics, wake),
                                               .interval_ms = WATCH_MS,
-                                              .wake = s->wake,
                                               .wake_ctx = s->wake_ctx};
     return device_watch_start(&watch, &s->device_watches[device], err);
 }
@@ -69,8 +68,7 @@ static int open_worker(struct services *s, int device, int number, const struct 
                                                     .device = device_hosts_device(hosts),
                                                     .source = s->source,
                                                     .default_wall_clock_ms = config->default_wall_clock_ms,
-                                                    .price_per_hour = config->price_per_hour,
-                                                    .currency = config->currency,
+                                                    SAME_MEMBERS(*config, price_per_hour, currency),
                                                     .memory_limit_bytes = device_hosts_memory_limit(hosts),
                                                     .turn = {s->turns[device], number},
                                                     .metrics = s->metrics},

@@ -554,8 +554,7 @@ static int run_order(struct run *r) {
 static int run_job(struct run *r) {
     const struct job *job = r->draft->job;
     const struct runner_config config = {.version = versions_own(),
-                                         .device = r->device,
-                                         .source = r->source,
+                                         SAME_MEMBERS(*r, device, source),
                                          .default_wall_clock_ms = r->config.default_wall_clock_ms,
                                          .price_per_hour = r->config.price_per_hour,
                                          .currency = r->config.currency,

@@ -84,8 +84,7 @@ static void hurry_alarms(struct services *s) {
             alarms_hear(desk_alarms(s->desk),
                         &(struct alarms_told){.id = r.entry.alarm,
                                               .step = r.entry.kind == JOURNAL_ESCALATED ? (int)r.entry.step : 0,
-                                              .hook = r.hook,
-                                              .delivered = r.delivered,
+                                              SAME_MEMBERS(r, hook, delivered),
                                               .people = hooks_people(s->hooks, &r.entry)},
                         &now);
 }

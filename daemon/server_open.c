@@ -232,11 +232,9 @@ static int open_streams(struct daemon *d, struct err *err) {
                                    .writer = sched_writer(s->sched),
                                    .post = post_order,
                                    .post_ctx = &s->streams,
-                                   .devices = c->devices,
-                                   .n_devices = c->n_devices,
+                                   SAME_MEMBERS(*c, devices, n_devices, cache),
                                    .loop = &d->loop,
                                    .places = &s->places,
-                                   .cache = c->cache,
                                    .job_model = job_model,
                                    .max_delay_ms = max_delay_of,
                                    .ctx = s};
@@ -244,15 +242,12 @@ static int open_streams(struct daemon *d, struct err *err) {
                                        .post_ctx = &s->streams,
                                        .place = devices_place_stream,
                                        .place_ctx = s,
-                                       .metrics = s->metrics,
+                                       SAME_MEMBERS(*s, metrics, journal),
                                        .max_sessions = (int)c->max_sessions,
                                        .idle_ms = c->session_idle_ms,
-                                       .resume_ttl_ms = c->resume_ttl_ms,
-                                       .patient_memory_ms = c->patient_memory_ms,
+                                       SAME_MEMBERS(*c, resume_ttl_ms, patient_memory_ms, lag_ms),
                                        .measure_ms = MEASURE_MS,
-                                       .lag_ms = c->lag_ms,
                                        .store = snapshot_store_for_sessions(d->snapshot_store),
-                                       .journal = s->journal,
                                        .alarms = {.name = desk_name,
                                                   .on_in = desk_on_in,
                                                   .is_of_another = desk_is_of_another,
@@ -291,12 +286,11 @@ static int open_files(struct daemon *d, struct err *err) {
 static int open_status(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct gather_source source = {
-        SAME_MEMBERS(*s, version, revision, notice, start_ms, sessions, sched, models, devices),
+        SAME_MEMBERS(*s, version, revision, notice, start_ms, sessions, sched, models, devices, journal, hooks),
+        SAME_MEMBERS(*s, desk, metrics),
         .watches = s->device_watches,
-        SAME_MEMBERS(*s, journal, hooks, desk),
         .beds = d->config->beds,
         .n_beds = d->config->n_beds,
-        .metrics = s->metrics,
         .volumes = {{"results", d->config->results, d->results}, {"cache", d->config->cache, sched_cache(s->sched)}},
         .n_volumes = 2,
         .wake = wake_loop,
@@ -333,7 +327,7 @@ static int open_http(struct daemon *d, struct err *err) {
                                      .auth = d->access.auth,
                                      .tls = d->access.tls,
                                      .metrics = d->services.metrics,
-                                     .board = d->board,
+                                     SAME_MEMBERS(*d, board, errands, methods),
                                      .desk = d->services.desk,
                                      .recordings = d->services.recordings,
                                      .journal = d->config->journal,
@@ -342,8 +336,6 @@ static int open_http(struct daemon *d, struct err *err) {
                                      .names = d->config->http_names,
                                      .n_names = d->config->n_http_names,
                                      .open = d->config->http_pages == 1,
-                                     .errands = d->errands,
-                                     .methods = d->methods,
                                      .n_methods = d->n_methods};
     d->services.page_url = page_url;
     if (!d->config->http || !http_start(d->config->http, &state, &d->http, err))

@@ -284,7 +284,4 @@ int arguments_list_outputs(const struct arguments_outputs *outputs, struct err *
     return 0;
 }
 
-void arguments_done(struct arguments *a) {
-    free(a->args);
-    free(a->own);
-}
+void arguments_done(struct arguments *a) { FREE_MEMBERS(*a, args, own); }

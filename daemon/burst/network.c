@@ -70,14 +70,12 @@ int network_describe(struct network *n, struct network_order *o, struct err *err
     prune(n);
     int named = c->n_areas < NETWORK_NAMED_AREAS ? c->n_areas : NETWORK_NAMED_AREAS;
     struct network_info i = {.neurons = c->net.n,
-                             .synapses = c->synapses,
+                             SAME_MEMBERS(*c, synapses, n_areas),
                              .tick = (int64_t)burst_tick(b),
                              .bytes = network_team_bytes(n->team),
-                             .budget_bytes = n->budget_bytes,
+                             SAME_MEMBERS(*n, budget_bytes, fired_total),
                              .pending = burst_pending(b),
-                             .fired_total = n->fired_total,
                              .observers = n->n_observers,
-                             .n_areas = c->n_areas,
                              .n_named = named,
                              .every_tick = burst_every_tick(b)};
     if (!(i.areas = malloc((size_t)named * sizeof *i.areas)))

@@ -8,12 +8,10 @@ static int open_networks(void *ctx, void **ret, struct err *err) {
     const struct host_site *site = ctx;
     const struct network_host_config *own = site->config;
     const struct networks_config config = {
-        .device = site->device,
-        .most = own->most,
+        SAME_MEMBERS(*site, device, metrics),
+        SAME_MEMBERS(*own, most, shared),
         .most_bytes = own->most_bytes ? own->most_bytes : site->info.total_bytes / 2,
-        .shared = own->shared,
         .answers = site->answers[HOST_NETWORKS],
-        .metrics = site->metrics,
     };
     struct networks *networks = networks_new(&config);
     if (!networks)

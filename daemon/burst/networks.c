@@ -34,8 +34,7 @@ void network_order_free(struct network_order *o) {
         return;
     connectome_free(o->net);
     burst_state_done(&o->state);
-    free(o->injections);
-    free(o->changes);
+    FREE_MEMBERS(*o, injections, changes);
     observer_release(o->observer);
     for (int i = 0; i < o->n_infos; i++)
         free(o->infos[i].areas);

@@ -201,11 +201,9 @@ void process_run(const struct process_config *config, const struct runner_config
     OWNED(arena_done) struct arena arena = arena_of(32 << 20);
     struct jobfile file = {0};
     const struct job_order order = {.job = *job,
-                                    SAME_MEMBERS(*config, config, sets, n_sets, device, cache, page),
+                                    SAME_MEMBERS(*config, config, sets, n_sets, device, cache, page, threads),
                                     .place = runner->turn.place,
-                                    .threads = config->threads,
-                                    .memory_limit_bytes = runner->memory_limit_bytes,
-                                    .default_wall_clock_ms = runner->default_wall_clock_ms,
+                                    SAME_MEMBERS(*runner, memory_limit_bytes, default_wall_clock_ms),
                                     .price_micros = (int64_t)(1e6 * runner->price_per_hour)};
     str_init(&c.line, LINE_BYTES);
     if (!(none.rc = job_parse(job->yaml, job->file, job->overrides, &arena, &file, &none.err))) {

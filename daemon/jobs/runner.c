@@ -304,16 +304,12 @@ void runner_run(const struct runner_config *config, const struct runner_job *job
     struct task_end end = {.energy_j = NAN};
     struct runner r = {.config = config, .order = job, .owner = owner, .wish = wish, .start_ms = clock_ms()};
     r.env = (struct task_env){.device = config->device,
-                              .version = config->version,
-                              .directory = job->directory,
+                              SAME_MEMBERS(*config, version, world, contended, memory_limit_bytes, file, turn),
+                              SAME_MEMBERS(*job, directory, data_root),
                               .cache_dir = config->source.cache_dir,
-                              .data_root = job->data_root,
-                              SAME_MEMBERS(*config, world, contended, memory_limit_bytes),
                               .stop = &wish->now,
                               .ctx = &r,
                               .report = on_report,
-                              .file = config->file,
-                              .turn = config->turn,
                               .point = on_point,
                               .model = on_model};
     const char *profile = getenv("BRR_PROFILE");

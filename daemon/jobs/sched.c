@@ -93,8 +93,7 @@ void sched_close(struct sched *s) {
     ledger_close(&s->ledger);
     for (int i = 0; i < s->count; i++)
         job_free(s->jobs[i]);
-    free(s->jobs);
-    free(s->open);
+    FREE_MEMBERS(*s, jobs, open);
     map_free(s->by_id, NULL);
     volume_close(s->cache);
     free(s);

@@ -254,13 +254,10 @@ static struct order *order_new(const struct job *job) {
     o->yaml = strdup(job->yaml);
     o->file = strdup(job->file);
     o->overrides = strdup(job->overrides);
-    o->device_ms = job->device_ms;
-    o->priority = job->priority;
+    COPY_MEMBERS(*o, *job, device_ms, priority);
     o->done = report_new(job->id, TASK_END);
     o->checkpoint = report_new(job->id, TASK_CHECKPOINT);
-    str_copy(o->id, sizeof o->id, job->id);
-    str_copy(o->directory, sizeof o->directory, job->directory);
-    str_copy(o->data_root, sizeof o->data_root, job->data_root);
+    COPY_TEXTS(*o, *job, id, directory, data_root);
     if (o->yaml && o->file && o->overrides && o->done && o->checkpoint)
         return o;
     order_free(o);

@@ -55,8 +55,7 @@ static int open_streams(struct host_site *site, bool replays, void **ret, struct
     }
     const struct live_config config = {.device = site->device,
                                        .reports = site->answers[replays ? HOST_REPLAYS : HOST_LIVE],
-                                       .metrics = site->metrics,
-                                       .memory_limit_bytes = site->memory_limit_bytes,
+                                       SAME_MEMBERS(*site, metrics, memory_limit_bytes),
                                        .batch = !site->info.is_async ? LIVE_BATCH_CPU
                                                 : replays            ? DETECTOR_BATCH_GPU
                                                                      : LIVE_BATCH_GPU,

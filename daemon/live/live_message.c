@@ -44,8 +44,7 @@ void live_report_post(struct live_report *r, struct mailbox *to) {
 void live_report_free(struct live_report *r) {
     if (!r)
         return;
-    free(r->p);
-    free(r->events);
+    FREE_MEMBERS(*r, p, events);
     free(r->quality.channels);
     FREE_MEMBERS(*r, suppression, channel_suppression, opened);
     eegring_drop(r->eeg);

@@ -135,8 +135,7 @@ int live_models_load(struct live_models *s, const struct live_prepared *p, const
     m->steps = seizure_step(&p->image->file.model) != 0;
     m->max_delay_s = -1;
     m->most = p->image->max_batch;
-    m->bytes = p->bytes;
-    m->mtime_ns = p->mtime_ns;
+    COPY_MEMBERS(*m, *p, bytes, mtime_ns);
     str_copy(m->path, sizeof m->path, p->path);
     name_metrics(s, m, name);
     metric_observe(series(s, "brrd_model_load_duration_seconds", name, NULL), clock_s() - p->asked_s);

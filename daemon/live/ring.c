@@ -131,11 +131,9 @@ bool ring_load(struct ring *ring, struct unpack *in, enum ring_boot boot) {
                 load_items(in, r.quality.n, sizeof *r.quality.channels, (void **)&r.quality.channels) &&
                 (r.quality.channels || !r.quality.n) && load_suppression(in, &r) && load_alarm(in, boot, &r) && !in->failed &&
                 ring_add(ring, &r);
-        free(r.p);
-        free(r.events);
+        FREE_MEMBERS(r, p, events);
         free(r.quality.channels);
-        free(r.suppression);
-        free(r.channel_suppression);
+        FREE_MEMBERS(r, suppression, channel_suppression);
         if (!whole)
             return false;
     }

@@ -182,8 +182,7 @@ void session_resume(struct session *s, const struct session_return *back) {
     const struct session_sink *former = s->sink;
     void *owner = s->owner;
     session_drop_held(s); /* they are in the ring too */
-    s->sink = back->sink;
-    s->owner = back->owner;
+    COPY_MEMBERS(*s, *back, sink, owner);
     str_copy(s->address, sizeof s->address, back->address ? back->address : "");
     if (!session_is_closing(s))
         session_note(s, JOURNAL_RESUMED, "");

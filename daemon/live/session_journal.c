@@ -18,10 +18,7 @@ static void put_session(const struct session *s, struct journal_entry *e) {
         e->sample_ms = s->start_ms + llround(e->start_s * 1000);
     str_copy(e->session, sizeof e->session, s->id);
     str_copy(e->principal, sizeof e->principal, s->token.principal);
-    str_copy(e->client, sizeof e->client, s->client);
-    str_copy(e->address, sizeof e->address, s->address);
-    str_copy(e->model, sizeof e->model, s->model);
-    str_copy(e->sha256, sizeof e->sha256, s->sha256);
+    COPY_TEXTS(*e, *s, client, address, model, sha256);
     e->live = live_open_is_live(live_stream_open(s->stream));
 }
 

@@ -25,8 +25,7 @@ void session_free(struct session *s) {
     }
     free(s->info);
     eegring_drop(s->eeg);
-    free(s->past_eeg);
-    free(s->events);
+    FREE_MEMBERS(*s, past_eeg, events);
     free(s->quality.channels);
     free(s);
 }
@@ -279,8 +278,7 @@ void session_counts(const struct session *s, struct session_counts *ret) {
     int64_t durable = by_disk ? s->durable : s->promised >= 0 ? s->promised : s->consumed;
     *ret = (struct session_counts){.received_through = s->next,
                                    .durable_through = durable < 0 ? 0 : durable,
-                                   .unsaved = s->unsaved,
-                                   .gaps = s->gaps,
+                                   SAME_MEMBERS(*s, unsaved, gaps),
                                    .duplicate_samples = s->duplicates,
                                    SAME_MEMBERS(*s, events, n_events, events_total, seizure_samples)};
 }

@@ -121,8 +121,7 @@ static void unpack_answers(struct unpack *in, const struct session *s, struct op
         e->live = live_open_is_live(&o->open);
         str_copy(e->alarm, sizeof e->alarm, s->alarm_id);
         str_copy(e->session, sizeof e->session, o->id);
-        str_copy(e->client, sizeof e->client, o->client);
-        str_copy(e->principal, sizeof e->principal, o->principal);
+        COPY_TEXTS(*e, *o, client, principal);
     }
 }
 
@@ -472,8 +471,7 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     struct session *s = rc ? NULL : session_new(all, &o->request, err);
     if (!s)
         return rc ? rc : err ? err->code : ERR_EXHAUSTED;
-    str_copy(s->id, sizeof s->id, o->id);
-    str_copy(s->sha256, sizeof s->sha256, o->sha256);
+    COPY_TEXTS(*s, *o, id, sha256);
     str_copy(s->token.digest, sizeof s->token.digest, o->digest);
     s->token.text[0] = 0;
     s->epoch = o->epoch;

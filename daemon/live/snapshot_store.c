@@ -105,8 +105,7 @@ static struct task *pop(struct lane *lane) {
 }
 
 static void task_free(struct task *t) {
-    free(t->state);
-    free(t->eeg);
+    FREE_MEMBERS(*t, state, eeg);
     free(t->found.eeg);
     eegring_drop(t->ring);
     FREE_MEMBERS(*t, list, model, models);
@@ -554,12 +553,10 @@ static bool put(void *ctx, const struct session_snapshot *snapshot) {
         return false;
     }
     t->deed = DEED_WRITE;
-    t->state = snapshot->state;
-    t->len = snapshot->len;
+    COPY_MEMBERS(*t, *snapshot, state, len);
     t->again = s->shared && snapshot->again;
     t->ring = eegring_share(snapshot->eeg);
-    str_copy(t->id, sizeof t->id, snapshot->id);
-    str_copy(t->sha256, sizeof t->sha256, snapshot->sha256);
+    COPY_TEXTS(*t, *snapshot, id, sha256);
     enqueue(s, t);
     return true;
 }

@@ -261,10 +261,7 @@ static int new_row(const struct models *m, const struct served_model *old, const
     struct served_model *s = calloc(1, sizeof *s);
     if (!s)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a model");
-    str_copy(s->name, sizeof s->name, record->name);
-    str_copy(s->path, sizeof s->path, record->path);
-    str_copy(s->ref, sizeof s->ref, record->ref);
-    str_copy(s->sha256, sizeof s->sha256, record->sha256);
+    COPY_TEXTS(*s, *record, name, path, ref, sha256);
     choose_devices(m, s, record->device);
     if (!make_orders(s, m->config.max_delay_ms ? m->config.max_delay_ms(m->config.ctx, s->name) : -1)) {
         served_free(s);
@@ -440,8 +437,7 @@ static void serve_kept(struct models *m, struct fetching *f) {
         note_load(m, f->name, &load);
     if (old)
         drop(m, old);
-    s->done = f->done;
-    s->ctx = f->ctx;
+    COPY_MEMBERS(*s, *f, done, ctx);
     add(m, s);
     if (f->adopted || !strcmp(s->path, f->before)) /* adopted: snapshots of streams may still name the file */
         free(f);

@@ -25,8 +25,7 @@ void call_drop_answers(struct rpc_call *c) {
 static grpc_slice pack_detail(const struct rpc_call *c) {
     Brr__V1__ErrorDetail detail = BRR__V1__ERROR_DETAIL__INIT;
     detail.reason = (char *)(uintptr_t)c->reason;
-    detail.message = (char *)(uintptr_t)c->err.message;
-    detail.cause = (char *)(uintptr_t)c->err.cause;
+    LEND_TEXTS(detail, c->err, message, cause);
     detail.retry_after_ms = c->retry_after_ms;
     grpc_slice slice = grpc_slice_malloc(brr__v1__error_detail__get_packed_size(&detail));
     texts_repair(detail.base.descriptor, GRPC_SLICE_START_PTR(slice),

@@ -25,8 +25,7 @@ void call_end(struct rpc_call *c) {
                                        .outcome = err_name(code),
                                        .reason = reason,
                                        .seconds = seconds,
-                                       .kind = c->kind,
-                                       .id = c->id,
+                                       SAME_MEMBERS(*c, kind, id),
                                        .reading = c->method->reading};
     if (c->admitted)
         auth_audit(c->server->config.auth, &c->caller, &record);

@@ -47,12 +47,10 @@ static Brr__V1__Progress *progress_of(struct arena *arena, const struct task_pro
     if (!m)
         return NULL;
     brr__v1__progress__init(m);
-    m->phase = (char *)(uintptr_t)p->phase;
-    COPY_MEMBERS(*m, *p, step, steps, epoch, epochs, loss, learning_rate, gradient_norm);
+    LEND_TEXTS(*m, *p, phase, metric_name);
+    COPY_MEMBERS(*m, *p, step, steps, epoch, epochs, loss, learning_rate, gradient_norm, data_wait_ratio);
+    COPY_MEMBERS(*m, *p, eta_s, metric, done, total, nonfinite_steps, validation_loss);
     m->windows_per_second = p->windows_per_s;
-    COPY_MEMBERS(*m, *p, data_wait_ratio, eta_s, metric);
-    m->metric_name = (char *)(uintptr_t)p->metric_name;
-    COPY_MEMBERS(*m, *p, done, total, nonfinite_steps, validation_loss);
     return put_figures(arena, p, m) ? m : NULL;
 }
 
@@ -71,24 +69,16 @@ Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_
     if (!m)
         return NULL;
     brr__v1__job__init(m);
-    m->id = (char *)(uintptr_t)job->id;
-    m->kind = (char *)(uintptr_t)job->kind;
-    m->name = (char *)(uintptr_t)job->name;
-    m->owner = (char *)(uintptr_t)job->owner;
+    LEND_TEXTS(*m, *job, id, kind, name, owner, reason, directory, device, versions);
     m->state = convert_job_state(job->state);
-    m->reason = (char *)(uintptr_t)job->reason;
     m->priority = (int32_t)job->priority;
     m->queue_position = queue_position;
-    COPY_MEMBERS(*m, *job, created_ms, started_ms, finished_ms, attempts, restarts);
+    COPY_MEMBERS(*m, *job, created_ms, started_ms, finished_ms, attempts, restarts, crashes);
+    COPY_MEMBERS(*m, *job, retry_ms, run_ms, device_ms, memory_bytes);
     m->checkpoint = (char *)(uintptr_t)job_learned(job);
     m->last_checkpoint = (char *)(uintptr_t)job->last;
     m->result_json = job->result ? job->result : m->result_json;
-    m->directory = (char *)(uintptr_t)job->directory;
-    COPY_MEMBERS(*m, *job, crashes, retry_ms, run_ms, device_ms);
-    m->device = (char *)(uintptr_t)job->device;
     m->device_name = (char *)(uintptr_t)(*job->on ? job->on : job->wanted);
-    m->memory_bytes = job->memory_bytes;
-    m->versions = (char *)(uintptr_t)job->versions;
     m->energy_joules = isnan(job->energy_j) ? 0 : job->energy_j;
     m->progress = progress_of(arena, &job->progress);
     return m->progress ? m : NULL;
@@ -96,9 +86,7 @@ Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_
 
 static Brr__V1__AlarmAuthor *describe_author(const struct alarm_author *author, Brr__V1__AlarmAuthor *ret) {
     brr__v1__alarm_author__init(ret);
-    ret->by = convert_text(author->by);
-    ret->person = convert_text(author->person);
-    ret->via = convert_text(author->via);
+    LEND_TEXTS(*ret, *author, by, person, via);
     ret->at_ms = author->at_ms;
     return ret;
 }
@@ -107,23 +95,14 @@ void convert_alarm(const struct alarm *a, const struct alarms_now *now, struct a
     static const char *const sounds[] = {[ALARM_QUIET] = "none", [ALARM_LOW] = "low", [ALARM_HIGH] = "high"};
     Brr__V1__BedAlarm *out = &ret->alarm;
     brr__v1__bed_alarm__init(out);
-    out->id = convert_text(a->id);
+    LEND_TEXTS(*out, *a, id, bed, principal, model, why, note);
     out->kind = convert_text(alarm_kind_name(a->kind));
-    out->bed = convert_text(a->bed);
     out->session_id = convert_text(a->session);
-    out->principal = convert_text(a->principal);
-    out->model = convert_text(a->model);
-    COPY_MEMBERS(*out, *a, live, test, on_ms, off_ms, blind);
-    out->why = convert_text(a->why);
-    out->cut = a->cut;
-    out->value = a->value;
+    COPY_MEMBERS(*out, *a, live, test, on_ms, off_ms, blind, cut, value, status, step);
     out->silent_until_ms = alarm_is_silent(a, now->boot_ms) ? a->silent_ms : 0;
     out->length_ms = alarm_length_ms(a, now->boot_ms);
     out->untold = a->due_boot_ms != 0;
-    out->status = a->status;
-    out->step = a->step;
     out->mark = convert_text(alarm_mark_name(a->mark));
-    out->note = convert_text(a->note);
     out->open = alarm_is_open(a);
     out->sound = convert_text(sounds[alarm_sound(a, now->boot_ms)]);
     alarm_again_text(a, ret->again);

@@ -14,10 +14,7 @@ bool stream_events(const struct event *events, int n, struct stream_events *ret)
     return out.n == (size_t)n;
 }
 
-void stream_events_done(struct stream_events *events) {
-    free(events->items);
-    free(events->list);
-}
+void stream_events_done(struct stream_events *events) { FREE_MEMBERS(*events, items, list); }
 
 static ProtobufCBinaryData values(const struct live_report *r) {
     return (ProtobufCBinaryData){.data = (uint8_t *)r->p, .len = r->p ? (size_t)r->samples * sizeof *r->p : 0};

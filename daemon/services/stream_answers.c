@@ -190,10 +190,8 @@ static void on_summary(void *owner, const struct live_report *r) {
         return;
     }
     s.source_samples = counts.received_through;
-    s.samples = r->samples;
-    s.windows = r->windows;
-    s.gaps = counts.gaps;
-    s.duplicate_samples = counts.duplicate_samples;
+    COPY_MEMBERS(s, *r, samples, windows);
+    COPY_MEMBERS(s, counts, gaps, duplicate_samples);
     s.events = events.list;
     s.n_events = events.n;
     s.events_total = counts.events_total;

@@ -74,13 +74,10 @@ static struct live_open describe_open(const Brr__V1__Open *in, const char *path,
                               .model = name,
                               .labels = (const char *const *)in->channels,
                               .n_labels = (int)in->n_channels,
-                              .rate_hz = in->rate_hz,
+                              SAME_MEMBERS(*in, rate_hz, scale_uv, alarm_hop_s, alarm_rate),
                               .format = in->format == BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_I16 ? LIVE_I16 : LIVE_F32_UV,
-                              .scale_uv = in->scale_uv,
-                              .alarm_hop_s = in->alarm_hop_s,
                               .on = in->threshold_on,
                               .off = in->threshold_off,
-                              .alarm_rate = in->alarm_rate,
                               .partial = (int)in->partial,
                               SAME_MEMBERS(*in, realtime, replay, want_probabilities)};
 }
@@ -120,9 +117,8 @@ static void open_session(struct stream_call *c, const Brr__V1__Open *in, const c
                                             .client = in->client_name,
                                             .principal = rpc_caller(c->call)->name,
                                             .address = rpc_caller(c->call)->peer,
-                                            .patient = in->patient,
+                                            SAME_MEMBERS(*in, patient, resumable),
                                             .start_ms = in->start_time_ms > 0 ? in->start_time_ms : 0,
-                                            .resumable = in->resumable,
                                             .served = served,
                                             .admin = rpc_caller(c->call)->role >= ROLE_ADMIN};
     struct services *services = services_of(c->call);

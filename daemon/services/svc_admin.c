@@ -21,12 +21,10 @@ static int version(struct rpc_call *call, const void *message, struct err *err) 
         pairs[i].value = (char *)(uintptr_t)services->libraries[i].version;
         list[i] = &pairs[i];
     }
-    out.version = (char *)(uintptr_t)services->version;
-    out.revision = (char *)(uintptr_t)services->revision;
+    LEND_TEXTS(out, *services, version, revision, notice);
     out.libraries = list;
     out.n_libraries = services->n_libraries;
     out.uptime_ms = clock_ms() - services->start_ms;
-    out.notice = (char *)(uintptr_t)services->notice;
     return convert_answer(call, &out.base);
 }
 

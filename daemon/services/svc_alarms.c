@@ -103,8 +103,7 @@ static int carry_out(struct rpc_call *call, struct desk_order *o, struct err *er
         return 0;
     }
     w->call = call;
-    w->until_ms = o->until_ms;
-    w->journaled = o->journaled;
+    COPY_MEMBERS(*w, *o, until_ms, journaled);
     w->deadline_ms = clock_ms() + DESK_WRITE_MS;
     str_copy(w->id, sizeof w->id, o->id);
     uv_timer_init(s->loop, &w->timer);

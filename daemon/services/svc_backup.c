@@ -57,8 +57,7 @@ static void prepare(struct backup_call *b, struct err *err) {
     }
     if (backup_files(b->results, &b->files, err))
         return;
-    info.version = (char *)(uintptr_t)b->services->version;
-    info.revision = (char *)(uintptr_t)b->services->revision;
+    LEND_TEXTS(info, *b->services, version, revision);
     info.schema = db_schema();
     info.results = b->results;
     info.created_ms = clock_wall_ms();

@@ -137,8 +137,7 @@ static int change_areas(const Brr__V1__PatchRequest *in, struct network_change *
             first[area->index] = i + 1;
         to[i] = (struct network_change){.kind = NETWORK_SET_AREA,
                                         .area = area->index,
-                                        .psp_divide = area->psp_divide,
-                                        .mp_driven_psp = area->mp_driven_psp,
+                                        SAME_MEMBERS(*area, psp_divide, mp_driven_psp),
                                         .power = (float)area->power};
     }
     return 0;

@@ -111,8 +111,7 @@ static int begin_upload(struct file_call *f, const struct header *h, struct err 
     str_copy(f->name, sizeof f->name, h->name);
     f->bytes = h->bytes;
     f->budget_bytes = h->budget_bytes ? h->budget_bytes : f->services->burst.network_bytes;
-    f->max_pending = h->max_pending;
-    f->every_tick = h->every_tick;
+    COPY_MEMBERS(*f, *h, max_pending, every_tick);
     str_copy(f->device, sizeof f->device, h->device ? h->device : "");
     f->named = true;
     return (f->part = malloc(PART_BYTES)) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a network");
@@ -172,8 +171,7 @@ static void on_read(struct offload *work) {
     }
     COPY_MEMBERS(*o, *f, net, state, every_tick);
     str_copy(o->device, sizeof o->device, f->device);
-    o->max_pending = f->max_pending;
-    o->budget_bytes = f->budget_bytes;
+    COPY_MEMBERS(*o, *f, max_pending, budget_bytes);
     f->net = NULL;
     f->state = (struct burst_state){0};
     burst_ask(&f->ask, o, made);
@@ -282,8 +280,7 @@ static void on_snapshot(struct offload *work) {
 static void on_lent(struct offload *work) {
     struct file_call *f = (struct file_call *)work;
     struct network_order *o = f->ask.order;
-    f->lent = o->lent;
-    f->state = o->state;
+    COPY_MEMBERS(*f, *o, lent, state);
     f->tick = (int64_t)o->state.tick;
     o->state = (struct burst_state){0};
     if (burst_ask_good(&f->ask))

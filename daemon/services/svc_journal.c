@@ -50,10 +50,8 @@ static int read_filter(const struct auth_caller *caller, const Brr__V1__JournalF
     if (strlen(in->client) >= sizeof ret->client || strlen(in->session) >= sizeof ret->session)
         return err_set(err, ERR_INVALID, "JournalFilter.client or session is too long; expected at most %zu and %zu bytes",
                        sizeof ret->client - 1, sizeof ret->session - 1);
-    str_copy(ret->client, sizeof ret->client, in->client);
-    str_copy(ret->session, sizeof ret->session, in->session);
-    ret->since_ms = in->since_ms;
-    ret->until_ms = in->until_ms;
+    COPY_TEXTS(*ret, *in, client, session);
+    COPY_MEMBERS(*ret, *in, since_ms, until_ms);
     return read_kinds(in, &ret->kinds, err);
 }
 
@@ -100,21 +98,13 @@ static void read_page(struct offload *work) {
 /* Borrows from the entry. */
 static void describe(const struct journal_entry *e, Brr__V1__JournalEntry *out) {
     brr__v1__journal_entry__init(out);
-    out->id = e->id;
     out->kind = (char *)(uintptr_t)journal_kind_name(e->kind);
-    COPY_MEMBERS(*out, *e, received_ms, sample_ms, start_s, end_s, value);
+    COPY_MEMBERS(*out, *e, id, received_ms, sample_ms, start_s, end_s, value, live, step, until_ms);
     out->session_id = (char *)(uintptr_t)e->session;
-    out->principal = (char *)(uintptr_t)e->principal;
     out->client_name = (char *)(uintptr_t)e->client;
-    out->address = (char *)(uintptr_t)e->address;
-    out->model = (char *)(uintptr_t)e->model;
+    LEND_TEXTS(*out, *e, principal, address, model, detail, person);
     out->model_sha256 = (char *)(uintptr_t)e->sha256;
-    out->detail = (char *)(uintptr_t)e->detail;
-    out->live = e->live;
     out->alarm_id = (char *)(uintptr_t)e->alarm;
-    out->person = (char *)(uintptr_t)e->person;
-    out->step = e->step;
-    out->until_ms = e->until_ms;
 }
 
 /* ---- List ---- */

@@ -138,8 +138,7 @@ static int logs(struct rpc_call *call, const void *message, struct err *err) {
     struct follow *f = offload_new(call, OFFLOAD_LOGS, sizeof *f, drop, err);
     if (!f)
         return err->code;
-    f->follow = in->follow;
-    f->tail = in->tail;
+    COPY_MEMBERS(*f, *in, follow, tail);
     str_copy(f->id, sizeof f->id, job->id);
     str_format(f->path, sizeof f->path, "%s/log.txt", job->directory);
     uv_timer_init(services_of(call)->loop, &f->timer);

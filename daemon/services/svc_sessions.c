@@ -43,18 +43,14 @@ static void describe(const struct services *services, const struct session *s, s
     brr__v1__session_info__init(out);
     out->session_id = (char *)(uintptr_t)state.id;
     out->client_name = (char *)(uintptr_t)state.client;
-    out->model = (char *)(uintptr_t)state.model;
-    out->principal = (char *)(uintptr_t)state.principal;
-    out->address = (char *)(uintptr_t)state.address;
+    LEND_TEXTS(*out, state, model, principal, address, note);
     out->channel_names = (char **)(uintptr_t)state.channels;
     out->n_channel_names = (size_t)state.n_channels;
     out->channels = state.n_channels;
-    out->note = (char *)(uintptr_t)state.note;
     out->device = (char *)(uintptr_t)(services->devices ? device_set_name(services->devices, state.device) : "");
     COPY_MEMBERS(*out, state, realtime, connected, rate_hz, opened_ms, received_through, durable_through, samples, events, lag_s,
-                 alarm, learning_s);
+                 alarm, learning_s, reconnects);
     out->probability = (double)state.probability;
-    out->reconnects = state.reconnects;
     const struct alarm *on = state.alarm && services->desk ? alarms_on_in(desk_alarms(services->desk), state.id) : NULL;
     const bool told = state.alarm && !(on && on->due_boot_ms);
     const struct alarms *alarms = services->desk ? desk_alarms(services->desk) : NULL;

@@ -288,13 +288,12 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
     device_hosts_describe(hosts, &device);
     str_copy(v->device, sizeof v->device, device.name);
     v->config = (struct estimate_config){.job = &v->job,
-                                         .device = v->device,
+                                         SAME_MEMBERS(*v, device, files),
                                          .threads = device.threads,
                                          .cache_dir = s->paths[1],
                                          .memory_limit_bytes = device_hosts_memory_limit(hosts),
                                          .measure = &v->measure,
                                          .stop = &v->work.gone,
-                                         .files = v->files,
                                          .ctx = v,
                                          .fact = fact,
                                          .patient = patient,
@@ -319,8 +318,7 @@ static int validate(struct rpc_call *call, const void *message, struct err *err)
     int rc = in->file ? read_job(v, in->file, err) : err_set(err, ERR_INVALID, "the Validate request has no job file");
     if (rc)
         return rc;
-    v->limit_only = in->limit_only;
-    v->read_stores = in->read_stores;
+    COPY_MEMBERS(*v, *in, limit_only, read_stores);
     if (v->limit_only && !limit_matters(v)) {
         v->n_notices = 0;
         if (v->job.limits.cost > 0 && task_work_of(v->job.kind)->estimates_time)

@@ -124,8 +124,7 @@ static int view(struct rpc_call *call, const void *message, struct err *err) {
     struct view_call *v = offload_new(call, OFFLOAD_FILES, sizeof *v, NULL, err);
     if (!v)
         return err->code;
-    v->places = s->places;
-    v->recordings = s->recordings;
+    COPY_MEMBERS(*v, *s, places, recordings);
     str_copy(v->principal, sizeof v->principal, rpc_caller(call)->name);
     if ((rc = take_marks(v, in, err)) || (rc = take_answers(v, s, in, err)))
         return rc;

@@ -120,18 +120,14 @@ static void begin(struct beds *all, const struct session_state *state) {
                       .trace = past_new(),
                       .peak = NAN,
                       .newest = state->probability,
-                      .alarm = state->alarm,
+                      SAME_MEMBERS(*state, alarm, opened_ms),
                       .mood = STATUS_FINE,
-                      .opened_ms = state->opened_ms,
                       .begun_ms = all->now_ms,
                       .value_ms = all->now_ms,
                       .received = -1};
     for (int i = 0; i < STATUS_MINUTE; i++)
         b->minute[i] = NAN;
-    str_copy(b->id, sizeof b->id, state->id);
-    str_copy(b->client, sizeof b->client, state->client);
-    str_copy(b->model, sizeof b->model, state->model);
-    str_copy(b->principal, sizeof b->principal, state->principal);
+    COPY_TEXTS(*b, *state, id, client, model, principal);
     session_watch_start(s, &b->watch);
     replace_ended(all, b);
 }

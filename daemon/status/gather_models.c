@@ -32,8 +32,7 @@ static void put_file(struct status *to, const struct live_opened *opened, struct
     out->card = gather_text(to, f->card);
     out->precision = dtype_name(opened->info.precision);
     out->bf16_difference = opened->info.bf16_difference;
-    out->step = f->step;
-    out->epoch = f->epoch;
+    COPY_MEMBERS(*out, *f, step, epoch);
     out->window_s = (double)modelfile_window(f) / FRONTEND_RATE_HZ;
     out->hop_s = (double)modelfile_hop(f) / FRONTEND_RATE_HZ;
     out->on = f->events.on;

@@ -106,11 +106,9 @@ static void put_stream(void *ctx, const struct session *session) {
         return;
     *s = (struct status_stream){.bed = BRR__V1__BED__INIT,
                                 .address = gather_text(g->to, from.address),
-                                SAME_MEMBERS(from, realtime, rate_hz, learned_before_ms),
+                                SAME_MEMBERS(from, realtime, rate_hz, events, reconnects, learned_before_ms),
                                 .measured_hz = from.measured_rate_hz,
                                 .received_s = (int64_t)((double)from.received_through / from.rate_hz),
-                                .events = from.events,
-                                .reconnects = from.reconnects,
                                 .montage = gather_text(g->to, from.opened ? from.opened->info.file.montage : "")};
     name_bed(g->to, s, (const char *[]){from.id, from.client, from.model, from.principal});
     COPY_MEMBERS(s->bed, from, live, connected, learning_s, lag_s, opened_ms);

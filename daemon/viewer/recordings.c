@@ -67,8 +67,7 @@ void recording_drop(struct recording_entry *r) {
         return;
     eegfile_close(r->file);
     pthread_mutex_destroy(&r->lock);
-    free(r->marks);
-    free(r->p);
+    FREE_MEMBERS(*r, marks, p);
     free(r);
 }
 
@@ -84,9 +83,7 @@ static struct recording_entry *entry_new(const struct recording_request *q) {
         recording_drop(r);
         return NULL;
     }
-    str_copy(r->id, sizeof r->id, q->id);
-    str_copy(r->path, sizeof r->path, q->path);
-    str_copy(r->principal, sizeof r->principal, q->principal);
+    COPY_TEXTS(*r, *q, id, path, principal);
     memcpy(r->marks, q->marks, (size_t)q->n_marks * sizeof *r->marks);
     memcpy(r->p, q->p, q->n_p);
     str_copy(r->answers, sizeof r->answers, q->answers ? q->answers : "");
@@ -422,7 +419,6 @@ int recording_traces(struct recording_entry *r, const struct traces_query *query
         str_puts(out, out->len % 2 ? "\n" : " \n");
         put_values(out, &values, r->rows, scale);
     }
-    free(values.uv);
-    free(values.held);
+    FREE_MEMBERS(values, uv, held);
     return rc ? rc : str_ok(out) ? 0 : err_set(err, ERR_EXHAUSTED, "the answer is too long");
 }

@@ -75,8 +75,7 @@ int burst_encoder_read(const struct burst_config *config, const struct task_env 
                        int *ret_channels, struct err *err) {
     const struct window_build build = {
         .recording_path = config->recording,
-        .cache_dir = env->cache_dir,
-        .cache = env->cache,
+        SAME_MEMBERS(*env, cache_dir, cache),
         .frontend = {.montage = config->montage, .notch_hz = config->notch_hz, .bandpass_hz = {0.5, 120}, .fill_gap_s = 2},
         .labels = "auto",
         .unlabeled = "background"};

@@ -13,11 +13,10 @@ enum { MOST_DRIVEN = 1 << 20 }; /* random injections at once */
 static int generate(const struct burst_config *c, int64_t max_bytes, struct connectome_shard shard, struct connectome **ret,
                     struct err *err) {
     const struct wiring w = {.kind = (enum wiring_kind)c->generate,
-                             .neurons = c->neurons,
+                             SAME_MEMBERS(*c, neurons, inhibitory),
                              .fan_out = c->synapses,
                              .layers = (int)c->layers,
                              .seed = (uint64_t)c->seed,
-                             .inhibitory = c->inhibitory,
                              .weight_low = (int)c->weights.items[0],
                              .weight_high = (int)c->weights.items[1],
                              .delay_low = (int)c->delays.items[0],
@@ -100,8 +99,7 @@ int burst_network_load(const struct burst_config *c, const struct task_env *env,
 void burst_network_done(struct burst_network *n) {
     connectome_free(n->net);
     burst_state_done(&n->state);
-    free(n->injections);
-    free(n->encoded);
+    FREE_MEMBERS(*n, injections, encoded);
     *n = (struct burst_network){0};
 }
 

@@ -171,8 +171,7 @@ void burst_output_close(struct burst_output *o) {
     close_growing(&o->fired);
     close_growing(&o->rates);
     close_growing(&o->membranes);
-    free(o->area_neurons);
-    free(o->v);
+    FREE_MEMBERS(*o, area_neurons, v);
     ledger_done(&o->ledger);
     *o = (struct burst_output){.fired.fd = -1, .rates.fd = -1, .membranes.fd = -1};
 }

@@ -19,10 +19,7 @@ static int row_open(const struct burst *b, bool wide, struct row *ret, struct er
     return row.sums && row.touched ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the sums of %u neurons", b->net.n);
 }
 
-static void row_done(struct row *row) {
-    free(row->sums);
-    free(row->touched);
-}
+static void row_done(struct row *row) { FREE_MEMBERS(*row, sums, touched); }
 
 static void row_set(struct row *row, size_t i, int64_t sum) {
     bool none = sum == SPIKE_NO_INPUT_64;

@@ -336,11 +336,9 @@ int connectome_export(const struct connectome *c, struct connectome_arrays *ret,
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld synapses as arrays", (long long)c->synapses);
     const struct spike_net *net = &c->net;
     struct connectome_arrays a = {.neurons = (int64_t)n,
-                                  .synapses = c->synapses,
+                                  SAME_MEMBERS(*c, synapses, area, areas),
                                   SAME_MEMBERS(*net, threshold, v, leak, excitability, refractory, fire_limit, snooze),
-                                  .area = c->area,
                                   SAME_MEMBERS(*net, current, current_leak, current_gain, seed),
-                                  .areas = c->areas,
                                   .n_areas = c->n_areas};
     float *limit = take(&at, n * sizeof *limit);
     uint8_t *accumulate = take(&at, n);

@@ -18,8 +18,7 @@ int64_t ledger_bytes(int64_t most_ticks, int64_t most_spikes) {
 }
 
 void ledger_done(struct ledger *l) {
-    free(l->fired);
-    free(l->ids);
+    FREE_MEMBERS(*l, fired, ids);
     *l = (struct ledger){0};
 }
 

@@ -337,8 +337,7 @@ int netfile_read_areas(const char *path, struct netfile_areas *ret, struct err *
 }
 
 void netfile_areas_done(struct netfile_areas *areas) {
-    free(areas->area_of);
-    free(areas->areas);
+    FREE_MEMBERS(*areas, area_of, areas);
     *areas = (struct netfile_areas){0};
 }
 

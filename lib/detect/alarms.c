@@ -5,11 +5,8 @@ enum { RATE_HZ = 256, MAX_SAMPLES = 3600 * RATE_HZ };
 const double alarm_rates[ALARM_RATES] = {1, 5, 10};
 
 void alarm_config_of_events(const struct events_config *e, struct alarm_config *ret) {
-    *ret = (struct alarm_config){.on = e->on,
-                                 .off = e->off,
-                                 .min_onset = e->min_onset,
-                                 .min_offset = e->min_offset,
-                                 .latch = llround(e->alarm_latch_s * RATE_HZ)};
+    *ret = (struct alarm_config){
+        .on = e->on, SAME_MEMBERS(*e, off, min_onset, min_offset), .latch = llround(e->alarm_latch_s * RATE_HZ)};
 }
 
 int alarm_rule_push(struct alarm_rule *rule, float p) {

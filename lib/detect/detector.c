@@ -63,8 +63,7 @@ static int take_batch(struct detector *d, struct batch *b, size_t rows, struct e
 static void batch_done(struct detector *d, struct batch *b) {
     device_free_host(d->device, b->x);
     device_free_host(d->device, b->p);
-    free(b->who);
-    free(b->taken);
+    FREE_MEMBERS(*b, who, taken);
 }
 
 /* As much as model_batch_bytes says. */

@@ -27,8 +27,7 @@ static void ensemble_done(struct ensemble *e) {
         safetensors_close(e->files[k]);
     for (int i = 0; i < e->n_heads; i++)
         free(e->heads[i]);
-    free(e->entries);
-    free(e->names);
+    FREE_MEMBERS(*e, entries, names);
     str_done(&e->model);
     str_done(&e->events);
     str_done(&e->patients);

@@ -66,8 +66,7 @@ int model_image_open(const char *path, const struct model_use *use, struct model
     struct model_image *image = calloc(1, sizeof *image);
     if (!image)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
-    image->max_batch = use->max_batch;
-    image->precision = use->precision;
+    COPY_MEMBERS(*image, *use, max_batch, precision);
     int rc = str_copy(image->path, sizeof image->path, path)
                  ? read_file(image, use->memory_limit_bytes, err)
                  : err_set(err, ERR_INVALID, "the path of a model is longer than %zu bytes", sizeof image->path - 1);

@@ -54,8 +54,7 @@ int suppression_new(int channels, const struct suppression_sink *sink, struct su
 void suppression_free(struct suppression *s) {
     if (!s)
         return;
-    free(s->ready);
-    free(s->values);
+    FREE_MEMBERS(*s, ready, values);
     free(s);
 }
 

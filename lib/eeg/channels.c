@@ -44,8 +44,7 @@ static int check_sources(const struct eeg_info *info, const struct montage *m, s
                          "channel %s has %g Hz but %s has %g Hz; expected one rate for the montage's channels", s->label,
                          s->rate_hz, first->label, first->rate_hz);
     }
-    c->rate_hz = first->rate_hz;
-    c->samples_per_record = first->samples_per_record;
+    COPY_MEMBERS(*c, *first, rate_hz, samples_per_record);
     free(used);
     return rc;
 }

@@ -23,8 +23,7 @@ const char events_names[] =
 bool events_is_seizure(const char *code) { return label_rule_class(NULL, code) == LABEL_SEIZURE; }
 
 void events_done(struct events_file *events) {
-    free(events->rows);
-    free(events->skipped);
+    FREE_MEMBERS(*events, rows, skipped);
     events->rows = events->skipped = NULL;
     events->n_rows = events->capacity = events->n_skipped = events->skipped_capacity = 0;
 }

@@ -256,8 +256,7 @@ void patient_rule_free(struct patient_rule *r) {
         return;
     if (r->is_pattern)
         regfree(&r->pattern);
-    free(r->text);
-    free(r->rows);
+    FREE_MEMBERS(*r, text, rows);
     free(r);
 }
 

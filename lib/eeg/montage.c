@@ -571,8 +571,7 @@ int montage_new_of(const char *spec, const char *const *labels, int n_labels, co
             montage_clean(labels[i], r.clean[i]);
         rc = resolve(&r, m, err);
     }
-    free(r.clean);
-    free(r.rows);
+    FREE_MEMBERS(r, clean, rows);
     if (rc)
         montage_free(m);
     else

@@ -63,10 +63,7 @@ static const struct events_format *output_format(const struct detect *d) {
     return events_format_at(((const struct detect_config *)d->job->config)->format);
 }
 
-static void outcome_done(struct outcome *o) {
-    free(o->error);
-    free(o->mislabelled);
-}
+static void outcome_done(struct outcome *o) { FREE_MEMBERS(*o, error, mislabelled); }
 
 static void detect_close(void *task) {
     struct detect *d = task;
@@ -83,8 +80,7 @@ static void detect_close(void *task) {
         outcome_done(&d->outcomes[i]);
     manifest_close(d->manifest);
     stream_close(d->stream);
-    free(d->outcomes);
-    free(d->queue);
+    FREE_MEMBERS(*d, outcomes, queue);
     for (int i = 0; i < FLIGHT_MOST; i++)
         free(d->seats[i].runs);
     free(d);
@@ -305,10 +301,8 @@ static int end_recording(void *ctx, int at, struct timeline *timeline, struct er
     timeline_suppression(timeline, &suppression);
     d->outcomes[i] = (struct outcome){.done = true,
                                       .duration_s = info.duration_s,
-                                      .seizure_s = seat->seizure_s,
+                                      SAME_MEMBERS(*seat, seizure_s, largest_suppression, highest),
                                       .suppressed_s = (double)suppression.suppressed / FRONTEND_RATE_HZ,
-                                      .largest_suppression = seat->largest_suppression,
-                                      .highest = seat->highest,
                                       .events = seat->n_runs,
                                       .bursts = suppression.bursts};
     describe(d, i, &row);

@@ -62,8 +62,7 @@ static int draw(const struct evaluate *e, const struct picture *p, struct err *e
         .subtitle = subtitle,
         .events = {"events", p->events, evaluation_sweep(e->evaluation)->n, &p->in_force, 1},
         .alarms = {"alarms", p->alarms, evaluation_alarm_sweep(e->evaluation)->n, p->marks, p->n_marks},
-        .delays = p->delays,
-        .n_delays = p->n_delays,
+        SAME_MEMBERS(*p, delays, n_delays),
         .seizures = e->found.alarms.references};
     str_format(subtitle, sizeof subtitle, "%.100s; model SHA-256 %.12s; %.2f hours, %.0f seizures", e->job->name,
                detector_info(e->detector)->sha256, event->counts.duration_s / 3600, event->counts.ref);
@@ -77,7 +76,6 @@ int evaluate_operating(const struct evaluate *e, struct err *err) {
     int rc = collect(e, &p, err);
     if (!rc)
         rc = draw(e, &p, err);
-    free(p.events);
-    free(p.alarms);
+    FREE_MEMBERS(p, events, alarms);
     return rc;
 }

@@ -80,8 +80,7 @@ static int find_events(struct evaluation *e, const struct events_config *config,
     if (rc)
         return rc;
     r->subject_f1 = mean_over_subjects(e, of_trace);
-    ret->on = config->on;
-    ret->off = config->off;
+    COPY_MEMBERS(*ret, *config, on, off);
     for (int k = 0; k < SCORE_KINDS; k++)
         score_from_counts(&sums[k], &ret->scores[k]);
     return 0;

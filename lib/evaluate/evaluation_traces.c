@@ -139,8 +139,7 @@ void evaluation_traces_done(struct evaluation *e) {
         trace_done(&e->traces[i]);
         evaluation_view_done(&e->views[i]);
     }
-    free(e->traces);
-    free(e->views);
+    FREE_MEMBERS(*e, traces, views);
     trace_drop(&e->shown);
     if (e->spooled && !e->config.keep)
         fsio_remove_tree(e->folder, NULL);
@@ -334,8 +333,7 @@ static int spool(struct evaluation *e, struct trace *t, struct err *err) {
     if ((rc = evaluation_trace_path(&e->config, t->index, path, sizeof path, &n, err)) || (rc = fsio_mkdirs(e->folder, err)) ||
         (rc = trace_write(path, &values, err)))
         return rc;
-    free(t->p);
-    free(t->alarm_p);
+    FREE_MEMBERS(*t, p, alarm_p);
     t->p = t->alarm_p = NULL;
     return e->config.finished ? e->config.finished(e->config.ctx, t->index, err) : 0;
 }

@@ -9,14 +9,11 @@ enum { BAD_NAMED = 5, FAULTY_NAMED = 10, MONTAGE_NOTES = 4 }; /* recordings name
 
 struct manifest_config task_manifest_config(const struct jobfile *job, const struct task_env *env, const struct modelfile *file) {
     struct manifest_config config = {.root = env->data_root,
-                                     .mirror = env->mirror,
+                                     SAME_MEMBERS(*env, mirror, cache_dir, cache),
                                      .sources = job->data->sources,
                                      .n_sources = job->data->n_sources,
-                                     .cache_dir = env->cache_dir,
-                                     .cache = env->cache,
-                                     .frontend = file->frontend,
+                                     SAME_MEMBERS(*file, frontend, hop),
                                      .window = file->model.window,
-                                     .hop = file->hop,
                                      SAME_MEMBERS(*job->data, labels, unlabeled, hole_every_s),
                                      .patient = (enum labels_patient_rule)job->data->patient,
                                      .patient_by = job->data->patient_by,

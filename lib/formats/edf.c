@@ -111,8 +111,7 @@ static void close_file(struct eegfile *file) {
     if (!edf)
         return;
     filebytes_close(&edf->bytes);
-    free(edf->segments);
-    free(edf->annotations);
+    FREE_MEMBERS(*edf, segments, annotations);
     arena_done(&edf->arena);
     free(edf);
 }

@@ -378,10 +378,7 @@ static int read_matrix(struct mat_stream *s, const struct mat_tag *t, int depth,
 static int begin_inflating(struct mat_stream *inner, const struct mat_stream *s, size_t at, size_t bytes, struct err *err) {
     memset(inner, 0, sizeof *inner);
     inner->most = sizeof(uint64_t); /* the tag of the variable */
-    inner->bytes = s->bytes;
-    inner->arena = s->arena;
-    inner->wanted = s->wanted;
-    inner->values = s->values;
+    COPY_MEMBERS(*inner, *s, bytes, arena, wanted, values);
     inner->at = inner->element = at;
     inner->element_bytes = bytes;
     inner->end = at + bytes;

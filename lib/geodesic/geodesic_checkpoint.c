@@ -40,8 +40,7 @@ static bool is_of_this_job(const struct geodesic_task *t, const struct json *cou
 void geodesic_task_file(const struct geodesic_task *t, struct geodesic_file *ret) {
     *ret = (struct geodesic_file){.head = (enum geodesic_head)t->config->head,
                                   .floor = t->config->floor,
-                                  .spectra = t->spectra,
-                                  .groups = t->groups,
+                                  SAME_MEMBERS(*t, spectra, groups),
                                   .params = t->state.params};
     for (int g = 0; g < t->groups; g++) {
         ret->members[g] = geodesic_task_members(t, g);

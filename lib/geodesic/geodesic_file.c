@@ -32,10 +32,7 @@ static void add_params(struct layout *l, const struct geodesic_file *file) {
         }
 }
 
-static void layout_done(struct layout *l) {
-    free(l->entries);
-    free(l->names);
-}
+static void layout_done(struct layout *l) { FREE_MEMBERS(*l, entries, names); }
 
 int geodesic_file_write(const char *path, const struct geodesic_file *file, const struct geodesic_file_state *state,
                         char ret_sha256[DIGEST_HEX_SIZE], struct err *err) {

@@ -255,8 +255,7 @@ static int gradients(struct geodesic_fit *f, const struct fit_run *run, int firs
                               .spectra = tensor_3d(run->spectra + at * run->n * width, DTYPE_F32, n, run->n, width),
                               .rows = f->there.rows,
                               .n_rows = span.n,
-                              .pairs = run->pairs,
-                              .n_pairs = run->n_pairs,
+                              SAME_MEMBERS(*run, pairs, n_pairs),
                               .loss = f->loss + 2 * first};
     return f->ode ? fit_ode_gradients(f->ode, &a, (const int32_t *)f->order + span.from, err) : op_geodesic(f->stream, &a, err);
 }

@@ -50,8 +50,7 @@ int fit_ode_new(struct geodesic_fit *f, struct fit_ode **ret, struct err *err) {
 void fit_ode_free(struct fit_ode *o) {
     if (!o)
         return;
-    free(o->a);
-    free(o->wavelength);
+    FREE_MEMBERS(*o, a, wavelength);
     free(o);
 }
 

@@ -123,9 +123,8 @@ int geodesic_predict(struct stream *s, const struct geodesic_model *model, const
                               .wavelengths = tensor_1d(q.wavelengths, DTYPE_F32, spectra->width),
                               .spectra = tensor_3d(q.spectra, DTYPE_F32, 1, q.n, spectra->width),
                               .prediction = tensor_3d(q.prediction, DTYPE_F32, 1, q.n_pairs, spectra->width),
-                              .rows = q.rows,
+                              SAME_MEMBERS(q, rows, pairs),
                               .n_rows = spectra->width,
-                              .pairs = q.pairs,
                               .n_pairs = q.n_pairs};
     if (rc)
         return rc;
@@ -207,8 +206,7 @@ static void metric_done(struct metric_part *m) {
     device_free(stream_device(m->s), m->params);
     device_free(stream_device(m->s), m->x);
     device_free(stream_device(m->s), m->z);
-    free(m->host);
-    free(m->g);
+    FREE_MEMBERS(*m, host, g);
 }
 
 int geodesic_metric(struct stream *s, const struct geodesic_model *model, const struct spectra *spectra,

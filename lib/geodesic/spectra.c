@@ -194,10 +194,7 @@ static int fill(const struct place *columns, const struct rows *r, struct spectr
     return 0;
 }
 
-static void rows_done(struct rows *r) {
-    free(r->places);
-    free(r->values);
-}
+static void rows_done(struct rows *r) { FREE_MEMBERS(*r, places, values); }
 
 int spectra_read(const char *path, struct spectra *ret, struct err *err) {
     OWNED(table_close) struct table t = {0};

@@ -116,11 +116,10 @@ static struct ssd_args ssd_of(const struct mamba_direction *d, const struct mamb
         .Cm = v->c,
         .Dskip = param_value(p->params, d->d),
         .dbias = param_value(p->params, d->dt_bias),
-        .y = d->y,
+        SAME_MEMBERS(*d, y, reverse),
         .heads = (int)widths_of(s).heads,
         .groups = s->ngroups,
         .softplus = true,
-        .reverse = d->reverse,
     };
 }
 

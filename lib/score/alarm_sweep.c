@@ -359,9 +359,8 @@ static int choose_sets(struct alarm_sweep *s, struct patient *patients, struct e
             .rate = alarm_rates[i],
             .rule = p->rule,
             .alarm_hop_s = (double)s->progress->search.alarm_hop / RATE_HZ,
-            .hours = s->hours,
+            SAME_MEMBERS(*s, hours, patients),
             .seizures = (double)s->references,
-            .patients = s->patients,
             SAME_MEMBERS(*p, sensitivity, false_alarms_per_24h, worst_patient_false_alarms_per_24h, delay_p50_s, delay_p95_s)};
         sum_patients(s, best, patients);
         put_intervals(s, patients, draws, set, p);

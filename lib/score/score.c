@@ -204,8 +204,7 @@ static int check_events(const char *name, const char *which, const struct score_
 }
 
 static void workspace_done(struct workspace *w) {
-    free(w->ref);
-    free(w->spans);
+    FREE_MEMBERS(*w, ref, spans);
     free(w->ref_events.items);
     free(w->ref_events.spent);
     free(w->hyp_events.items);

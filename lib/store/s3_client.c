@@ -140,8 +140,7 @@ void s3_client_close(struct s3_client *c) {
     fetch_close(c->fetch);
     pthread_mutex_destroy(&c->lock);
     pthread_mutex_destroy(&c->renewing);
-    free(c->spec);
-    free(c->ca_file);
+    FREE_MEMBERS(*c, spec, ca_file);
     explicit_bzero(&c->credentials, sizeof c->credentials);
     free(c);
 }
@@ -311,8 +310,7 @@ static int prepare(struct s3_client *c, struct s3_call *call, struct err *err) {
     arena_init(&call->memory, CALL_MEMORY);
     f->method = call->method;
     f->n_headers = 0;
-    f->body = call->body;
-    f->body_len = call->body_len;
+    COPY_MEMBERS(*f, *call, body, body_len);
     f->stall_s = call->stall_s ? call->stall_s : c->stall_s;
     f->ca_file = c->ca_file;
     f->sink = (struct fetch_sink){.buf = call->buf, .fd = call->fd, .offset = call->offset, .cap = call->cap};

@@ -214,8 +214,7 @@ static void upload_done(struct upload *u) {
         close(u->fd);
     for (int i = 0; i < WINDOW; i++)
         free(u->blocks[i]);
-    free(u->calls);
-    free(u->etags);
+    FREE_MEMBERS(*u, calls, etags);
 }
 
 int s3_put(struct store *store, const char *path, const char *key, const struct store_watch *watch, struct err *err) {

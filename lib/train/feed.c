@@ -53,10 +53,8 @@ static int open_readers(struct feed *f, struct err *err) {
     struct prefetch_config ring = {.batch_size = c->batch_size,
                                    .first_row = c->first_micro * c->micro_batch_size,
                                    .rows = c->micros * c->micro_batch_size,
-                                   .workers = c->workers,
+                                   SAME_MEMBERS(*c, workers, window, channels),
                                    .depth = RING_DEPTH,
-                                   .window = c->window,
-                                   .channels = c->channels,
                                    .alloc = ring_alloc,
                                    .free = ring_free,
                                    .alloc_ctx = c->recordings.device};
@@ -70,8 +68,7 @@ static int open_resident(struct feed *f, struct stream *s, struct err *err) {
     const struct feed_config *c = &f->config;
     size_t n = (size_t)c->batch_size;
     void *first = NULL, *valid = NULL;
-    f->epoch = c->epoch;
-    f->index = c->index;
+    COPY_MEMBERS(*f, *c, epoch, index);
     int rc;
     rc = device_alloc_host(c->recordings.device, n * sizeof *f->first, &first, err);
     f->first = first;

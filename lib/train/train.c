@@ -122,9 +122,8 @@ static int open_net(struct train *t, struct err *err) {
     if (job->training.reduction == TRAIN_REDUCTION_TREE && (rc = reduction_new(t->env.device, &reduction, &t->reduction, err)))
         return rc;
     struct step_config work = {
-        .net = t->net,
+        SAME_MEMBERS(*t, net, reduction),
         .optim = &t->optim,
-        .reduction = t->reduction,
         .rows = options.max_batch,
         .seed = (uint64_t)job->training.seed,
         .loss = (enum loss_kind)job->training.loss,
@@ -288,8 +287,7 @@ static int open_feed(struct train *t, struct err *err) {
     const struct train_config *job = t->job;
     struct feed_config config = {
         .recordings = {.device = t->env.device,
-                       .manifest = t->manifest,
-                       .role = t->role,
+                       SAME_MEMBERS(*t, manifest, role),
                        .wanted = TRAIN_ROLE_TRAINING,
                        .workers = (int)job->data.loader_workers,
                        .progress = load_progress,
@@ -456,8 +454,7 @@ static void fill_progress(struct train *t, const struct optim_report *r, double 
     p->epochs = (t->total_steps + t->steps_per_epoch - 1) / t->steps_per_epoch;
     p->done = p->total = 0;
     p->loss = t->at.loss_average;
-    p->learning_rate = r->learning_rate;
-    p->gradient_norm = r->gradient_norm;
+    COPY_MEMBERS(*p, *r, learning_rate, gradient_norm);
     p->step_s = step_s;
     if (t->first_step_s > 0) { /* the first one waits for data and prepares kernels: no measure of the others */
         t->trained_s += step_s;

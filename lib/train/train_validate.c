@@ -35,7 +35,7 @@ static int evaluate(struct train *t, struct detector *detector, bool fit, struct
     if (rc)
         return rc;
     const struct evaluation_config config = {.detector = detector,
-                                             SAME_MEMBERS(*t, stream, manifest, role),
+                                             SAME_MEMBERS(*t, stream, manifest, role, world),
                                              .wanted = TRAIN_ROLE_VALIDATION,
                                              .events = t->job->events,
                                              .temperature = fit,
@@ -46,7 +46,6 @@ static int evaluate(struct train *t, struct detector *detector, bool fit, struct
                                              .latch_s = t->job->events.alarm_latch_s,
                                              .target_fa_per_24h = t->job->target_fa_per_24h,
                                              .bad = leave_out,
-                                             .world = t->world,
                                              .limit_ms = RANKS_READY_MS,
                                              .directory = folder,
                                              .memory_bytes = t->env.memory_limit_bytes,

@@ -65,8 +65,7 @@ static int collect(void *ctx, const struct tree_recording *recording, struct err
     *e = (struct manifest_entry){.relative_path = arena_strdup(&m->text, relative_path),
                                  .patient = arena_strdup(&m->text, patient),
                                  .lone = lone,
-                                 .device = recording->device,
-                                 .inode = recording->inode,
+                                 SAME_MEMBERS(*recording, device, inode),
                                  .split = labels_split(relative_path)};
     e->own_patient = e->patient;
     return e->relative_path && e->patient ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the list of recordings");
@@ -321,8 +320,7 @@ static int open_part(struct manifest *m, const struct manifest_config *config, i
     m->sources[i].name = arena_strdup(&m->text, source->name);
     if (!m->sources[i].name)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the sources");
-    part.root = source->root;
-    part.mirror = source->mirror;
+    COPY_MEMBERS(part, *source, root, mirror);
     part.n_sources = 0;
     int rc = open_one(&part, progress, ctx, &m->parts[i], err);
     return rc ? err_wrap(err, "data.source %s", source->name) : 0;
@@ -422,8 +420,7 @@ static int open_one(const struct manifest_config *config, manifest_progress_fn *
     if (!m)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a manifest");
     arena_init(&m->text, TEXT_MAX_BYTES);
-    m->window = config->window;
-    m->hop = config->hop;
+    COPY_MEMBERS(*m, *config, window, hop);
     m->limit = config->max_files;
     m->patient_rule = config->patient;
     int rc = config->patient_by ? patient_rule_open(config->patient_by, &m->patient_by, err) : 0;

@@ -37,10 +37,7 @@ static int64_t find_patient(const struct patients *p, const char *name) {
     return found ? found - p->items : -1;
 }
 
-static void patients_done(struct patients *p) {
-    free(p->items);
-    free(p->of_entry);
-}
+static void patients_done(struct patients *p) { FREE_MEMBERS(*p, items, of_entry); }
 
 /* Distinct patients in order of name. */
 static int patients_init(struct patients *p, const struct manifest *m, struct err *err) {

@@ -71,8 +71,7 @@ static bool divide(struct mixture *x, const struct manifest_source *sources, dou
 static int reserve(struct mixture *x, struct err *err) {
     if (x->total > UINT32_MAX)
         return err_set(err, ERR_PRECONDITION, "an epoch of %lld windows is too long", (long long)x->total);
-    free(x->part);
-    free(x->rank);
+    FREE_MEMBERS(*x, part, rank);
     x->part = malloc(sizeof *x->part * (size_t)x->total);
     x->rank = malloc(sizeof *x->rank * (size_t)x->total);
     x->drawn_epoch = -1;

@@ -233,8 +233,7 @@ int known_patients_read(const struct json *j, struct known_patients **ret, struc
 void known_patients_free(struct known_patients *k) {
     if (!k)
         return;
-    free(k->items);
-    free(k->of_dataset);
+    FREE_MEMBERS(*k, items, of_dataset);
     free(k);
 }
 

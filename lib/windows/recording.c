@@ -108,8 +108,7 @@ void recording_put_facts(struct json_writer *json, const struct recording_facts 
 static void put_index(const struct recording_writer *w, const struct recording_facts *facts, struct str *out) {
     struct json_writer json = json_to(out);
     struct recording_facts all = *facts;
-    all.channels = w->channels;
-    all.columns = w->columns;
+    COPY_MEMBERS(all, *w, channels, columns);
     all.segments = w->segments.items;
     all.n_segments = w->segments.count;
     all.held = w->held.items;

@@ -480,8 +480,7 @@ void builder_done(struct builder *b) {
     frontend_free(b->frontend);
     eegfile_close(b->edf);
     labels_done(&b->labels);
-    free(b->spans);
-    free(b->cut);
+    FREE_MEMBERS(*b, spans, cut);
     if (b->taken)
         mirror_drop(b->request->mirror, b->request->recording_path);
 }

@@ -29,8 +29,7 @@ static int64_t run_end(const struct holes *h, int64_t at, bool *ret_hole) {
 int builder_cut_holes(struct builder *b, struct err *err) {
     const struct eeg_info *info = b->info;
     const struct holes h = holes_of(b);
-    b->segments = info->segments;
-    b->n_segments = info->n_segments;
+    COPY_MEMBERS(*b, *info, segments, n_segments);
     if (!h.length)
         return 0;
     struct eeg_segment *kept = calloc((size_t)(info->n_records / h.every + 2 + info->n_segments), sizeof *kept);

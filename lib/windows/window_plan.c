@@ -104,8 +104,7 @@ int window_replan(const struct window_build *request, const struct recording_fac
 }
 
 static void outline_done(struct outline *o) {
-    free(o->segments);
-    free(o->held);
+    FREE_MEMBERS(*o, segments, held);
     *o = (struct outline){0};
 }
 

@@ -256,10 +256,9 @@ struct balance_config job_data_balance(const struct job_data *data) {
 void job_data_frontend(const struct job_data *data, struct frontend_config *ret) {
     static const double notches[] = {0, 50, 60, FRONTEND_BOTH_NOTCHES};
     *ret = (struct frontend_config){
-        .montage = data->montage,
+        SAME_MEMBERS(*data, montage, fill_gap_s, normalize, reference),
         .notch_hz = notches[data->notch],
         .bandpass_hz = {data->bandpass_hz.items[0], data->bandpass_hz.items[1]},
         .learn_background = data->learn_background && data->normalize != FRONTEND_WINDOW,
-        SAME_MEMBERS(*data, fill_gap_s, normalize, reference),
     };
 }

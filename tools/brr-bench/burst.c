@@ -54,8 +54,7 @@ static int draw(const struct burst_case *c, struct connectome **ret, struct err 
     if (c->scale > 0)
         return column_make(c->scale, 1, 0, ret, err);
     wiring_default(&w);
-    w.neurons = c->neurons;
-    w.fan_out = c->fan_out;
+    COPY_MEMBERS(w, *c, neurons, fan_out);
     w.threshold = -INFINITY;
     w.leak = 0.1f;
     w.excitability = (float)excitability(c);

@@ -52,8 +52,7 @@ static int fold_open(const struct bench_case *c, const struct bench_context *x, 
     const struct fold_ways *ways = c->parameters;
     const int batch = by_ode(c) ? ODE_WAVELENGTHS : WAVELENGTHS + 1; /* 601 wavelengths in 121 or 12 steps */
     struct geodesic_fit_config config = {.head = GEODESIC_FLOW,
-                                         .solver = ways->solver,
-                                         .products = ways->products,
+                                         SAME_MEMBERS(*ways, solver, products),
                                          .epochs = 1000000,
                                          .batch = batch,
                                          .ode_steps = ODE_STEPS,

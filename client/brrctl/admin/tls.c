@@ -487,11 +487,9 @@ static int add_successor(const struct arguments *o, const struct tokens *tokens,
     if (own(o)->overlap && (!str_to_duration_ms(own(o)->overlap, &for_ms) || for_ms < 0))
         return err_set(err, ERR_INVALID, "--for %.40s is no time; expected one such as 15m", own(o)->overlap);
     const struct token_request request = {.role = role_name(t.role),
-                                          .name = t.name,
+                                          SAME_MEMBERS(t, name, all, answer),
                                           .until = own(o)->until,
                                           .names = *t.names ? t.names : NULL,
-                                          .all = t.all,
-                                          .answer = t.answer,
                                           .proxy = t.proxy};
     int rc = make_token(&request, ret_token, line, err);
     if (rc)

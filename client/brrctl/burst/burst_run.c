@@ -34,8 +34,7 @@ struct run {
 /* The network must live as long as r. */
 static void take_network(struct run *r, const struct brr_network *network) {
     r->network = network->name;
-    r->device = network->device;
-    r->neurons = network->neurons;
+    COPY_MEMBERS(*r, *network, device, neurons);
     r->first_tick = network->tick + 1;
 }
 

@@ -497,8 +497,7 @@ int detect_local(const struct arguments *o) {
     for (int i = 0; i < b.n; i++) {
         FREE_MEMBERS(b.items[i], path, output, note, answers.values);
     }
-    free(b.items);
-    free(b.names);
+    FREE_MEMBERS(b, items, names);
     return code;
 }
 

@@ -102,8 +102,7 @@ static void shift(struct run *run, struct brr_message *m) {
         run->suppression[i] = m->suppression[i];
         run->suppression[i].end += by;
     }
-    m->events = run->events;
-    m->suppression = run->suppression;
+    COPY_MEMBERS(*m, *run, events, suppression);
 }
 
 /* Take what came within the timeout: 0, BRR_END or an error. */

@@ -444,14 +444,11 @@ static void set_playback(const struct stream_options *s, bool live, struct playb
                                                                         : -1,
                                   .partial = s->partial > 0 ? (int)s->partial : 0,
                                   .alarm_rate = s->alarm_rate ? strtod(s->alarm_rate, NULL) : 0,
-                                  .device = s->device,
+                                  SAME_MEMBERS(*s, device, patient, no_resume, as_live),
                                   .client = s->client ? s->client : "brrctl",
-                                  .patient = s->patient,
                                   .on = isnan(s->on) ? 0 : s->on,
                                   .off = isnan(s->off) ? 0 : s->off,
-                                  .no_resume = s->no_resume,
                                   .live = live,
-                                  .as_live = s->as_live,
                                   .move_after_s = s->move_after_s > 0 ? s->move_after_s : 0,
                                   .chunk_samples = s->chunk_samples > 0 ? s->chunk_samples : 0};
 }

@@ -220,11 +220,7 @@ static int write_model(const struct arguments *o, const char *model, const struc
     if (code)
         return code;
     write_origin(t, &origin);
-    const struct retune retune = {.on = t->on,
-                                  .off = t->off,
-                                  .lookback_s = t->lookback_s,
-                                  .alarms = &t->alarms,
-                                  .origin = str_cstr(&origin),
+    const struct retune retune = {SAME_MEMBERS(*t, on, off, lookback_s), .alarms = &t->alarms, .origin = str_cstr(&origin),
                                   .patients = t->selected};
     if (retune_model(part, own(o)->output, &retune, sha256, &err))
         code = brrctl_fail(&err);

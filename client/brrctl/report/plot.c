@@ -71,9 +71,8 @@ static int draw(const struct arguments *o, const struct eegfile *edf, const stru
                             .seconds = given(own(o)->seconds, 15),
                             .has_clock = start->known,
                             .clock_s = start->hour * 3600 + start->minute * 60 + start->second,
-                            .channels = clip->channels,
+                            SAME_MEMBERS(*clip, channels, names, uv, n),
                             .rate_hz = FRONTEND_RATE_HZ,
-                            SAME_MEMBERS(*clip, names, uv, n),
                             .reference = spans,
                             .n_reference = (int)labels->n_runs,
                             .has_reference = labels->source != LABELS_NONE};

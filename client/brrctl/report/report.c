@@ -46,8 +46,7 @@ static void input_done(struct report_input *in) {
     if (*in->temporary)
         fsio_remove_tree(in->temporary, NULL);
     json_free(in->report);
-    free(in->picture);
-    free(in->job_file);
+    FREE_MEMBERS(*in, picture, job_file);
     report_data_done(&in->data);
 }
 
@@ -226,9 +225,8 @@ static int write_report(const struct arguments *o, const struct report_input *in
                                          .notch_hz = eeg_clip_notch(own(o)->notch)};
     const struct report_content content = {.title = in->title,
                                            .source = o->args[0],
-                                           .seen = in->seen,
+                                           SAME_MEMBERS(*in, seen, report, picture, picture_is_own, job_file),
                                            .data = &in->data,
-                                           SAME_MEMBERS(*in, report, picture, picture_is_own, job_file),
                                            .clip = &clip,
                                            .page_s = given(own(o)->seconds, 15),
                                            .most_pages = own(o)->most >= 0 ? own(o)->most : MOST_PAGES};

@@ -101,8 +101,7 @@ static int read_reference(const struct collecting *c, struct report_recording *r
         return rc;
     score_note_beyond(r->name, &labels, r->duration_s);
     keep_reference(r, labels.events, labels.n);
-    r->unsure = labels.unsure;
-    r->n_unsure = labels.n_unsure;
+    COPY_MEMBERS(*r, labels, unsure, n_unsure);
     labels.unsure = NULL;
     if (!r->gaps)
         COPY_MEMBERS(*r, labels, gaps, n_gaps);

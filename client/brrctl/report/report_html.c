@@ -184,11 +184,9 @@ static int put_page(const struct report_content *c, const struct listed *e, cons
                             .subtitle = subtitle,
                             .from_s = from_s,
                             .seconds = c->page_s,
-                            .has_clock = r->has_clock,
-                            .clock_s = r->clock_s,
-                            .channels = clip.channels,
+                            SAME_MEMBERS(*r, has_clock, clock_s),
+                            SAME_MEMBERS(clip, channels, names, uv, n),
                             .rate_hz = FRONTEND_RATE_HZ,
-                            SAME_MEMBERS(clip, names, uv, n),
                             SAME_MEMBERS(*r, detected, n_detected, reference, n_reference, alarms_s, n_alarms),
                             .has_reference = r->labelled,
                             .has_alarms = r->has_alarms};

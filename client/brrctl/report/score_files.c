@@ -88,9 +88,7 @@ static int relate(const char *path, struct events_file *file, struct err *err) {
 }
 
 void score_labels_done(struct score_labels *labels) {
-    free(labels->events);
-    free(labels->unsure);
-    free(labels->gaps);
+    FREE_MEMBERS(*labels, events, unsure, gaps);
     *labels = (struct score_labels){0};
 }
 

@@ -87,8 +87,7 @@ static bool read_hypothesis(const char *path, const char *rule, struct score_rec
     }
     if (rc)
         fprintf(stderr, "brrctl: counted as a recording without events: %s\n", err.message);
-    free(hyp.unsure);
-    free(hyp.gaps);
+    FREE_MEMBERS(hyp, unsure, gaps);
     r->hyp = hyp.events;
     r->n_hyp = hyp.n;
     return !rc;
@@ -111,12 +110,9 @@ static int add_pair(struct score_pairs *p, const char *ref_path, const char *rel
     struct score_recording *r = &p->items[p->n++];
     *r = (struct score_recording){.name = strdup(relative),
                                   .subject = subject_of(relative),
-                                  .duration_s = ref.duration_s,
+                                  SAME_MEMBERS(ref, duration_s, unsure, n_unsure, gaps),
                                   .ref = ref.events,
                                   .n_ref = ref.n,
-                                  .unsure = ref.unsure,
-                                  .n_unsure = ref.n_unsure,
-                                  .gaps = ref.gaps,
                                   .n_gaps = ref.n_gaps};
     if ((rc = find_hypothesis(p, relative, &hyp_path, err)))
         return rc;
