@@ -59,6 +59,7 @@ struct argument_table {
 };
 #define ARGUMENT_TABLE(list, ...)                                                                                                  \
     { .rows = (list), .n = sizeof(list) / sizeof *(list), .size = sizeof(OPTIONS), ##__VA_ARGS__ }
+#define ARGUMENTS(list, ...) (&(const struct argument_table)ARGUMENT_TABLE(list, ##__VA_ARGS__))
 extern const struct argument_table arguments_none;  /* only those of all commands */
 extern const struct argument_table arguments_local; /* of a command that needs no daemon: without the options of a connection */
 

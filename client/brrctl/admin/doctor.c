@@ -30,7 +30,6 @@ struct drain_options {
 static const struct argument drain_rows[] = {
     FLAG("--yes", yes, "do not ask, as where there is no terminal"),
 };
-static const struct argument_table drain_arguments = ARGUMENT_TABLE(drain_rows);
 
 static void print_drain(const void *answer) { puts(((const Brr__V1__DrainResponse *)answer)->message); }
 
@@ -57,7 +56,7 @@ const struct command command_doctor = {
 const struct command command_drain = {
     .name = "drain",
     .words = "",
-    .options = &drain_arguments,
+    .options = ARGUMENTS(drain_rows),
     .summary = "refuse new work, checkpoint jobs, then end the daemon",
     .run = cmd_drain,
     .details = "example: brrctl drain",

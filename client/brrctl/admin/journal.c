@@ -25,7 +25,6 @@ static const struct argument journal_rows[] = {
     FLAG("--follow", follow, "print entries as they are written, until Ctrl-C; with --since from then on"),
     FLAG("--csv", csv, "print comma-separated values with a header line"),
 };
-static const struct argument_table journal_arguments = ARGUMENT_TABLE(journal_rows);
 
 /* ---- times ---- */
 
@@ -275,7 +274,7 @@ static int cmd_journal(const struct arguments *o) {
 const struct command command_journal = {
     .name = "journal",
     .words = "",
-    .options = &journal_arguments,
+    .options = ARGUMENTS(journal_rows),
     .summary = "show what happened to each stream: alarms, events, gaps, quality, connections",
     .run = cmd_journal,
     .details =

@@ -23,8 +23,6 @@ static const struct argument top_rows[] = {
     FLAG("--once", once, "print once, with rates over one interval, and exit"),
     NUMBER("--interval", interval_s, "S", "seconds between updates, default 1", 0.1, 60),
 };
-static const struct argument_table metrics_arguments = ARGUMENT_TABLE(metrics_rows);
-static const struct argument_table top_arguments = ARGUMENT_TABLE(top_rows);
 
 /* The object of `name="value",…`, as /metrics writes labels. */
 static void put_labels(struct json_writer *w, const char *labels) {
@@ -325,7 +323,7 @@ static int cmd_top(const struct arguments *o) {
 const struct command command_top = {
     .name = "top",
     .words = "",
-    .options = &top_arguments,
+    .options = ARGUMENTS(top_rows),
     .summary = "show device, jobs, streams and rates live",
     .run = cmd_top,
     .details = "example: brrctl top --once",
@@ -334,7 +332,7 @@ const struct command command_top = {
 const struct command command_metrics = {
     .name = "metrics",
     .words = "[PREFIX]",
-    .options = &metrics_arguments,
+    .options = ARGUMENTS(metrics_rows),
     .summary = "print the daemon's metrics",
     .run = cmd_metrics,
     .details = "example: brrctl metrics brrd_stream",

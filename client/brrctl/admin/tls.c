@@ -33,7 +33,6 @@ static const struct argument rows[] = {
     FLAG("--replace", replace, "token: another one of the same name, role and words; the present one stays valid for --for"),
     TEXT("--for", overlap, "TIME", "with --replace: how long the present token stays valid, such as 15m; default 1h"),
 };
-static const struct argument_table tls_arguments = ARGUMENT_TABLE(rows, .local = true);
 
 enum {
     PATH_SIZE = 4096,
@@ -663,7 +662,7 @@ static int cmd_tls(const struct arguments *o) {
 const struct command command_tls = {
     .name = "tls",
     .words = "init|renew|token|revoke|client DIR",
-    .options = &tls_arguments,
+    .options = ARGUMENTS(rows, .local = true),
     .summary = "make your own CA, certificates and tokens; works without a daemon",
     .run = cmd_tls,
     .details =

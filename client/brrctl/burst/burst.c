@@ -30,11 +30,9 @@ static const struct argument generate_rows[] = {
     NUMBER("--power", power, "V", "potential that the first neuron receives in every tick, default 0", -1e12, 1e12),
     ROW_OUTPUT,
 };
-static const struct argument_table generate_table = ARGUMENT_TABLE(generate_rows, .local = true);
-static const struct argument plot_rows[] = {
+static const struct argument output_rows[] = {
     ROW_OUTPUT,
 };
-static const struct argument_table plot_table = ARGUMENT_TABLE(plot_rows, .local = true);
 static const struct argument run_rows[] = {
     ROW_TICKS,
     TEXT("--inject", inject, "FILE.tsv", "table of injections: tick, id, potential"),
@@ -47,49 +45,36 @@ static const struct argument run_rows[] = {
     ROW_BUDGET,
     ROW_DEVICE,
 };
-static const struct argument_table run_table = ARGUMENT_TABLE(run_rows);
 static const struct argument create_rows[] = {
     TEXT("--name", name, "NAME", "name of the network"),
     ROW_EVERY_TICK,
     ROW_BUDGET,
     ROW_DEVICE,
 };
-static const struct argument_table create_table = ARGUMENT_TABLE(create_rows);
-static const struct argument step_rows[] = {
+static const struct argument fired_rows[] = {
     ROW_TICKS,
     ROW_FIRED,
 };
-static const struct argument_table step_table = ARGUMENT_TABLE(step_rows);
 static const struct argument observe_rows[] = {
     ROW_TICKS,
     ROW_FIRED,
     INTEGER("--queue", frames, "N", "frames that may wait for this observer, default 4096", 1, 1e6),
 };
-static const struct argument_table observe_table = ARGUMENT_TABLE(observe_rows);
-static const struct argument ledger_rows[] = {
-    ROW_TICKS,
-    ROW_FIRED,
-};
-static const struct argument_table ledger_table = ARGUMENT_TABLE(ledger_rows);
-static const struct argument snapshot_rows[] = {
-    ROW_OUTPUT,
-};
-static const struct argument_table snapshot_table = ARGUMENT_TABLE(snapshot_rows);
 static const struct argument_table other_table = {.rows = NULL, .size = sizeof(struct burst_options)},
                                    info_table = {.rows = NULL, .size = sizeof(struct burst_options), .local = true};
 
 static const struct command_verb burst_verbs[] = {
-    {"generate", "random|ring|layered|column", &generate_table, burst_generate, 2},
+    {"generate", "random|ring|layered|column", ARGUMENTS(generate_rows, .local = true), burst_generate, 2},
     {"info", "FILE", &info_table, burst_info, 2},
-    {"plot", "FILE FIRED", &plot_table, burst_plot, 3},
-    {"run", "FILE", &run_table, burst_run, 2},
-    {"create", "FILE", &create_table, burst_create, 2},
+    {"plot", "FILE FIRED", ARGUMENTS(output_rows, .local = true), burst_plot, 3},
+    {"run", "FILE", ARGUMENTS(run_rows), burst_run, 2},
+    {"create", "FILE", ARGUMENTS(create_rows), burst_create, 2},
     {"list", "", &other_table, burst_list, 1},
     {"inject", "NAME FILE.tsv", &other_table, burst_inject, 3},
-    {"step", "NAME", &step_table, burst_step, 2},
-    {"observe", "NAME", &observe_table, burst_observe, 2},
-    {"ledger", "NAME", &ledger_table, burst_ledger, 2},
-    {"snapshot", "NAME", &snapshot_table, burst_snapshot, 2},
+    {"step", "NAME", ARGUMENTS(fired_rows), burst_step, 2},
+    {"observe", "NAME", ARGUMENTS(observe_rows), burst_observe, 2},
+    {"ledger", "NAME", ARGUMENTS(fired_rows), burst_ledger, 2},
+    {"snapshot", "NAME", ARGUMENTS(output_rows), burst_snapshot, 2},
     {"restore", "NAME FILE", &other_table, burst_restore, 3},
     {"destroy", "NAME", &other_table, burst_destroy, 2},
     {.name = NULL},

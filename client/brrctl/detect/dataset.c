@@ -46,7 +46,6 @@ static const struct argument rows[] = {
     CHOICE("--unit", unit, "uV|mV|V", "unit of channels that state none, or one that is no voltage"),
     FLAG("--bids", bids, "list what the folder lacks to be a BIDS dataset"),
 };
-static const struct argument_table dataset_arguments = ARGUMENT_TABLE(rows, .local = true);
 
 enum { LABEL_ROUNDING_S = 1, MAX_LINES = 100000, SHOWN_LINES = 20, MAX_TYPES = 64, SPLITS = 4, SOURCES = LABELS_SOURCES };
 static const double fill_gap_s = 2;
@@ -586,7 +585,7 @@ static int cmd_dataset(const struct arguments *o) {
 const struct command command_dataset = {
     .name = "dataset",
     .words = "DIR|FILE",
-    .options = &dataset_arguments,
+    .options = ARGUMENTS(rows, .local = true),
     .summary = "show what a folder of recordings, or one of them, contains; works without a daemon",
     .run = cmd_dataset,
     .details =

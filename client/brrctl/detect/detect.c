@@ -50,7 +50,6 @@ static const struct argument rows[] = {
     TEXT("--id-file", id_file, "FILE", "write the job's id to this file"),
     TEXT("--dataset", dataset, "NAME", "the dataset of the recordings, as data.dataset: people of another one are others"),
 };
-static const struct argument_table detect_arguments = ARGUMENT_TABLE(rows);
 
 enum { MAX_RECORDINGS = 1 << 20, LEAST_PARALLEL = 2, MOST_PARALLEL = 8 };
 
@@ -511,7 +510,7 @@ static int cmd_detect(const struct arguments *o) {
 const struct command command_detect = {
     .name = "detect",
     .words = "FILE|DIR...|URL|job:ID",
-    .options = &detect_arguments,
+    .options = ARGUMENTS(rows),
     .summary = "run many recordings through a model; write one events file each",
     .run = cmd_detect,
     .details = "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written;\n"

@@ -12,7 +12,6 @@ struct ensemble_options {
 static const struct argument rows[] = {
     OUTPUT("--output", output, "FILE.safetensors", "the new model file", .alias = "--out"),
 };
-static const struct argument_table ensemble_arguments = ARGUMENT_TABLE(rows);
 
 static int cmd_ensemble(const struct arguments *o) {
     const struct ensemble_options *own = o->own;
@@ -42,7 +41,7 @@ static int cmd_ensemble(const struct arguments *o) {
 const struct command command_ensemble = {
     .name = "ensemble",
     .words = "MODEL.safetensors...",
-    .options = &ensemble_arguments,
+    .options = ARGUMENTS(rows),
     .summary = "write one model file of several; works without a daemon",
     .run = cmd_ensemble,
     .min_args = 2,

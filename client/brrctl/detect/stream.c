@@ -60,7 +60,6 @@ static const struct argument rows[] = {
     NUMBER("--move-after", move_after_s, "S",
            "with several endpoints: seconds for which a lost daemon is tried before the next one; default 10", 0.01, 3600),
 };
-static const struct argument_table stream_arguments = ARGUMENT_TABLE(rows);
 
 enum { FOLLOW_IDLE_S = 120 }; /* below the daemon's limits.session_idle */
 
@@ -549,7 +548,7 @@ static int cmd_stream(const struct arguments *o) {
 const struct command command_stream = {
     .name = "stream",
     .words = "FILE|-",
-    .options = &stream_arguments,
+    .options = ARGUMENTS(rows),
     .summary = "run a recording through a model; print events as they become final",
     .run = cmd_stream,
     .details =

@@ -37,7 +37,6 @@ static const struct argument rows[] = {
            "seconds between alarm decisions, a divisor of the model's hop; 0 = no alarm thresholds; default 5", 0, 120),
     NUMBER("--alarm-latch", alarm_latch_s, "S", "an alarm stays on for at least this long; default 60", 0, 3600),
 };
-static const struct argument_table tune_arguments = ARGUMENT_TABLE(rows);
 
 enum { PATH_SIZE = 4096, JOB_BYTES = 64 << 10, ORIGIN_BYTES = 4096 };
 
@@ -345,7 +344,7 @@ static int cmd_tune(const struct arguments *o) {
 const struct command command_tune = {
     .name = "tune",
     .words = "MODEL DIR",
-    .options = &tune_arguments,
+    .options = ARGUMENTS(rows),
     .summary = "choose a model's thresholds on labelled recordings; write a new model file",
     .run = cmd_tune,
     .details =

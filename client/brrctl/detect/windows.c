@@ -27,7 +27,6 @@ static const struct argument option_rows[] = {
     INTEGER("--first", first, "N", "first window, from 0", 0, 1e12),
     INTEGER("--count", count, "N", "number of windows", 1, 1e12),
 };
-static const struct argument_table windows_arguments = ARGUMENT_TABLE(option_rows, .local = true);
 
 static const int64_t max_bytes = INT64_C(16) << 30;
 
@@ -172,7 +171,7 @@ static int cmd_windows(const struct arguments *o) {
 const struct command command_windows = {
     .name = "windows",
     .words = "FILE",
-    .options = &windows_arguments,
+    .options = ARGUMENTS(option_rows, .local = true),
     .summary = "show or write the network's input for a recording; works without a daemon",
     .run = cmd_windows,
     .details =

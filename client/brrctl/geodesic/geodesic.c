@@ -21,7 +21,6 @@ static const struct argument rows[] = {
     TEXT("--rule", rule, "NAME", "predict: by this classical rule through the measured spectra, not by the network; " RULE_NAMES),
     OUTPUT("--csv", csv, "FILE", "table to write"),
 };
-static const struct argument_table geodesic_arguments = ARGUMENT_TABLE(rows);
 
 enum { METRIC_POINTS = 61, MAX_CSV = 1 << 30 };
 
@@ -273,7 +272,7 @@ static int cmd_geodesic(const struct arguments *o) {
 const struct command command_geodesic = {
     .name = "geodesic",
     .words = "predict|metric MODEL",
-    .options = &geodesic_arguments,
+    .options = ARGUMENTS(rows),
     .summary = "spectra and metric of a geodesic model",
     .run = cmd_geodesic,
     .details = "MODEL: model.safetensors of a job of kind geodesic (works without a daemon), or job:ID, which the daemon sends.\n"

@@ -17,7 +17,6 @@ struct compare_options {
 static const struct argument rows[] = {
     OUTPUT("--plot", plot, "FILE", "draw the curves of both; .svg, .png or .pdf"),
 };
-static const struct argument_table compare_arguments = ARGUMENT_TABLE(rows);
 
 /* A key and its value in either job; "" = absent. */
 struct pair {
@@ -308,7 +307,7 @@ static int cmd_compare(const struct arguments *o) {
 const struct command command_compare = {
     .name = "compare",
     .words = "JOB JOB",
-    .options = &compare_arguments,
+    .options = ARGUMENTS(rows),
     .summary = "show what differs between two jobs: keys, results, curves",
     .run = cmd_compare,
     .details = "Keys that only one job file has are compared with \"(default)\".\n"

@@ -18,7 +18,6 @@ static const struct argument rows[] = {
     TEXT("--int8", int8, "RECORDING", "in INT8, with the ranges of a recording that is not scored"),
     FLAG("--reduce-range", reduce_range, "7 bits, for processors without VNNI"),
 };
-static const struct argument_table export_arguments = ARGUMENT_TABLE(rows);
 
 enum { PATH_SIZE = 4096 };
 
@@ -111,7 +110,7 @@ static int cmd_export(const struct arguments *o) {
 const struct command command_export = {
     .name = "export",
     .words = "MODEL",
-    .options = &export_arguments,
+    .options = ARGUMENTS(rows),
     .summary = "write a network as ONNX, for other runtimes",
     .run = cmd_export,
     .details = "MODEL: a file or demo (both without a daemon), else a REF as in `brrctl checkpoint get`, which the daemon sends.\n"

@@ -17,7 +17,6 @@ static const struct argument load_rows[] = {
     TEXT("--device", device, "NAME", "the daemon's device that serves it, such as cuda:1; default: every device"),
     FLAG("--previous", previous, "instead of REF: the weights that the name had before, if they are still there"),
 };
-static const struct argument_table load_arguments = ARGUMENT_TABLE(load_rows);
 
 static const char fields[] =
     "name checkpoint sha256 type preset mixer parameters montage channels rate_hz window_s hop_s threshold_on threshold_off "
@@ -240,7 +239,7 @@ const struct command command_models = {
 const struct command command_load = {
     .name = "load",
     .words = "NAME [REF]",
-    .options = &load_arguments,
+    .options = ARGUMENTS(load_rows),
     .summary = "serve a model",
     .run = cmd_load,
     .details =

@@ -38,7 +38,6 @@ static const struct argument rows[] = {
     FLAG("--estimate", estimate, "with --folds: say how long all would take, and queue nothing"),
     OUTPUT("--output", output, "FILE.tsv", "write the table to this file, too", .alias = "--out"),
 };
-static const struct argument_table sweep_arguments = ARGUMENT_TABLE(rows);
 
 /* ---- what is to be tried ---- */
 
@@ -487,7 +486,7 @@ static int cmd_sweep(const struct arguments *o) {
 const struct command command_sweep = {
     .name = "sweep",
     .words = "FILE",
-    .options = &sweep_arguments,
+    .options = ARGUMENTS(rows),
     .summary = "train with all combinations of some keys, and for each left-out patient; one table of scores",
     .run = cmd_sweep,
     .details = "Each training is a job of the queue, or of --executor. With --folds a training neither trains nor validates on the "

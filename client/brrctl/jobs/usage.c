@@ -16,7 +16,6 @@ static const struct argument usage_rows[] = {
     TEXT("--since", since, "TIME", "only jobs that were submitted within this time, such as 24h or 30d"),
     INTEGER("--beds", beds, "N", "also what a month of a device costs that is kept for the streams of so many beds", 1, 1e6),
 };
-static const struct argument_table usage_arguments = ARGUMENT_TABLE(usage_rows);
 
 struct account {
     const char *owner;
@@ -128,7 +127,7 @@ static int cmd_usage(const struct arguments *o) {
 const struct command command_usage = {
     .name = "usage",
     .words = "",
-    .options = &usage_arguments,
+    .options = ARGUMENTS(usage_rows),
     .summary = "show who used the device: jobs, time, energy and cost by caller",
     .run = cmd_usage,
     .details = "Counts the jobs that are listed (jobs.keep_finished); an attempt counts when it has ended.\nexample: brrctl usage "

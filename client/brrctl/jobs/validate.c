@@ -12,7 +12,6 @@ static const struct argument rows[] = {
     ASSIGNMENT("--set", set, "K=V", "override a key of the job file; may be repeated"),
     TEXT("--name", name, "NAME", "name of the job"),
 };
-static const struct argument_table validate_arguments = ARGUMENT_TABLE(rows);
 
 static bool fits(const Brr__V1__ValidateResponse *v) {
     return v->memory_bytes <= v->memory_available_bytes || !v->memory_available_bytes;
@@ -95,7 +94,7 @@ static int cmd_validate(const struct arguments *o) {
 const struct command command_validate = {
     .name = "validate",
     .words = "FILE",
-    .options = &validate_arguments,
+    .options = ARGUMENTS(rows),
     .summary = "show what a job would need, before it runs",
     .run = cmd_validate,
     .details = "Memory, steps and a time estimate from a short measurement of the device, and what that costs by the daemon's\n"

@@ -54,8 +54,6 @@ static const struct argument in_rows[] = {
 static const struct argument out_rows[] = {
     FLAG("--yes", yes, "outlets may listen on all addresses of this machine"),
 };
-static const struct argument_table list_table = ARGUMENT_TABLE(list_rows, .local = true), in_table = ARGUMENT_TABLE(in_rows),
-                                   out_table = ARGUMENT_TABLE(out_rows);
 
 /* ---- list ---- */
 
@@ -257,9 +255,9 @@ static int lsl_out(const struct arguments *o) {
 }
 
 static const struct command_verb lsl_verbs[] = {
-    {"list", "", &list_table, lsl_list, 1},
-    {"in", "STREAM", &in_table, lsl_in, 2},
-    {"out", "SESSION", &out_table, lsl_out, 2},
+    {"list", "", ARGUMENTS(list_rows, .local = true), lsl_list, 1},
+    {"in", "STREAM", ARGUMENTS(in_rows), lsl_in, 2},
+    {"out", "SESSION", ARGUMENTS(out_rows), lsl_out, 2},
     {.name = NULL},
 };
 

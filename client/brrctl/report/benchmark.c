@@ -38,7 +38,6 @@ static const struct argument rows[] = {
     OUTPUT("--output", output, "DIR", "keep the events of each model below DIR, and benchmark.csv, .tex and .svg in it",
            .alias = "--out"),
 };
-static const struct argument_table benchmark_arguments = ARGUMENT_TABLE(rows);
 
 enum { PATH_SIZE = 4096, TABLE_BYTES = 1 << 20, MOST = PLOT_MAX_INTERVALS };
 _Static_assert((int)MOST >= (int)ARGUMENTS_MAX_LIST, "each --model has a row");
@@ -307,7 +306,7 @@ static int cmd_benchmark(const struct arguments *o) {
 const struct command command_benchmark = {
     .name = "benchmark",
     .words = "DIR",
-    .options = &benchmark_arguments,
+    .options = ARGUMENTS(rows),
     .summary = "compare detectors on labelled recordings: one table of scores with intervals, one picture",
     .run = cmd_benchmark,
     .details =

@@ -33,7 +33,6 @@ static const struct argument rows[] = {
     FLAG("--ignore-missing", ignore_missing, "leave out rows whose recording is not below DIR"),
     OUTPUT("--output", output, "DIR", "write the files there, under the recordings' paths below DIR", .alias = "--out"),
 };
-static const struct argument_table labels_arguments = ARGUMENT_TABLE(rows, .local = true);
 
 enum { PATH_SIZE = 8192, SHOWN = 20, TOLD = 4096, MAX_TYPES = 64 };
 
@@ -387,7 +386,7 @@ static int cmd_labels(const struct arguments *o) {
 const struct command command_labels = {
     .name = "labels",
     .words = "import TABLE [DIR]",
-    .options = &labels_arguments,
+    .options = ARGUMENTS(rows, .local = true),
     .summary = "make label files of one table of seizures, such as a spreadsheet saved as CSV; works without a daemon",
     .run = cmd_labels,
     .details =

@@ -12,7 +12,6 @@ struct picture_options {
 static const struct argument rows[] = {
     OUTPUT("--output", output, "FILE", "FILE.png or FILE.pdf", .alias = "--out"),
 };
-static const struct argument_table picture_arguments = ARGUMENT_TABLE(rows);
 
 struct drawing {
     const char *output;
@@ -61,7 +60,7 @@ static int cmd_picture(const struct arguments *o) {
 const struct command command_picture = {
     .name = "picture",
     .words = "SVG|job:ID/PATH",
-    .options = &picture_arguments,
+    .options = ARGUMENTS(rows),
     .summary = "write a picture as PNG or PDF",
     .run = cmd_picture,
     .details = "The picture is an SVG file, or one in the folder of a job. Needs the library librsvg2-2.\n"

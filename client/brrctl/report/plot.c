@@ -25,7 +25,6 @@ static const struct argument rows[] = {
     CHOICE("--notch", notch, "both|50|60|none", "mains filter, default both"),
     OUTPUT("--output", output, "FILE", "FILE.svg, FILE.png or FILE.pdf; default: the recording's name and .svg", .alias = "--out"),
 };
-static const struct argument_table plot_arguments = ARGUMENT_TABLE(rows, .local = true);
 
 enum { PATH_SIZE = 4096, PICTURE_BYTES = 64 << 20 };
 
@@ -130,7 +129,7 @@ static int cmd_plot(const struct arguments *o) {
 const struct command command_plot = {
     .name = "plot",
     .words = "FILE",
-    .options = &plot_arguments,
+    .options = ARGUMENTS(rows, .local = true),
     .summary = "draw some seconds of a recording with its labels; works without a daemon and a model",
     .run = cmd_plot,
     .details = "example: brrctl plot night_eeg.edf --from 3600 --seconds 20 --montage bipolar-18 --output page.png",

@@ -28,7 +28,6 @@ static const struct argument rows[] = {
     CHOICE("--notch", notch, "both|50|60|none", "mains filter of the pages, default both"),
     INTEGER("--most", most, "N", "at most so many pages, default 60; 0 = none", 0, 10000),
 };
-static const struct argument_table report_arguments = ARGUMENT_TABLE(rows);
 
 /* What a report is made from. */
 struct report_input {
@@ -273,7 +272,7 @@ static int cmd_report(const struct arguments *o) {
 const struct command command_report = {
     .name = "report",
     .words = "job:ID|DIR",
-    .options = &report_arguments,
+    .options = ARGUMENTS(rows),
     .summary = "write a job or a folder of events as one HTML file, with a page of EEG an event",
     .run = cmd_report,
     .details =

@@ -35,7 +35,6 @@ static const struct argument rows[] = {
     FLAG("--replace", replace, "answer in place of the answers that this one overlaps"),
     TEXT("--reader", reader, "NAME", "who answers; default: the user's name"),
 };
-static const struct argument_table review_arguments = ARGUMENT_TABLE(rows);
 
 #define REVIEW_FILE ".brrd-review.json"
 enum { PATH_SIZE = 4096, JSON_BYTES = 1 << 20, MOST_LISTED = 20 };
@@ -538,7 +537,7 @@ static int cmd_review(const struct arguments *o) {
 const struct command command_review = {
     .name = "review",
     .words = "DIR [accept|reject|unsure|withdraw|add|done|view EVENT|RECORDING]",
-    .options = &review_arguments,
+    .options = ARGUMENTS(rows),
     .summary = "look through events, the most doubtful first, and correct them: label files that training reads",
     .run = cmd_review,
     .details =

@@ -24,7 +24,6 @@ static const struct argument rows[] = {
     LIST("--seizure", seizure, "PATTERN",
          "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated"),
 };
-static const struct argument_table score_arguments = ARGUMENT_TABLE(rows, .local = true);
 
 /* "-" where it is not defined. */
 static const char *share(double value, char buf[16]) {
@@ -159,7 +158,7 @@ static int cmd_score(const struct arguments *o) {
 const struct command command_score = {
     .name = "score",
     .words = "REF HYP",
-    .options = &score_arguments,
+    .options = ARGUMENTS(rows, .local = true),
     .summary = "score event files or directories; works without a daemon",
     .run = cmd_score,
     .details =

@@ -21,7 +21,6 @@ static const struct argument option_rows[] = {
          "mark the events of a file, such as detect writes, or those that job:ID found in the recording"),
     NUMBER("--at", at_s, "S", "the page opens at this second of the recording", 0, 1e9),
 };
-static const struct argument_table view_arguments = ARGUMENT_TABLE(option_rows);
 
 /* The request under construction. */
 struct viewing {
@@ -214,7 +213,7 @@ static int cmd_view(const struct arguments *o) {
 const struct command command_view = {
     .name = "view",
     .words = "FILE",
-    .options = &view_arguments,
+    .options = ARGUMENTS(option_rows),
     .summary = "show a recording's EEG, labels and events on a page of the daemon, where events are answered too",
     .run = cmd_view,
     .details = "The daemon reads FILE, by the rules for the files that jobs name. The address is a link as of `brrctl page`; a "
