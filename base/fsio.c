@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/grow.h"
+#include "base/order.h"
 #include "base/str.h"
 
 enum { WALK_MAX_DEPTH = 64, WALK_MAX_FILES = 4 * 1000 * 1000, MAX_TEMPORARIES = 10000 };
@@ -471,9 +472,7 @@ static int walk_dir(struct walk *walk, const char *root, const char *relative, i
     return rc;
 }
 
-static int by_path(const void *a, const void *b) {
-    return strcmp(((const struct fsio_found *)a)->path, ((const struct fsio_found *)b)->path);
-}
+ORDER_BY(by_path, struct fsio_found, strcmp(x->path, y->path))
 
 static void walk_done(struct walk *walk) {
     for (size_t i = 0; i < walk->count; i++)

@@ -18,3 +18,12 @@ static inline int order_f64s(const void *a, const void *b) { return order_f64(*(
 static inline int order_u32s(const void *a, const void *b) { return order_u64(*(const uint32_t *)a, *(const uint32_t *)b); }
 static inline int order_u64s(const void *a, const void *b) { return order_u64(*(const uint64_t *)a, *(const uint64_t *)b); }
 static inline int order_strings(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* Defines such a comparison of structs, with x and y for the items:
+ *
+ *     ORDER_BY(by_use, struct found, order_i64(x->used_ns, y->used_ns)) */
+#define ORDER_BY(name, type, order)                                                                                                \
+    static int name(const void *left, const void *right) {                                                                         \
+        const type *x = left, *y = right;                                                                                          \
+        return order;                                                                                                              \
+    }

@@ -194,10 +194,7 @@ static bool is_id(const char *name) {
     return strlen(name) == SNAPSHOT_ID_SIZE - 1 && strspn(name, "0123456789abcdef") == SNAPSHOT_ID_SIZE - 1;
 }
 
-static int by_end_and_id(const void *left, const void *right) {
-    const struct snapshot_entry *a = left, *b = right;
-    return order_then(a->ended - b->ended, strcmp(a->id, b->id));
-}
+ORDER_BY(by_end_and_id, struct snapshot_entry, order_then(x->ended - y->ended, strcmp(x->id, y->id)))
 
 /* Appends to a malloc'd array of n elements. */
 static int append(void **items, size_t n, size_t size, const void *item, struct err *err) {
@@ -306,10 +303,7 @@ struct rejected {
     int64_t written_s, bytes;
 };
 
-static int newest_first(const void *left, const void *right) {
-    const struct rejected *a = left, *b = right;
-    return order_then(order_i64(b->written_s, a->written_s), strcmp(a->id, b->id));
-}
+ORDER_BY(newest_first, struct rejected, order_then(order_i64(y->written_s, x->written_s), strcmp(x->id, y->id)))
 
 static int list_rejected(DIR *d, struct rejected **ret, size_t *ret_n, struct err *err) {
     void *items = NULL;

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/map.h"
+#include "base/order.h"
 #include "base/queue.h"
 #include "daemon/live/claim.h"
 #include "daemon/live/snapshot.h"
@@ -414,9 +415,7 @@ static void retry_claimed(struct snapshot_store *s, const struct task *t) {
     r->until_ms = r->next_ms + r->try_ms;
 }
 
-static int by_id(const void *a, const void *b) {
-    return strcmp(((const struct snapshot_entry *)a)->id, ((const struct snapshot_entry *)b)->id);
-}
+ORDER_BY(by_id, struct snapshot_entry, strcmp(x->id, y->id))
 
 static struct snapshot_entry *find_other(const struct snapshot_store *s, const char *id) {
     struct snapshot_entry key = {.ended = false};

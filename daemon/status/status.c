@@ -16,11 +16,9 @@ struct status *status_new(void) {
 }
 
 /* Fixed places: by the roster, then by name, numbers in names by their value. */
-static int by_place(const void *a, const void *b) {
-    const struct status_stream *l = a, *r = b;
-    return order_then(order_i64(l->place, r->place),
-                      order_then(strverscmp(l->bed.name, r->bed.name), strcmp(l->bed.session_id, r->bed.session_id)));
-}
+ORDER_BY(by_place, struct status_stream,
+         order_then(order_i64(x->place, y->place),
+                    order_then(strverscmp(x->bed.name, y->bed.name), strcmp(x->bed.session_id, y->bed.session_id))))
 
 void status_sort(struct status *s) {
     if (s->n_streams)

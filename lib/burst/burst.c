@@ -89,10 +89,7 @@ int64_t burst_bytes(const struct burst *b) { return burst_bytes_with(b, 0); }
 
 /* ---- injections ------------------------------------------------------------------------------------------------ */
 
-static int by_place(const void *a, const void *b) {
-    const struct burst_injection *x = a, *y = b;
-    return order_then(order_u64(x->tick, y->tick), order_u64(x->id, y->id));
-}
+ORDER_BY(by_place, struct burst_injection, order_then(order_u64(x->tick, y->tick), order_u64(x->id, y->id)))
 
 int burst_check_injections(const struct burst *b, uint64_t tick, const char *array, const struct burst_injection *list, int64_t n,
                            struct err *err) {
@@ -303,8 +300,8 @@ static int queue_ticks(struct burst *b, int n, const int64_t *offsets, struct er
     return 0;
 }
 
-/* Copies the lists of the newest n ticks from number `first` (1: the earliest) on to b->ids, one behind the other, as many as fit
- * there; *ret_end: the first one that was not copied. One fits always. */
+/* Copies the lists of the newest n ticks from number `first` (1: the earliest) on to b->ids, one behind the other, as
+ * many as fit there; *ret_end: the first one that was not copied. One fits always. */
 static int fetch_lists(struct burst *b, int first, int n, int *ret_end, struct err *err) {
     size_t room = (size_t)b->c->net.n + SPIKE_BLOCK, used = 0;
     int i = first, rc = 0;

@@ -1,6 +1,7 @@
 #include "eeg/answers.h"
 
 #include "base/grow.h"
+#include "base/order.h"
 #include "eeg/table.h"
 #include "store/digest.h"
 #include "store/outputs.h"
@@ -35,10 +36,7 @@ static int add_answer(struct answers *a, const struct answer *answer, struct err
     return 0;
 }
 
-static int by_answer_onset(const void *a, const void *b) {
-    const double x = ((const struct answer *)a)->onset_s, y = ((const struct answer *)b)->onset_s;
-    return (x > y) - (x < y);
-}
+ORDER_BY(by_answer_onset, struct answer, order_f64(x->onset_s, y->onset_s))
 
 static bool is_background(const struct answer *a) { return !strcmp(a->type, ANSWER_BACKGROUND); }
 

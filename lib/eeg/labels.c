@@ -61,10 +61,7 @@ static size_t sort_and_merge(struct label_run *runs, size_t n) {
 
 /* ---- what is no seizure ---- */
 
-static int by_count(const void *a, const void *b) {
-    const struct labels_other *x = a, *y = b;
-    return order_then(order_i64((int64_t)y->count, (int64_t)x->count), strcmp(x->text, y->text));
-}
+ORDER_BY(by_count, struct labels_other, order_then(order_u64(y->count, x->count), strcmp(x->text, y->text)))
 
 static int note_other(struct request *q, const char *text, struct err *err) {
     struct labels *out = q->out;
@@ -133,8 +130,8 @@ const char *labels_tried(const struct labels *labels, char buf[LABELS_TRIED_SIZE
     return buf;
 }
 
-/* The source's file beside the recording in path, true when it is there; otherwise it is noted as tried. Events that brrd found are
- * no labels until somebody has changed them. */
+/* The source's file beside the recording in path, true when it is there; otherwise it is noted as tried. Events that
+ * brrd found are no labels until somebody has changed them. */
 static bool beside(struct request *q, enum labels_source source, char path[PATH_SIZE]) {
     bool fits = false;
     if (!labels_candidate(source, q->recording_path, path, PATH_SIZE, &fits) || !fits)

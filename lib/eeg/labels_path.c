@@ -277,7 +277,7 @@ static char *next_cell(char **at, const char *separator) {
     return cell;
 }
 
-static int by_file(const void *a, const void *b) { return strcmp(((const struct row *)a)->file, ((const struct row *)b)->file); }
+ORDER_BY(by_file, struct row, strcmp(x->file, y->file))
 
 static int check_patients(const struct patient_rule *r, const char *path, struct err *err) {
     for (size_t i = 1; i < r->n; i++)

@@ -138,9 +138,7 @@ static int by_file(const void *a, const void *b) {
     return order_then(order, strcmp(p->path, q->path));
 }
 
-static int by_path(const void *a, const void *b) {
-    return strcmp(((const struct name *)a)->recording.path, ((const struct name *)b)->recording.path);
-}
+ORDER_BY(by_path, struct name, strcmp(x->recording.path, y->recording.path))
 
 static bool same_file(const struct tree_recording *a, const struct tree_recording *b) {
     return !a->absent && !b->absent && a->device == b->device && a->inode == b->inode;

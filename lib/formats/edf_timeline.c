@@ -259,10 +259,7 @@ static int visit_annotation(void *ctx, const struct tal_item *item) {
     return 0;
 }
 
-static int by_onset(const void *a, const void *b) {
-    const struct eeg_annotation *x = a, *y = b;
-    return order_then(order_f64(x->onset_s, y->onset_s), strcmp(x->text, y->text));
-}
+ORDER_BY(by_onset, struct eeg_annotation, order_then(order_f64(x->onset_s, y->onset_s), strcmp(x->text, y->text)))
 
 /* Files already in order keep the order of equal onsets. */
 static void sort_annotations(struct eeg_annotation *items, size_t n) {

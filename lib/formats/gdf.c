@@ -4,6 +4,7 @@
  * their text. */
 
 #include "base/arena.h"
+#include "base/order.h"
 #include "formats/civil.h"
 #include "formats/format.h"
 #include "formats/matrix.h"
@@ -254,10 +255,7 @@ static int count_records(struct gdf *g, size_t whole, struct err *err) {
 
 /* ---- events ---- */
 
-static int by_onset_of_event(const void *a, const void *b) {
-    const double x = ((const struct eeg_annotation *)a)->onset_s, y = ((const struct eeg_annotation *)b)->onset_s;
-    return (x > y) - (x < y);
-}
+ORDER_BY(by_onset_of_event, struct eeg_annotation, order_f64(x->onset_s, y->onset_s))
 
 /* The names that a file gives to codes, such as "seizure" for 1; NULL: the code has none. */
 struct code_names {

@@ -223,10 +223,7 @@ int matrix_add_mark(struct matrix *m, int64_t record, double clock_s, double gap
     return 0;
 }
 
-static int mark_order(const void *a, const void *b) {
-    const struct matrix_mark *x = a, *y = b;
-    return order_then(order_i64(x->record, y->record), order_i64((int64_t)x->order, (int64_t)y->order));
-}
+ORDER_BY(mark_order, struct matrix_mark, order_then(order_i64(x->record, y->record), order_u64(x->order, y->order)))
 
 /* Begins a segment at a record of the last one, `gap_s` later than the record before it ends. */
 static int place_gap(struct matrix *m, int64_t record, double gap_s, struct err *err) {
@@ -304,16 +301,13 @@ int matrix_annotate(struct matrix *m, double onset_s, double duration_s, struct 
     return 0;
 }
 
-static int annotation_order(const void *a, const void *b) {
-    const struct eeg_annotation *x = a, *y = b;
-    return order_then(order_f64(x->onset_s, y->onset_s), strcmp(x->text, y->text));
-}
+ORDER_BY(by_onset, struct eeg_annotation, order_then(order_f64(x->onset_s, y->onset_s), strcmp(x->text, y->text)))
 
 static int finish_matrix(struct matrix *m, struct eegfile **ret, struct err *err) {
     if (!m->info.n_signals)
         return err_set(err, ERR_INVALID, "%s: no signal has samples; nothing can be read", m->base.path);
     if (m->info.n_annotations)
-        qsort(m->annotations, m->info.n_annotations, sizeof *m->annotations, annotation_order);
+        qsort(m->annotations, m->info.n_annotations, sizeof *m->annotations, by_onset);
     m->info.signals = m->base.signals = m->signals;
     m->info.segments = m->segments;
     m->info.annotations = m->annotations;

@@ -55,10 +55,7 @@ struct place {
     int64_t at;
 };
 
-static int by_value(const void *a, const void *b) {
-    const struct place *x = a, *y = b;
-    return order_then(order_f64(x->value, y->value), order_i64(x->at, y->at));
-}
+ORDER_BY(by_value, struct place, order_then(order_f64(x->value, y->value), order_i64(x->at, y->at)))
 
 /* Rows as they are read: wavelength, line, and n absorbances in the file's order of columns. */
 struct rows {

@@ -44,10 +44,7 @@ static void draw_axes(const struct panel *p, const char *name, const char *x_nam
     svg_text(p->g, p->left + PANEL_WIDTH / 2.0, TOP + PANEL_HEIGHT + 38, "muted", "middle", x_name);
 }
 
-static int by_x(const void *a, const void *b) {
-    const struct plot_point *p = a, *q = b;
-    return order_f64(p->x, q->x);
-}
+ORDER_BY(by_x, struct plot_point, order_f64(x->x, y->x))
 
 /* A line of the legend below the axis. */
 static void draw_legend(const struct panel *p, int row, const char *class, const char *name) {

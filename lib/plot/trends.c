@@ -120,8 +120,6 @@ static double percentile(const double *ordered, int n, double p) {
     return low + 1 < n ? ordered[low] + (at - low) * (ordered[low + 1] - ordered[low]) : ordered[n - 1];
 }
 
-static int peak_order(const void *a, const void *b) { return order_f64(*(const double *)a, *(const double *)b); }
-
 /* Margins of the amplitude of a channel from 2 to 15 Hz: percentiles of the largest magnitude of each half second. */
 static void aeeg(const float *uv, int channel, double complex *work, double ret[2]) {
     double peaks[PIECES] = {0};
@@ -136,7 +134,7 @@ static void aeeg(const float *uv, int channel, double complex *work, double ret[
     fourier(work, PADDED, +1);
     for (int i = 0; i < TRENDS_EPOCH; i++)
         peaks[i / PIECE] = fmax(peaks[i / PIECE], fabs(creal(work[i])));
-    qsort(peaks, PIECES, sizeof *peaks, peak_order);
+    qsort(peaks, PIECES, sizeof *peaks, order_f64s);
     ret[0] = percentile(peaks, PIECES, 10);
     ret[1] = percentile(peaks, PIECES, 90);
 }

@@ -114,10 +114,7 @@ static double overlap_of(const struct score_event *a, const struct score_event *
     return end > first ? end - first : 0;
 }
 
-static int by_onset(const void *a, const void *b) {
-    const struct score_event *x = a, *y = b;
-    return order_f64(x->onset_s, y->onset_s);
-}
+ORDER_BY(by_onset, struct score_event, order_f64(x->onset_s, y->onset_s))
 
 static int tidy_init(const struct score_event *items, int n, struct tidy *ret) {
     struct tidy e = {malloc(((size_t)n + 1) * sizeof *e.items), calloc((size_t)n + 1, sizeof *e.spent), 0};
@@ -165,9 +162,9 @@ static void taes_pair(const struct score_event *ref, const struct score_event *h
     ret->fp += fmin(1, (hyp->end_s - hyp->onset_s - overlap) / length);
 }
 
-/* NEDC TAES over sorted events that do not overlap within a list. References in order: the first free hypothesis that touches one
- * decides. If it outlasts the reference, later references it touches are missed whole and spent; else the further hypotheses within
- * the reference add to it. What stays free is a miss or a false alarm of 1. */
+/* NEDC TAES over sorted events that do not overlap within a list. References in order: the first free hypothesis that
+ * touches one decides. If it outlasts the reference, later references it touches are missed whole and spent; else the
+ * further hypotheses within the reference add to it. What stays free is a miss or a false alarm of 1. */
 static void score_taes(const struct tidy *ref, const struct tidy *hyp, struct score_counts *ret) {
     bool *ref_spent = ref->spent, *hyp_spent = hyp->spent;
     int start = 0;
@@ -462,8 +459,8 @@ static uint32_t bits_of(float f) {
     return bits;
 }
 
-/* The bits of a positive float are ordered as the float is, and so fine near 0 as log-odds are there; those of 1 − p do the same
- * near 1, down to the 2^-25 below which p rounds to 1. */
+/* The bits of a positive float are ordered as the float is, and so fine near 0 as log-odds are there; those of 1 − p do
+ * the same near 1, down to the 2^-25 below which p rounds to 1. */
 static size_t auroc_bin(float p) {
     const uint32_t half = bits_of(0.5F);
     if (!(p > 0))

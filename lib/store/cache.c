@@ -190,10 +190,7 @@ static int take_stock(void *ctx, const char *relative, int64_t size, struct err 
     return 0;
 }
 
-static int by_use(const void *a, const void *b) {
-    const struct found *x = a, *y = b;
-    return order_then(order_i64(x->used_ns, y->used_ns), strcmp(x->key, y->key));
-}
+ORDER_BY(by_use, struct found, order_then(order_i64(x->used_ns, y->used_ns), strcmp(x->key, y->key)))
 
 static bool is_missing(void *ctx, const char *key) {
     const struct cache *c = ctx;

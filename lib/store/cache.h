@@ -19,9 +19,9 @@ enum { CACHE_PATH_SIZE = 4096 };
 
 struct cache;
 
-/* Makes the directory if needed and reads its contents; evicts at once if it holds more than max_bytes (> 0). PRECONDITION, naming
- * the process, when another process has it open. windows: a folder of windows on the same volume, or NULL; temporaries of
- * fsio_writer below it are removed. */
+/* Makes the directory if needed and reads its contents; evicts at once if it holds more than max_bytes (> 0).
+ * PRECONDITION, naming the process, when another process has it open. windows: a folder of windows on the same volume,
+ * or NULL; temporaries of fsio_writer below it are removed. */
 int cache_open(const char *dir, const char *windows, int64_t max_bytes, struct cache **ret, struct err *err);
 /* No lookup, reservation or pin may be in use any more. Takes NULL. */
 void cache_close(struct cache *cache);
@@ -34,9 +34,9 @@ void cache_unpin(struct cache *cache, const char *key);
 /* Removes one pin and, unless others have it pinned, the entry: its file is corrupt. */
 void cache_discard(struct cache *cache, const char *key);
 
-/* A file being written: its room is reserved and only its writer sees it. path lies in a directory of the slot's own, where the
- * writer may keep more files (PATH.part, a journal). Both may exist already when an earlier writer of the key was killed or
- * suspended; a file under path itself is complete. */
+/* A file being written: its room is reserved and only its writer sees it. path lies in a directory of the slot's own,
+ * where the writer may keep more files (PATH.part, a journal). Both may exist already when an earlier writer of the key
+ * was killed or suspended; a file under path itself is complete. */
 struct cache_slot {
     char key[DIGEST_HEX_SIZE];
     char path[CACHE_PATH_SIZE];
@@ -51,8 +51,8 @@ int cache_reserve(struct cache *cache, const char *key, int64_t bytes, struct ca
 int cache_reserve_window(struct cache *cache, const char *key, int64_t bytes, struct cache_slot *ret, struct err *err);
 /* Evicts the oldest unpinned entries while the volume has less than `bytes` free: room for small files beside the cache. */
 void cache_make_room(struct cache *cache, int64_t bytes);
-/* Syncs the file and moves it into place, pinned; ret_path (CACHE_PATH_SIZE bytes) is its final path. The file may be larger than
- * reserved if there is room. After an error the slot is gone as after abort. */
+/* Syncs the file and moves it into place, pinned; ret_path (CACHE_PATH_SIZE bytes) is its final path. The file may be
+ * larger than reserved if there is room. After an error the slot is gone as after abort. */
 int cache_commit(struct cache *cache, struct cache_slot *slot, char *ret_path, struct err *err);
 void cache_abort(struct cache *cache, struct cache_slot *slot);
 /* Keeps the written bytes for the next writer that reserves the key. */

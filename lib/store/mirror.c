@@ -2,6 +2,7 @@
 
 #include "base/crew.h"
 #include "base/grow.h"
+#include "base/order.h"
 #include "store/cached.h"
 
 enum { THREADS = 16, MAX_FILES = 2 << 20, PATH_BYTES = 4096 };
@@ -356,10 +357,7 @@ static int drive(struct mirror *m, int (*run)(void *ctx, int64_t item, struct er
 }
 
 /* Labels, which are small, first; recordings in order of their keys. */
-static int by_kind(const void *a, const void *b) {
-    const struct file *x = a, *y = b;
-    return x->recording != y->recording ? x->recording - y->recording : strcmp(x->object.key, y->object.key);
-}
+ORDER_BY(by_kind, struct file, order_then(x->recording - y->recording, strcmp(x->object.key, y->object.key)))
 
 static int transfer(struct mirror *m, mirror_progress_fn *progress, void *ctx, struct err *err) {
     qsort(m->files, (size_t)m->n_files, sizeof *m->files, by_kind);

@@ -90,10 +90,7 @@ struct extent {
     size_t first, end, index;
 };
 
-static int by_first(const void *a, const void *b) {
-    const struct extent *x = a, *y = b;
-    return order_then(order_u64(x->first, y->first), order_u64(x->end, y->end));
-}
+ORDER_BY(by_first, struct extent, order_then(order_u64(x->first, y->first), order_u64(x->end, y->end)))
 
 /* The tensors must cover the data one after another: no overlap, no byte that belongs to none. */
 static int check_layout(const struct safetensors *st, const char *path, struct extent *extents, size_t data_bytes,
@@ -162,8 +159,8 @@ static int read_range(int fd, const char *path, uint8_t *to, size_t from, size_t
     return 0;
 }
 
-/* The bytes of the file, or of its header; *ret_len is the header's length. Not mapped: a file that is cut while it is in use must
- * be an error, and a mapped one would be the end of the process. */
+/* The bytes of the file, or of its header; *ret_len is the header's length. Not mapped: a file that is cut while it is
+ * in use must be an error, and a mapped one would be the end of the process. */
 static int read_bytes(struct safetensors *st, int fd, const char *path, size_t *ret_len, struct err *err) {
     uint8_t first[8];
     uint64_t len = 0;

@@ -65,10 +65,7 @@ static void put_trimmed(struct str *out, const char *value) {
     }
 }
 
-static int by_header(const void *a, const void *b) {
-    const struct sigv4_pair *x = a, *y = b;
-    return strcmp(x->name, y->name);
-}
+ORDER_BY(by_header, struct sigv4_pair, strcmp(x->name, y->name))
 
 static int canonical(const struct sigv4_request *r, struct str *out, struct str *names, struct err *err) {
     struct sigv4_pair sorted[SIGV4_MAX_PAIRS];

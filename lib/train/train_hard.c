@@ -105,10 +105,7 @@ static int score_background(struct train *t, struct candidate *c, int64_t n, str
     return rc;
 }
 
-static int worst_first(const void *a, const void *b) {
-    const struct candidate *x = a, *y = b;
-    return order_then(order_f64(y->score, x->score), order_i64(x->at, y->at));
-}
+ORDER_BY(worst_first, struct candidate, order_then(order_f64(y->score, x->score), order_i64(x->at, y->at)))
 
 static int by_patient(const void *a, const void *b, void *manifest) {
     return strcmp(manifest_entry(manifest, *(const int64_t *)a)->patient, manifest_entry(manifest, *(const int64_t *)b)->patient);

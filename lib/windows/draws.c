@@ -10,9 +10,7 @@ struct owner {
     int64_t partial;
 };
 
-static int by_patient(const void *a, const void *b) {
-    return strcmp(((const struct owner *)a)->patient, ((const struct owner *)b)->patient);
-}
+ORDER_BY(by_patient, struct owner, strcmp(x->patient, y->patient))
 
 int64_t balance_partial(const struct manifest *m, const uint8_t *role, const struct balance_config *config) {
     OWNED_MEMORY struct owner *owners = malloc(sizeof *owners * (size_t)(manifest_count(m) + 1));

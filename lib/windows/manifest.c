@@ -97,8 +97,8 @@ static int count_windows(struct manifest_entry *e, int64_t window, int64_t hop, 
     return 0;
 }
 
-/* A mirror's recording is told by its version and by how it begins: facts of a head that was damaged do not hold for the one that
- * took its place. 60 bits of a checksum stand for the time. */
+/* A mirror's recording is told by its version and by how it begins: facts of a head that was damaged do not hold for
+ * the one that took its place. 60 bits of a checksum stand for the time. */
 static int identify_mirrored(const struct manifest_config *c, const char *path, struct manifest_identity *ret, struct err *err) {
     struct mirror_file file;
     char hex[DIGEST_HEX_SIZE];
@@ -344,9 +344,7 @@ static int join_part(struct manifest *m, int i, struct err *err) {
     return 0;
 }
 
-static int by_path(const void *a, const void *b) {
-    return strcmp(((const struct manifest_entry *)a)->relative_path, ((const struct manifest_entry *)b)->relative_path);
-}
+ORDER_BY(by_path, struct manifest_entry, strcmp(x->relative_path, y->relative_path))
 
 static int by_inode(const void *a, const void *b) {
     const struct manifest_entry *x = a, *y = b;

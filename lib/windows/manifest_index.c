@@ -3,6 +3,7 @@
 #include "base/arena.h"
 #include "base/grow.h"
 #include "base/json.h"
+#include "base/order.h"
 #include "store/digest.h"
 
 enum { INDEX_VERSION = 3, PATH_BYTES = 4096, INDEX_MAX_BYTES = 1 << 30, FLUSH_BYTES = 1 << 20 };
@@ -64,9 +65,7 @@ static int index_path(const struct manifest_config *c, char *ret, size_t size, s
     return 0;
 }
 
-static int by_path(const void *a, const void *b) {
-    return strcmp(((const struct item *)a)->relative_path, ((const struct item *)b)->relative_path);
-}
+ORDER_BY(by_path, struct item, strcmp(x->relative_path, y->relative_path))
 
 static int add_item(struct manifest_index *index, const struct json *line, struct err *err) {
     struct item item = {

@@ -27,9 +27,7 @@ struct patients {
     int64_t *of_entry; /* (manifest_count) index of the entry's patient, −1 for unusable entries */
 };
 
-static int compare_patients(const void *a, const void *b) {
-    return strcmp(((const struct patient *)a)->name, ((const struct patient *)b)->name);
-}
+ORDER_BY(compare_patients, struct patient, strcmp(x->name, y->name))
 
 static int64_t find_patient(const struct patients *p, const char *name) {
     struct patient key = {.name = name};

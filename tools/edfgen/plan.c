@@ -248,10 +248,7 @@ static void add_vigils(struct rng *rng, struct recording_plan *plan) {
     }
 }
 
-static int by_first(const void *a, const void *b) {
-    const struct event *x = a, *y = b;
-    return order_then(order_i64(x->first, y->first), (int)x->kind - (int)y->kind);
-}
+ORDER_BY(by_first, struct event, order_then(order_i64(x->first, y->first), (int)x->kind - (int)y->kind))
 
 static void plan_recording(const struct patient *p, const struct placed *placed, int seizures, int recording,
                            struct recording_plan *plan) {

@@ -27,11 +27,6 @@ struct counts {
     double *waits_s; /* until somebody acknowledged, ascending after sort_waits */
 };
 
-static int by_value(const void *a, const void *b) {
-    const double l = *(const double *)a, r = *(const double *)b;
-    return (l > r) - (l < r);
-}
-
 static void count(struct counts *c, const struct history_alarm *a) {
     c->alarms++;
     c->marks[a->mark]++;
@@ -57,7 +52,7 @@ static void put_counts(struct json_writer *w, const struct counts *c) {
 static void add_counts(const struct arguments *o, struct listing *l, const char *bed, struct counts *c) {
     char median[32], longest[32];
     if (c->acknowledged)
-        qsort(c->waits_s, (size_t)c->acknowledged, sizeof *c->waits_s, by_value);
+        qsort(c->waits_s, (size_t)c->acknowledged, sizeof *c->waits_s, order_f64s);
     if (o->json) {
         struct json_writer *w = output_begin();
         if (bed)

@@ -4,6 +4,7 @@
 #include "base/counted.h"
 #include "base/crew.h"
 #include "base/needed.h"
+#include "base/order.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/detect_server.h"
 #include "client/brrctl/detect/detect_table.h"
@@ -126,9 +127,7 @@ static int visit(void *ctx, const struct tree_recording *recording, struct err *
     return rc ? rc : add(b, path, recording->path, err);
 }
 
-static int by_output(const void *a, const void *b) {
-    return strcmp(((const struct detect_item *)a)->output, ((const struct detect_item *)b)->output);
-}
+ORDER_BY(by_output, struct detect_item, strcmp(x->output, y->output))
 
 static void left_out(void *ctx, const char *text) {
     const struct batch *b = ctx;

@@ -55,10 +55,7 @@ static size_t add_up(const Brr__V1__ListJobsResponse *list, int64_t since_ms, st
     return n;
 }
 
-static int by_time(const void *left, const void *right) {
-    const struct account *a = left, *b = right;
-    return order_then(order_i64(b->device_ms, a->device_ms), strcmp(a->owner, b->owner));
-}
+ORDER_BY(by_time, struct account, order_then(order_i64(y->device_ms, x->device_ms), strcmp(x->owner, y->owner)))
 
 static void add_account(struct listing *l, const struct account *a, const Brr__V1__ListJobsResponse *list, bool json) {
     const double cost = (double)a->device_ms / 3.6e6 * list->price_per_hour;

@@ -3,6 +3,7 @@
 
 #include "base/counted.h"
 #include "base/needed.h"
+#include "base/order.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "client/brrctl/report/score_files.h"
@@ -287,10 +288,7 @@ static int check_files(struct import *m, struct err *err) {
     return 0;
 }
 
-static int by_onset(const void *a, const void *b) {
-    double x = ((const struct label_run *)a)->onset_s, y = ((const struct label_run *)b)->onset_s;
-    return x < y ? -1 : x > y;
-}
+ORDER_BY(by_onset, struct label_run, order_f64(x->onset_s, y->onset_s))
 
 static void tell_file(const struct import *m, const struct labelled *item, const char *path) {
     if (!m->o->json)

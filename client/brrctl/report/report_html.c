@@ -96,9 +96,7 @@ static struct listed detected_event(const struct report_recording *r, int i) {
     return e;
 }
 
-static int by_onset(const void *a, const void *b) {
-    return order_f64(((const struct listed *)a)->span.onset_s, ((const struct listed *)b)->span.onset_s);
-}
+ORDER_BY(by_onset, struct listed, order_f64(x->span.onset_s, y->span.onset_s))
 
 static struct listing list_events(const struct report_data *d) {
     size_t all = 1;

@@ -4,6 +4,7 @@
 
 #include "base/counted.h"
 #include "base/needed.h"
+#include "base/order.h"
 #include "client/brrctl/detect/detect_server.h"
 #include "client/brrctl/listing.h"
 #include "client/brrctl/output.h"
@@ -185,9 +186,7 @@ static int begin_review(struct review *r, struct err *err) {
 
 /* ---- recordings and answers ---- */
 
-static int by_name(const void *a, const void *b) {
-    return strcmp(((const struct reviewed *)a)->recording->name, ((const struct reviewed *)b)->recording->name);
-}
+ORDER_BY(by_name, struct reviewed, strcmp(x->recording->name, y->recording->name))
 
 static int read_answers(const struct review *r, struct reviewed *v, struct err *err) {
     const char *eeg = v->recording->eeg;
