@@ -186,13 +186,10 @@ int fsio_writer_place(struct fsio_writer *w, bool renew, struct err *err) {
     return 0;
 }
 
-static int commit(struct fsio_writer *w, bool renew, struct err *err) {
-    int rc = fsio_writer_place(w, renew, err);
+int fsio_writer_commit(struct fsio_writer *w, struct err *err) {
+    int rc = fsio_writer_place(w, false, err);
     return rc ? rc : sync_directory_of(w->path, err);
 }
-
-int fsio_writer_commit(struct fsio_writer *w, struct err *err) { return commit(w, false, err); }
-int fsio_writer_renew(struct fsio_writer *w, struct err *err) { return commit(w, true, err); }
 
 void fsio_writer_abort(struct fsio_writer *w) {
     if (w->fd >= 0)

@@ -37,10 +37,9 @@ struct fsio_writer {
 int fsio_writer_open(struct fsio_writer *w, const char *path, struct err *err);
 int fsio_writer_write(struct fsio_writer *w, const void *data, size_t len, struct err *err);
 int fsio_writer_commit(struct fsio_writer *w, struct err *err);
-/* Commits only if the file exists; NOT_FOUND, and nothing is written, if it was moved or removed. Atomic where the file system has
- * RENAME_EXCHANGE; elsewhere (NFS, overlayfs) the file is looked for just before the rename. */
-int fsio_writer_renew(struct fsio_writer *w, struct err *err);
-/* As commit, or with `renew` as renew, but the new name is durable only after fsio_sync_folder: for many files. */
+/* As commit, but the new name is durable only after fsio_sync_folder: for many files. renew: only if the file exists; NOT_FOUND,
+ * and nothing is written, if it was moved or removed. Atomic where the file system has RENAME_EXCHANGE; elsewhere (NFS, overlayfs)
+ * the file is looked for just before the rename. */
 int fsio_writer_place(struct fsio_writer *w, bool renew, struct err *err);
 int fsio_sync_folder(const char *path, struct err *err);
 void fsio_writer_abort(struct fsio_writer *w);

@@ -16,13 +16,6 @@ enum { HOST_SIZE = 256, METRICS_BYTES = 8 << 20, LINE_BYTES = 4096 };
 
 static const char text_type[] = "text/plain; charset=utf-8";
 
-static enum MHD_Result answer_text(const struct http_request *r, unsigned status, const char *type, const struct str *body) {
-    return http_answer(
-        r->connection,
-        &(struct http_answer){
-            .status = status, .type = type, .data = str_cstr(body), .len = body->len, .headers = {"Cache-Control: no-store"}});
-}
-
 /* ---- readiness ---- */
 
 static void say_loading(const struct http_state *state, struct str *body) {
@@ -195,9 +188,9 @@ static int read_query(const struct http_request *r, struct traces_query *ret, st
 static enum MHD_Result answer_samples(const struct http_request *r, int rc, const struct str *body, const struct err *err) {
     struct str why = str_of(LINE_BYTES);
     if (rc == 0)
-        return answer_text(r, MHD_HTTP_OK, "application/octet-stream", body);
+        return http_answer_text(r, MHD_HTTP_OK, "application/octet-stream", body);
     str_printf(&why, "%s\n", err->message);
-    enum MHD_Result result = answer_text(r, http_status(rc), text_type, &why);
+    enum MHD_Result result = http_answer_text(r, http_status(rc), text_type, &why);
     str_done(&why);
     return result;
 }
@@ -267,7 +260,7 @@ static enum MHD_Result answer_line(const struct http_request *r, const struct pa
     str_printf(&body, "brrd %s (%s): %s\n%s%s\n/metrics /healthz /readyz, and pages for browsers\n", v->status->version,
                v->status->revision, atomic_load(r->server->http->state.serving) ? "serving" : "not serving", v->readiness,
                v->status->notice);
-    return answer_text(r, MHD_HTTP_OK, text_type, &body);
+    return http_answer_text(r, MHD_HTTP_OK, text_type, &body);
 }
 
 /* /streams/ID/eeg: EEG of the stream that the reader may see. It touches no file. */
@@ -343,7 +336,7 @@ static enum MHD_Result refuse(const struct http_request *r, const struct auth_re
     if (!r->browser) {
         str_init(&line, LINE_BYTES);
         str_printf(&line, "%s: %s\n", refusal->reason, refusal->err.message);
-        result = answer_text(r, MHD_HTTP_UNAUTHORIZED, text_type, &line);
+        result = http_answer_text(r, MHD_HTTP_UNAUTHORIZED, text_type, &line);
         str_done(&line);
         return result;
     }
@@ -360,7 +353,7 @@ static enum MHD_Result refuse(const struct http_request *r, const struct auth_re
 static enum MHD_Result answer_metrics(const struct http_request *r) {
     OWNED(str_done) struct str body = str_of(METRICS_BYTES);
     metrics_print(r->server->http->state.metrics, &body);
-    enum MHD_Result result = answer_text(r, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", &body);
+    enum MHD_Result result = http_answer_text(r, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", &body);
     return result;
 }
 
@@ -372,7 +365,7 @@ static enum MHD_Result answer_probe(const struct http_request *r) {
         str_puts(&body, "ok\n");
     else
         status = http_readiness(&r->server->http->state, &body) ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
-    return answer_text(r, status, text_type, &body);
+    return http_answer_text(r, status, text_type, &body);
 }
 
 /* A page, or the answer to the form of a recording, for an admitted caller. */

@@ -10,17 +10,10 @@ enum { ID_SIZE = 64, NUMBER = 32, WORD = 24, MESSAGE_BYTES = 1024 };
 
 bool http_is_recording_form(const char *url) { return str_starts(url, "/recordings/") && str_ends(url, "/answers"); }
 
-static enum MHD_Result answer_with(const struct http_request *r, unsigned status, const char *type, const struct str *body) {
-    return http_answer(
-        r->connection,
-        &(struct http_answer){
-            .status = status, .type = type, .data = str_cstr(body), .len = body->len, .headers = {"Cache-Control: no-store"}});
-}
-
 static enum MHD_Result refuse_reader(const struct http_request *r, unsigned status, const char *why) {
     struct str text = str_of(MESSAGE_BYTES);
     str_printf(&text, "%s\n", why);
-    enum MHD_Result result = answer_with(r, status, "text/plain; charset=utf-8", &text);
+    enum MHD_Result result = http_answer_text(r, status, "text/plain; charset=utf-8", &text);
     str_done(&text);
     return result;
 }
@@ -83,10 +76,10 @@ static enum MHD_Result read_answers(const struct http_request *r, const struct p
     take_id(r, id);
     *ret_rc = reading_run(&request, &reading, &err);
     enum MHD_Result result =
-        *ret_rc
-            ? refuse_reader(r, http_status(*ret_rc), err.message)
-            : answer_with(r, MHD_HTTP_OK, what == READING_EXPORT ? "text/tab-separated-values; charset=utf-8" : "application/json",
-                          &reading_page(reading)->out);
+        *ret_rc ? refuse_reader(r, http_status(*ret_rc), err.message)
+                : http_answer_text(r, MHD_HTTP_OK,
+                                   what == READING_EXPORT ? "text/tab-separated-values; charset=utf-8" : "application/json",
+                                   &reading_page(reading)->out);
     reading_done(reading);
     return result;
 }

@@ -40,6 +40,13 @@ enum MHD_Result http_answer(struct MHD_Connection *connection, const struct http
     return result;
 }
 
+enum MHD_Result http_answer_text(const struct http_request *r, unsigned status, const char *type, const struct str *body) {
+    return http_answer(
+        r->connection,
+        &(struct http_answer){
+            .status = status, .type = type, .data = str_cstr(body), .len = body->len, .headers = {"Cache-Control: no-store"}});
+}
+
 unsigned http_status(int rc) {
     switch (rc) {
     case ERR_INVALID:

@@ -27,12 +27,11 @@ void wiring_default(struct wiring *w) {
 }
 
 int wiring_kind_of(const char *name, enum wiring_kind *ret, struct err *err) {
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (!strcmp(kinds[i], name)) {
-            *ret = (enum wiring_kind)i;
-            return 0;
-        }
-    return err_set(err, ERR_INVALID, "a network of kind '%s' is unknown; expected random, ring or layered", name);
+    const int i = STR_AMONG(name, kinds);
+    if (i < 0)
+        return err_set(err, ERR_INVALID, "a network of kind '%s' is unknown; expected random, ring or layered", name);
+    *ret = (enum wiring_kind)i;
+    return 0;
 }
 
 static bool is_wide(const struct wiring *w) { return w->neurons > SPIKE_PACKED_NEURONS || w->delay_high > 1; }

@@ -9,12 +9,10 @@ enum { PATH_SIZE = 4096, LOCK_TRIES = 200, LOCK_PAUSE_NS = 10 * 1000 * 1000 };
 const char *const correction_verbs[CORRECTION_VERBS] = {"accept", "reject", "unsure", "add", "done", "withdraw"};
 
 bool correction_verb_find(const char *name, enum correction_verb *ret) {
-    for (int i = 0; i < CORRECTION_VERBS; i++)
-        if (!strcmp(name, correction_verbs[i])) {
-            *ret = (enum correction_verb)i;
-            return true;
-        }
-    return false;
+    const int i = STR_AMONG(name, correction_verbs);
+    if (i >= 0)
+        *ret = (enum correction_verb)i;
+    return i >= 0;
 }
 
 int correction_path(const struct correction_place *place, char *ret, size_t size, struct err *err) {

@@ -314,10 +314,6 @@ static int fill_brainvision(struct format_source *source, struct matrix *m, stru
     return rc || m->fed ? rc : read_markers(source, &h, m, err);
 }
 
-static int open_brainvision(struct format_source *source, struct eegfile **ret, struct err *err) {
-    return matrix_open(&format_brainvision, source, fill_brainvision, ret, err);
-}
-
 static const char *const brainvision_endings[] = {".vhdr", ".ahdr", NULL};
 static const char *const brainvision_parts[] = {".eeg", ".vmrk", ".amrk", ".avg", ".seg", NULL};
 
@@ -325,7 +321,8 @@ const struct recording_format format_brainvision = {.name = "BrainVision",
                                                     .endings = brainvision_endings,
                                                     .part_endings = brainvision_parts,
                                                     .probe = brainvision_probe,
-                                                    .open = open_brainvision,
+                                                    .open = matrix_open,
+                                                    .fill = fill_brainvision,
                                                     .read = matrix_read,
                                                     .feed = matrix_feed,
                                                     .record_bytes = matrix_record_bytes,

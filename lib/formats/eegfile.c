@@ -139,15 +139,15 @@ static int open_in_format(struct format_source *source, struct eegfile **ret, st
     const char *unread = format ? NULL : eegfile_unread(source->bytes.name);
     if (unread)
         return err_set(err, ERR_UNSUPPORTED, "%s is %s", source->bytes.name, unread);
-    format = format ? format : formats[0];
+    source->format = format ? format : formats[0];
     source->enough = true;
     struct err why = {0}; /* the error of a companion that is not needed is none of the caller's */
-    if ((rc = format->open(source, ret, &why))) {
+    if ((rc = source->format->open(source, ret, &why))) {
         if (err)
             *err = why;
         return rc;
     }
-    (*ret)->format = format;
+    (*ret)->format = source->format;
     return 0;
 }
 

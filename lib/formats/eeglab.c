@@ -296,10 +296,6 @@ static int fill_eeglab(struct format_source *source, struct matrix *m, struct er
     return 0;
 }
 
-static int open_eeglab(struct format_source *source, struct eegfile **ret, struct err *err) {
-    return matrix_open(&format_eeglab, source, fill_eeglab, ret, err);
-}
-
 static const char *const eeglab_endings[] = {".set", NULL};
 static const char *const eeglab_parts[] = {".fdt", NULL};
 
@@ -307,6 +303,7 @@ const struct recording_format format_eeglab = {.name = "EEGLAB",
                                                .endings = eeglab_endings,
                                                .part_endings = eeglab_parts,
                                                .probe = eeglab_probe,
-                                               .open = open_eeglab,
+                                               .open = matrix_open,
+                                               .fill = fill_eeglab,
                                                .read = matrix_read,
                                                .close = matrix_close};

@@ -7,6 +7,7 @@
 enum { FORMAT_PROBE_BYTES = 512 };
 
 struct recording_format;
+struct matrix;
 
 /* The first member of each format's own struct. */
 struct eegfile {
@@ -20,6 +21,7 @@ struct eegfile {
 /* How a file is opened. */
 enum format_depth { FORMAT_WHOLE, FORMAT_HEADER, FORMAT_HEAD };
 struct format_source {
+    const struct recording_format *format;
     struct filebytes bytes; /* of the file that names the recording; open takes them over and clears them */
     enum format_depth depth;
     size_t whole;                     /* its length in all: more than bytes.len when only its head is there */
@@ -39,6 +41,8 @@ struct recording_format {
     bool (*probe)(const uint8_t *start, size_t n);
     /* Opens the file; UNSUPPORTED with the export that works for a format that is only known by name. */
     int (*open)(struct format_source *source, struct eegfile **ret, struct err *err);
+    /* For matrix_open (matrix.h): reads the source into a matrix. */
+    int (*fill)(struct format_source *source, struct matrix *m, struct err *err);
     /* Signals and range are checked: see eegfile_read. */
     int (*read)(const struct eegfile *file, const int *signals, int n_signals, struct eeg_range range, float *const *uv,
                 struct err *err);

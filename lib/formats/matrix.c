@@ -317,11 +317,10 @@ static int finish_matrix(struct matrix *m, struct eegfile **ret, struct err *err
     return 0;
 }
 
-int matrix_open(const struct recording_format *format, struct format_source *source, matrix_fill_fn *fill, struct eegfile **ret,
-                struct err *err) {
+int matrix_open(struct format_source *source, struct eegfile **ret, struct err *err) {
     OWNED_POINTER(matrix_free) struct matrix *m = NULL;
-    int rc = matrix_new(format, source->bytes.name, &m, err);
-    if (rc || (rc = fill(source, m, err)) || (rc = finish_matrix(m, ret, err)))
+    int rc = matrix_new(source->format, source->bytes.name, &m, err);
+    if (rc || (rc = source->format->fill(source, m, err)) || (rc = finish_matrix(m, ret, err)))
         return rc;
     m = NULL;
     return 0;

@@ -80,10 +80,9 @@ const char *matrix_keep(struct matrix *m, struct matrix_text text);
 /* Reads a companion or a file with text (text.h) as a whole into the arena, NUL-terminated. RANGE above `most` bytes. */
 int matrix_read_text(struct matrix *m, const struct filebytes *bytes, size_t most, char **ret, struct err *err);
 int64_t matrix_stride(const struct matrix *m);
-/* Makes one, which `fill` reads from the source; then sorts, checks and connects everything. INVALID without signals. */
-typedef int matrix_fill_fn(struct format_source *source, struct matrix *m, struct err *err);
-int matrix_open(const struct recording_format *format, struct format_source *source, matrix_fill_fn *fill, struct eegfile **ret,
-                struct err *err);
+/* Makes one, which the format's `fill` reads from the source; then sorts, checks and connects everything. INVALID without
+ * signals. */
+int matrix_open(struct format_source *source, struct eegfile **ret, struct err *err);
 
 /* Opens the companion with the samples. */
 int matrix_open_samples(struct format_source *source, struct matrix *m, const char *name, struct err *err);

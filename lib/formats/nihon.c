@@ -347,10 +347,6 @@ static int fill_nihon(struct format_source *source, struct matrix *m, struct err
     return 0;
 }
 
-static int open_nihon(struct format_source *source, struct eegfile **ret, struct err *err) {
-    return matrix_open(&format_nihon, source, fill_nihon, ret, err);
-}
-
 static const char *const nihon_endings[] = {".eeg", NULL};
 static const char *const nihon_parts[] = {".21e", ".log", NULL};
 
@@ -358,6 +354,7 @@ const struct recording_format format_nihon = {.name = "Nihon Kohden",
                                               .endings = nihon_endings,
                                               .part_endings = nihon_parts,
                                               .probe = nihon_probe,
-                                              .open = open_nihon,
+                                              .open = matrix_open,
+                                              .fill = fill_nihon,
                                               .read = matrix_read,
                                               .close = matrix_close};

@@ -217,10 +217,6 @@ static int fill_persyst(struct format_source *source, struct matrix *m, struct e
     return 0;
 }
 
-static int open_persyst(struct format_source *source, struct eegfile **ret, struct err *err) {
-    return matrix_open(&format_persyst, source, fill_persyst, ret, err);
-}
-
 static const char *const persyst_endings[] = {".lay", NULL};
 static const char *const persyst_parts[] = {".dat", NULL};
 
@@ -228,7 +224,8 @@ const struct recording_format format_persyst = {.name = "Persyst",
                                                 .endings = persyst_endings,
                                                 .part_endings = persyst_parts,
                                                 .probe = lay_probe,
-                                                .open = open_persyst,
+                                                .open = matrix_open,
+                                                .fill = fill_persyst,
                                                 .read = matrix_read,
                                                 .feed = matrix_feed,
                                                 .record_bytes = matrix_record_bytes,

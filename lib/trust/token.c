@@ -20,10 +20,8 @@ const char *role_name(enum role role) { return role_names[role]; }
 
 /* The role with this name; ROLE_NONE for any other text. */
 static enum role role_parse(const char *text) {
-    for (int i = ROLE_READ; i <= ROLE_ADMIN; i++)
-        if (!strcmp(text, role_names[i]))
-            return (enum role)i;
-    return ROLE_NONE;
+    const int i = STR_AMONG(text, role_names);
+    return i < 0 ? ROLE_NONE : (enum role)i;
 }
 
 int token_check_name(const char *name, struct err *err) {

@@ -109,7 +109,7 @@ static void a_file_is_renewed_only_where_it_still_is(void **state) {
     assert_int_equal(fsio_write_atomic(path, "old", 3, NULL), 0);
     assert_int_equal(fsio_writer_open(&w, path, NULL), 0);
     assert_int_equal(fsio_writer_write(&w, "newer", 5, NULL), 0);
-    assert_int_equal(fsio_writer_renew(&w, &err), 0);
+    assert_int_equal(fsio_writer_place(&w, true, &err), 0);
     assert_int_equal(fsio_read(path, 10, &data, &len, NULL), 0);
     assert_string_equal(data, "newer");
     free(data);
@@ -118,7 +118,7 @@ static void a_file_is_renewed_only_where_it_still_is(void **state) {
     char tmp[sizeof w.tmp_path];
     memcpy(tmp, w.tmp_path, sizeof tmp);
     assert_int_equal(unlink(path), 0); /* somebody has moved it */
-    assert_int_equal(fsio_writer_renew(&w, &err), ERR_NOT_FOUND);
+    assert_int_equal(fsio_writer_place(&w, true, &err), ERR_NOT_FOUND);
     assert_false(fsio_exists(path));
     assert_false(fsio_exists(tmp));
 }

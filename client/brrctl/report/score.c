@@ -25,15 +25,6 @@ static const struct argument rows[] = {
          "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated"),
 };
 
-/* "-" where it is not defined. */
-static const char *share(double value, char buf[16]) {
-    if (isnan(value))
-        str_copy(buf, 16, "-");
-    else
-        str_format(buf, 16, "%.3f", value);
-    return buf;
-}
-
 static void print_table(const struct arguments *o, const struct score_report *r, const char *events) {
     struct outputs_model m;
     char words[64] = "", all[80];
@@ -78,8 +69,8 @@ static void print_report(const struct score_report *r) {
     for (int k = 0; k < SCORE_KINDS; k++) {
         const struct score *s = &r->pooled[k];
         printf("%-12s %11s %9s %6s %8.2f %8.1f %8.1f %6.0f\n", score_kind_name((enum score_kind)k),
-               share(s->sensitivity, sensitivity), share(s->precision, precision), share(s->f1, f1), s->false_alarms_per_24h,
-               s->counts.tp, s->counts.fp, s->counts.ref);
+               output_probability(s->sensitivity, sensitivity), output_probability(s->precision, precision),
+               output_probability(s->f1, f1), s->false_alarms_per_24h, s->counts.tp, s->counts.fp, s->counts.ref);
     }
     if (r->onsets.n)
         printf("onset error of the events of %s: median %.1f s, 90 %% within %.1f s\n", counted(r->onsets.n, "found seizure").text,
