@@ -4,9 +4,9 @@
 #include "daemon/page/shell.h"
 #include "daemon/page/words.h"
 
-static void put_rates(struct html *h, const struct status_model *m) {
-    const struct status_rate *first = m->rates;
-    if (!m->n_rates)
+static void put_rates(struct html *h, const struct alarm_sets *alarms) {
+    const struct alarm_set *first = alarms->sets;
+    if (!alarms->n)
         return;
     html_put(h,
              "<div class=\"scroll\"><table><caption>Rules for alarms, and what they reached on the %.*f h with %.0f seizures of "
@@ -14,12 +14,13 @@ static void put_rates(struct html *h, const struct status_model *m) {
              "scope=\"col\" class=\"n\">on, off</th><th scope=\"col\" class=\"n\">sensitivity</th><th scope=\"col\" "
              "class=\"n\">false alarms reached</th><th scope=\"col\" class=\"n\">median delay</th></tr></thead><tbody>",
              first->hours < 100 ? 1 : 0, first->hours, first->seizures, first->patients, first->patients > 1 ? "s" : "");
-    for (int i = 0; i < m->n_rates; i++) {
-        const struct status_rate *r = &m->rates[i];
+    for (int i = 0; i < alarms->n; i++) {
+        const struct alarm_set *r = &alarms->sets[i];
         html_put(h,
                  "<tr><th scope=\"row\">%.0f in 24 h</th><td class=\"n\">%.3f, %.3f</td><td class=\"n\">%.2f (%.2f–%.2f)</td><td "
                  "class=\"n\">%.2f</td><td class=\"n\">%.1f s</td></tr>",
-                 r->rate, r->on, r->off, r->sensitivity, r->low, r->high, r->false_alarms_per_24h, r->delay_p50_s);
+                 r->rate, r->rule.on, r->rule.off, r->sensitivity, r->sensitivity_low, r->sensitivity_high, r->false_alarms_per_24h,
+                 r->delay_p50_s);
     }
     html_put(h, "</tbody></table></div>");
 }
@@ -46,44 +47,49 @@ static void put_origin(struct html *h, const char *card) {
 }
 
 static void put_card(struct html *h, const struct status_model *m) {
+    const struct detector_info *info = m->info;
+    const struct modelfile *f = &info->file;
+    const char *preset = seizure_preset_name(&f->model), *precision = dtype_name(info->precision);
+    const double *band = f->frontend.bandpass_hz, notch = f->frontend.notch_hz;
     struct words w;
     char text[200];
     html_put(h, "<dl>");
-    str_format(text, sizeof text, "%s%s%s", m->type, strcmp(m->preset, "none") ? ", " : "",
-               strcmp(m->preset, "none") ? m->preset : "");
+    str_format(text, sizeof text, "%s%s%s", seizure_type_name(f->model.type), strcmp(preset, "none") ? ", " : "",
+               strcmp(preset, "none") ? preset : "");
     shell_put_fact(h, "network", text);
-    str_format(text, sizeof text, "%lld, %s of device memory", (long long)m->parameters, words_bytes(&w, m->memory_bytes));
+    str_format(text, sizeof text, "%lld, %s of device memory", (long long)info->parameters, words_bytes(&w, info->memory_bytes));
     shell_put_fact(h, "parameters", text);
-    str_format(text, sizeof text, "%s; --partial %d runs it on that many of its channels", m->montage,
+    str_format(text, sizeof text, "%s; --partial %d runs it on that many of its channels", f->montage,
                m->channels - m->most_missing);
-    shell_put_fact(h, "montage", m->most_missing ? text : m->montage);
-    str_format(text, sizeof text, "%g–%g Hz, notch %s", m->bandpass_hz[0], m->bandpass_hz[1],
-               m->notch_hz > 1000 ? "50 and 60 Hz"
-               : m->notch_hz > 55 ? "60 Hz"
-               : m->notch_hz > 0  ? "50 Hz"
-                                  : "none");
+    shell_put_fact(h, "montage", m->most_missing ? text : f->montage);
+    str_format(text, sizeof text, "%g–%g Hz, notch %s", band[0], band[1],
+               notch > 1000 ? "50 and 60 Hz"
+               : notch > 55 ? "60 Hz"
+               : notch > 0  ? "50 Hz"
+                            : "none");
     shell_put_fact(h, "filters", text);
-    str_format(text, sizeof text, "%g s, a new result every %g s", m->window_s, m->hop_s);
+    str_format(text, sizeof text, "%g s, a new result every %g s", (double)modelfile_window(f) / FRONTEND_RATE_HZ,
+               (double)modelfile_hop(f) / FRONTEND_RATE_HZ);
     shell_put_fact(h, "window", text);
-    str_format(text, sizeof text, "on above %.3f, off below %.3f", m->on, m->off);
+    str_format(text, sizeof text, "on above %.3f, off below %.3f", f->events.on, f->events.off);
     shell_put_fact(h, "events", text);
-    str_format(text, sizeof text, "step %lld, epoch %lld", (long long)m->step, (long long)m->epoch);
-    if (m->step) /* a line of arithmetic was never trained */
+    str_format(text, sizeof text, "step %lld, epoch %lld", (long long)f->step, (long long)f->epoch);
+    if (f->step) /* a line of arithmetic was never trained */
         shell_put_fact(h, "trained to", text);
-    put_origin(h, m->card);
-    if (m->step && isfinite(m->prior) && m->prior > 0)
-        shell_put_fact(h, "share of seizure in training", words_number(&w, m->prior, "–"));
-    if (*m->labels)
-        shell_put_fact(h, "labels", m->labels);
-    if (*m->init_from)
-        shell_put_fact(h, "trained from", m->init_from);
+    put_origin(h, f->card);
+    if (f->step && isfinite(f->prior) && f->prior > 0)
+        shell_put_fact(h, "share of seizure in training", words_number(&w, f->prior, "–"));
+    if (*f->labels)
+        shell_put_fact(h, "labels", f->labels);
+    if (*f->init_from || *f->init_from_sha256)
+        shell_put_fact(h, "trained from", *f->init_from ? f->init_from : f->init_from_sha256);
     shell_put_fact(h, "on", m->device);
-    str_format(text, sizeof text, "%s, logits within %.3g of f32", m->precision, m->bf16_difference);
-    shell_put_fact(h, "precision", m->bf16_difference > 0 ? text : m->precision);
+    str_format(text, sizeof text, "%s, logits within %.3g of f32", precision, info->bf16_difference);
+    shell_put_fact(h, "precision", info->bf16_difference > 0 ? text : precision);
     html_put(h, "</dl>");
     if (*m->note)
         html_put(h, "<p class=\"hint\">%s</p>", m->note);
-    put_rates(h, m);
+    put_rates(h, &f->alarms);
 }
 
 void page_models(struct html *h, const struct page_view *v) {
@@ -103,10 +109,10 @@ void page_models(struct html *h, const struct page_view *v) {
                  "<article class=\"card\" id=\"model-%d\"><h2>%s</h2><p><span class=\"job-state\" data-state=\"%s\">%s</span> %d "
                  "open stream%s</p>",
                  i, m->name,
-                 m->loaded ? "running"
+                 m->info   ? "running"
                  : *m->why ? "failed"
                            : "queued",
-                 m->loaded ? "serves"
+                 m->info   ? "serves"
                  : *m->why ? "does not serve"
                            : "is being loaded",
                  m->streams, m->streams == 1 ? "" : "s");
@@ -116,7 +122,7 @@ void page_models(struct html *h, const struct page_view *v) {
                  "<dl><dt>reference</dt><dd>%s</dd><dt>file</dt><dd><code>%s</code></dd><dt>version "
                  "(SHA-256)</dt><dd><code>%s</code></dd></dl>",
                  m->ref, m->path, *m->sha256 ? m->sha256 : "–");
-        if (m->loaded)
+        if (m->info)
             put_card(h, m);
         html_put(h, "</article>\n");
     }

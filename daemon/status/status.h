@@ -8,6 +8,7 @@
 #include "daemon/alarms/alarm.h"
 #include "daemon/status/past.h"
 #include "daemon/viewer/eegring.h"
+#include "detect/detector.h"
 
 enum {
     STATUS_STREAMS = 12 << 10, /* more than limits.sessions allows, with ended ones and beds without a stream */
@@ -15,7 +16,6 @@ enum {
     STATUS_ENDED_JOBS = 100, /* of these, the newest */
     STATUS_MINUTE = 60,      /* one point a second */
     STATUS_LOSSES = 120,
-    STATUS_RATES = 3,
     STATUS_HOOKS = 16,
     STATUS_ALARMS = 300, /* closed ones; open ones are never left out */
     STATUS_DEVICES = 16,
@@ -101,20 +101,12 @@ struct status_job {
     int n_losses;
 };
 
-struct status_rate { /* a rule for alarms */
-    double rate, on, off, sensitivity, low, high, false_alarms_per_24h, delay_p50_s, patients, seizures, hours;
-};
-
 struct status_model {
-    const char *name, *ref, *path, *sha256, *type, *preset, *montage, *labels, *device, *init_from, *note, *card, *precision;
+    const char *name, *ref, *path, *sha256, *device, *note;
     const char *why; /* it does not serve; "" */
-    bool loaded;
     int streams;
-    int channels, most_missing; /* that a recording may lack, with --partial */
-    int64_t parameters, memory_bytes, step, epoch;
-    double window_s, hop_s, on, off, bandpass_hz[2], notch_hz, prior, bf16_difference;
-    struct status_rate rates[STATUS_RATES];
-    int n_rates;
+    int channels, most_missing;       /* that a recording may lack, with --partial */
+    const struct detector_info *info; /* but for its pointers; NULL: it is not loaded */
 };
 
 struct status_volume {

@@ -75,23 +75,19 @@ static void hostile_names_are_no_markup_on_any_page(void **state) {
                                                .windows_per_s = NAN,
                                                .losses = losses,
                                                .n_losses = 3};
+    const struct detector_info info = {.file = {.alarms = {.n = 1, .sets = {{.hours = 0.6, .seizures = 8, .patients = 1}}},
+                                                .montage = HOSTILE,
+                                                .labels = HOSTILE,
+                                                .init_from = HOSTILE,
+                                                .card = HOSTILE_CARD}};
     s->models[s->n_models++] = (struct status_model){.name = HOSTILE,
                                                      .ref = HOSTILE,
                                                      .path = HOSTILE,
                                                      .sha256 = HOSTILE,
-                                                     .type = HOSTILE,
-                                                     .preset = HOSTILE,
-                                                     .montage = HOSTILE,
-                                                     .labels = HOSTILE,
                                                      .device = HOSTILE,
-                                                     .init_from = HOSTILE,
                                                      .note = HOSTILE,
-                                                     .card = HOSTILE_CARD,
-                                                     .precision = HOSTILE,
                                                      .why = HOSTILE,
-                                                     .rates = {{.hours = 0.6, .seizures = 8, .patients = 1}},
-                                                     .n_rates = 1,
-                                                     .loaded = true};
+                                                     .info = &info};
     struct page_view v = all_of(s);
     v.answers = true;
     void (*const pages[])(struct html *, const struct page_view *) = {page_overview, page_streams, page_alarms, page_jobs,
