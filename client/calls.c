@@ -26,12 +26,11 @@ int brr_rpc_open(brr_client *client, const char *method, int64_t timeout_ms, brr
         return conn_error(err, BRR_EXHAUSTED, "out of memory for a call");
     const struct conn_open open = {.method = method, .deadline_ms = timeout_ms > 0 ? timeout_ms : -1};
     int rc = conn_call_open(client, &open, &r->call, err);
-    if (rc) {
+    if (rc)
         free(r);
-        return rc;
-    }
-    *ret = r;
-    return 0;
+    else
+        *ret = r;
+    return rc;
 }
 
 /* Wait until a message may be sent. */

@@ -93,12 +93,11 @@ int credentials_read(const struct brr_connect_options *o, const char *endpoint, 
         return err_set(err, ERR_INVALID,
                        "the token would be sent to %s unencrypted; pass the daemon's CA with --tls-ca (BRR_TLS_CA)", endpoint);
     int rc = read_files(&f, &c, err);
-    if (rc) {
+    if (rc)
         credentials_done(&c);
-        return rc;
-    }
-    *ret = c;
-    return 0;
+    else
+        *ret = c;
+    return rc;
 }
 
 void credentials_done(struct credentials *c) {

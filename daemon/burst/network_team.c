@@ -155,12 +155,11 @@ int network_team_new(const struct network_team_config *c, struct connectome *net
     t->ranks[0].stream = c->lead;
     t->whole = n > 1 ? net : NULL;
     int rc = n > 1 ? make_shared(t, err) : burst_new(c->lead, net, &t->options, &t->ranks[0].burst, err);
-    if (rc) {
+    if (rc)
         network_team_free(t);
-        return rc;
-    }
-    *ret = t;
-    return 0;
+    else
+        *ret = t;
+    return rc;
 }
 
 void network_team_free(struct network_team *t) {

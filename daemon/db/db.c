@@ -160,12 +160,11 @@ int db_open_reader(const char *path, const struct db_names *names, struct db **r
     if (!rc && !(rc = db_check(db, err)) &&
         sqlite3_open_v2(path, &db->sqlite, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
         rc = failed(db, "open it", err);
-    if (rc) {
+    if (rc)
         db_close(db);
-        return rc;
-    }
-    *ret = db;
-    return 0;
+    else
+        *ret = db;
+    return rc;
 }
 
 void db_close(struct db *db) {

@@ -47,12 +47,11 @@ int device_hosts_start(const struct device_hosts_config *config, struct device_h
         return err_set(err, ERR_EXHAUSTED, "out of memory for the device");
     h->config = *config;
     int rc = start(h, err);
-    if (rc) {
+    if (rc)
         device_hosts_stop(h);
-        return rc;
-    }
-    *ret = h;
-    return 0;
+    else
+        *ret = h;
+    return rc;
 }
 
 void device_hosts_stop(struct device_hosts *h) {

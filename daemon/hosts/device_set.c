@@ -53,12 +53,11 @@ int device_set_start(const struct device_set_config *config, struct device_set *
         return err_set(err, ERR_EXHAUSTED, "out of memory for the devices");
     set->config = *config;
     int rc = start_all(set, err);
-    if (rc) {
+    if (rc)
         device_set_stop(set);
-        return rc;
-    }
-    *ret = set;
-    return 0;
+    else
+        *ret = set;
+    return rc;
 }
 
 void device_set_stop(struct device_set *set) {

@@ -127,12 +127,11 @@ int http_start(const char *address, const struct http_state *state, struct http 
     int rc = http->address && http->event_texts && http->seats && http->patience
                  ? open_listener(http, address, err)
                  : err_set(err, ERR_EXHAUSTED, "out of memory for HTTP");
-    if (rc) {
+    if (rc)
         http_stop(http);
-        return rc;
-    }
-    *ret = http;
-    return 0;
+    else
+        *ret = http;
+    return rc;
 }
 
 void http_tick(struct http *http) {

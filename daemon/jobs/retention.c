@@ -164,12 +164,11 @@ int retention_new(const struct retention_config *config, struct retention **ret,
     r->config = *config;
     r->work.data = r;
     int rc = jobdb_removals(config->removal.db, add_orphan, r, err);
-    if (rc) {
+    if (rc)
         retention_free(r);
-        return rc;
-    }
-    *ret = r;
-    return 0;
+    else
+        *ret = r;
+    return rc;
 }
 
 void retention_free(struct retention *r) {

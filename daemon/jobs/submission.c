@@ -147,12 +147,11 @@ int draft_parse(const struct submission *r, int64_t now_ms, struct draft **ret, 
     d->n_overrides = r->n_overrides;
     d->job->created_ms = now_ms;
     if ((rc = jobfile_parse(r->yaml, r->file, r->overrides, r->n_overrides, &d->arena, &d->file, err)) ||
-        (rc = fill(d->job, r, &d->file, err))) {
+        (rc = fill(d->job, r, &d->file, err)))
         draft_free(d);
-        return rc;
-    }
-    *ret = d;
-    return 0;
+    else
+        *ret = d;
+    return rc;
 }
 
 int draft_refer(const struct submission_rules *rules, struct draft *d, struct err *err) {
@@ -167,12 +166,11 @@ int draft_new(const struct submission_rules *rules, const struct submission *r, 
     int rc;
     if ((rc = draft_parse(r, now_ms, &d, err)))
         return rc;
-    if ((rc = draft_refer(rules, d, err))) {
+    if ((rc = draft_refer(rules, d, err)))
         draft_free(d);
-        return rc;
-    }
-    *ret = d;
-    return 0;
+    else
+        *ret = d;
+    return rc;
 }
 
 static void no_notice(void *ctx, const char *text) { (void)ctx, (void)text; }

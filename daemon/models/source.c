@@ -134,12 +134,11 @@ int source_open(const struct source_config *config, const struct jobfile *job, s
     s->env = env;
     s->objects = config->objects;
     int rc = open_parts(s, config, job, env, err);
-    if (rc) {
+    if (rc)
         source_close(s);
-        return rc;
-    }
-    *ret = s;
-    return 0;
+    else
+        *ret = s;
+    return rc;
 }
 
 void source_close(struct source *s) {

@@ -99,12 +99,11 @@ int eegring_new(const char *montage, const struct eegring_limits *limits, struct
     atomic_init(&r->mentions, 1);
     r->started = -1;
     int rc = open_ring(r, montage, limits, err);
-    if (rc) {
+    if (rc)
         eegring_drop(r);
-        return rc;
-    }
-    *ret = r;
-    return 0;
+    else
+        *ret = r;
+    return rc;
 }
 
 struct eegring *eegring_share(struct eegring *r) {

@@ -88,12 +88,11 @@ static int load(const struct burst_config *c, const struct task_env *env, struct
 int burst_network_load(const struct burst_config *c, const struct task_env *env, struct burst_network *ret, struct err *err) {
     struct burst_network n = {0};
     int rc = load(c, env, &n, err);
-    if (rc) {
+    if (rc)
         burst_network_done(&n);
-        return rc;
-    }
-    *ret = n;
-    return 0;
+    else
+        *ret = n;
+    return rc;
 }
 
 void burst_network_done(struct burst_network *n) {

@@ -282,12 +282,11 @@ static int build(const struct connectome_arrays *arrays, int64_t max_bytes, stru
         rc = count_whole(c, arrays, err);
         rc = rc ? rc : connectome_finish(c, err);
     }
-    if (rc) {
+    if (rc)
         connectome_free(c);
-        return rc;
-    }
-    *ret = c;
-    return 0;
+    else
+        *ret = c;
+    return rc;
 }
 
 int connectome_new(const struct connectome_arrays *arrays, int64_t max_bytes, struct connectome **ret, struct err *err) {

@@ -180,10 +180,9 @@ int wiring_make(const struct wiring *w, int64_t max_bytes, struct connectome **r
         c->net.delays = draw_rows(w, c, true);
         rc = connectome_finish(c, err);
     }
-    if (rc) {
+    if (rc)
         connectome_free(c);
-        return rc;
-    }
-    *ret = c;
-    return 0;
+    else
+        *ret = c;
+    return rc;
 }

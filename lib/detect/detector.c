@@ -109,12 +109,11 @@ int detector_wrap(struct device *dev, struct seizure_net *net, const struct mode
     d->info.file.patients = NULL;
     str_copy(d->info.device, sizeof d->info.device, device.name);
     int rc = take_buffers(d, err);
-    if (rc) {
+    if (rc)
         detector_close(d);
-        return rc;
-    }
-    *ret = d;
-    return 0;
+    else
+        *ret = d;
+    return rc;
 }
 
 /* The network over the rows, with the state of each if it carries one. */
@@ -201,12 +200,11 @@ int detector_upload(struct device *dev, const struct model_image *image, struct 
     d->info.bf16_difference = difference;
     str_copy(d->path, sizeof d->path, image->path);
     memcpy(d->info.sha256, image->sha256, sizeof image->sha256);
-    if ((rc = check_answers(d, s, err))) {
+    if ((rc = check_answers(d, s, err)))
         detector_close(d);
-        return rc;
-    }
-    *ret = d;
-    return 0;
+    else
+        *ret = d;
+    return rc;
 }
 
 int detector_open(struct device *dev, const char *checkpoint, const struct model_use *use, struct detector **ret, struct err *err) {

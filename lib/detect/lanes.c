@@ -46,12 +46,11 @@ int infer_lanes_open(const struct model_image *image, int n, int rows, struct in
                               .rows = rows};
     int rc = lanes_run(&(struct lanes_work){open_lane, l, 0, n, n}, err);
     l->image = NULL;
-    if (rc) {
+    if (rc)
         infer_lanes_close(l);
-        return rc;
-    }
-    *ret = l;
-    return 0;
+    else
+        *ret = l;
+    return rc;
 }
 
 void infer_lanes_close(struct infer_lanes *l) {

@@ -70,12 +70,11 @@ int model_image_open(const char *path, const struct model_use *use, struct model
     int rc = str_copy(image->path, sizeof image->path, path)
                  ? read_file(image, use->memory_limit_bytes, err)
                  : err_set(err, ERR_INVALID, "the path of a model is longer than %zu bytes", sizeof image->path - 1);
-    if (rc) {
+    if (rc)
         model_image_close(image);
-        return rc;
-    }
-    *ret = image;
-    return 0;
+    else
+        *ret = image;
+    return rc;
 }
 
 int model_image_check(const char *path, struct err *err) {

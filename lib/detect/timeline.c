@@ -200,12 +200,11 @@ static int make(const struct modelfile *file, const struct timeline_options *opt
     else if (sink->suppression)
         rc = suppression_new(t->channels, &(struct suppression_sink){.ctx = sink->ctx, .report = sink->suppression},
                              &t->suppression, err);
-    if (rc) {
+    if (rc)
         timeline_free(t);
-        return rc;
-    }
-    *ret = t;
-    return 0;
+    else
+        *ret = t;
+    return rc;
 }
 
 int timeline_new(const struct modelfile *file, const struct frontend_source *source, const struct timeline_options *options,

@@ -501,12 +501,11 @@ int labels_read_table(const char *path, const char *rule, struct labels *ret, st
     OWNED(events_done) struct events_file events = {0};
     int rc;
     if ((rc = events_format_at(EVENTS_INDEX_csv_bi)->read(path, &events, err)) || (rc = add_rows(&q, &events, path, err)) ||
-        (rc = separate(&q, err))) {
+        (rc = separate(&q, err)))
         labels_done(&out);
-        return rc;
-    }
-    *ret = out;
-    return 0;
+    else
+        *ret = out;
+    return rc;
 }
 
 void labels_done(struct labels *labels) {

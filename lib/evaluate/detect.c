@@ -389,12 +389,11 @@ static int detect_open(const struct jobfile *job, const struct task_env *env, vo
     int rc;
     if ((rc = task_stream(env, &d->stream, err)) ||
         (rc = task_open_detector(env, config->model, config->precision, d->stream, &d->detector, err)) ||
-        (rc = pick_thresholds(d, config, err)) || (rc = open_data(d, err)) || (rc = begin(d, err))) {
+        (rc = pick_thresholds(d, config, err)) || (rc = open_data(d, err)) || (rc = begin(d, err)))
         detect_close(d);
-        return rc;
-    }
-    *ret_task = d;
-    return 0;
+    else
+        *ret_task = d;
+    return rc;
 }
 
 static int conclude(struct detect *d, struct err *err) {

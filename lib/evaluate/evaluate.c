@@ -282,12 +282,11 @@ static int evaluate_open(const struct jobfile *job, const struct task_env *env, 
     int rc;
     if ((rc = task_stream(env, &e->stream, err)) ||
         (rc = task_open_detector(env, e->config->checkpoint, e->config->precision, e->stream, &e->detector, err)) ||
-        (rc = open_data(e, err)) || (rc = begin(e, err))) {
+        (rc = open_data(e, err)) || (rc = begin(e, err)))
         evaluate_close(e);
-        return rc;
-    }
-    *ret_task = e;
-    return 0;
+    else
+        *ret_task = e;
+    return rc;
 }
 
 /* A batch of windows, or a part of the search for thresholds. */

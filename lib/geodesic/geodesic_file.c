@@ -189,12 +189,11 @@ int geodesic_file_read(const char *path, struct geodesic_file *ret, struct err *
     OWNED_POINTER(safetensors_close) struct safetensors *st = NULL;
     struct geodesic_file f = {0};
     int rc;
-    if ((rc = safetensors_open(path, &st, err)) || (rc = read_all(st, path, &f, err))) {
+    if ((rc = safetensors_open(path, &st, err)) || (rc = read_all(st, path, &f, err)))
         geodesic_file_done(&f);
-        return rc;
-    }
-    *ret = f;
-    return 0;
+    else
+        *ret = f;
+    return rc;
 }
 
 int geodesic_file_read_state(const char *path, struct geodesic_fit_state *fit, double *figures, int64_t n_figures,

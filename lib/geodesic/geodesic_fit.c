@@ -186,12 +186,11 @@ int geodesic_fit_new(const struct geodesic_fit_config *config, const struct spec
     for (int g = 0; g < groups; g++)
         geodesic_fit_limit(f, g, config->decay, 0);
     if ((rc = check_members(f, err)) || (rc = allocate(f, err)) || (rc = add_runs(f, members, err)) || (rc = fill(f, err)) ||
-        (config->solver == GEODESIC_ODE && (rc = fit_ode_new(f, &f->ode, err)))) {
+        (config->solver == GEODESIC_ODE && (rc = fit_ode_new(f, &f->ode, err))))
         geodesic_fit_free(f);
-        return rc;
-    }
-    *ret = f;
-    return 0;
+    else
+        *ret = f;
+    return rc;
 }
 
 void geodesic_fit_free(struct geodesic_fit *f) {

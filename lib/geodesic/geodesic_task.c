@@ -76,12 +76,11 @@ static int task_open(const struct jobfile *job, const struct task_env *env, void
     task_progress_init(&t->progress);
     int rc;
     if ((rc = task_stream(env, &t->stream, err)) || (rc = open_spectra(t, err)) || (rc = geodesic_task_restore(t, &found, err)) ||
-        (!found && (rc = geodesic_task_begin_phase(t, err)))) {
+        (!found && (rc = geodesic_task_begin_phase(t, err))))
         task_close(t);
-        return rc;
-    }
-    *ret_task = t;
-    return 0;
+    else
+        *ret_task = t;
+    return rc;
 }
 
 /* ---- predictions ----------------------------------------------------------------------------------------------- */

@@ -71,12 +71,11 @@ int reduction_new(struct device *dev, const struct reduction_config *config, str
     r->device = dev;
     r->per_rank = config->leaves / config->world->size;
     r->levels = levels_of(r->per_rank);
-    if ((rc = alloc_all(r, err))) {
+    if ((rc = alloc_all(r, err)))
         reduction_free(r);
-        return rc;
-    }
-    *ret = r;
-    return 0;
+    else
+        *ret = r;
+    return rc;
 }
 
 void reduction_free(struct reduction *r) {

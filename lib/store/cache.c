@@ -249,12 +249,11 @@ int cache_open(const char *dir, const char *windows, int64_t max_bytes, struct c
     if ((rc = c->by_key ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory opening cache %s", dir)) ||
         (rc = fsio_absolute(c->dir, sizeof c->dir, dir, err)) ||
         (windows && (rc = fsio_absolute(c->shelves[WINDOWS], sizeof c->dir, windows, err))) || (rc = prepare(c, err)) ||
-        (rc = load(c, err))) {
+        (rc = load(c, err)))
         cache_close(c);
-        return rc;
-    }
-    *ret = c;
-    return 0;
+    else
+        *ret = c;
+    return rc;
 }
 
 void cache_close(struct cache *c) {

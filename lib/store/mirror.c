@@ -388,12 +388,11 @@ int mirror_open(const struct mirror_config *config, mirror_progress_fn *progress
     if ((rc = fits ? fsio_absolute(m->directory, sizeof m->directory, config->directory, err)
                    : err_set(err, ERR_RANGE, "%.100s…: the prefix is too long", config->prefix)) ||
         (rc = remove_trees(m, err)) || (rc = fsio_mkdirs(m->directory, err)) || (rc = drive(m, list_all, 1, progress, ctx, err)) ||
-        (rc = transfer(m, progress, ctx, err))) {
+        (rc = transfer(m, progress, ctx, err)))
         mirror_close(m);
-        return rc;
-    }
-    *ret = m;
-    return 0;
+    else
+        *ret = m;
+    return rc;
 }
 
 void mirror_close(struct mirror *m) {

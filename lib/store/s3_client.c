@@ -126,12 +126,11 @@ int s3_client_open(const struct store_config *config, struct s3_client **ret, st
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->renewing, NULL);
     int rc;
-    if ((rc = configure(c, config, err)) || (rc = fetch_open(S3_CONNECTIONS, &c->fetch, err))) {
+    if ((rc = configure(c, config, err)) || (rc = fetch_open(S3_CONNECTIONS, &c->fetch, err)))
         s3_client_close(c);
-        return rc;
-    }
-    *ret = c;
-    return 0;
+    else
+        *ret = c;
+    return rc;
 }
 
 void s3_client_close(struct s3_client *c) {

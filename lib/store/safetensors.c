@@ -212,12 +212,11 @@ static int open_file(const char *path, bool has_data, struct safetensors **ret, 
     st->has_data = has_data;
     int rc;
     if ((rc = fsio_open_file(path, &fd, &st->len, err)) || (rc = read_bytes(st, fd, path, &len, err)) ||
-        (rc = read_header(st, path, len, err))) {
+        (rc = read_header(st, path, len, err)))
         safetensors_close(st);
-        return rc;
-    }
-    *ret = st;
-    return 0;
+    else
+        *ret = st;
+    return rc;
 }
 
 int safetensors_open(const char *path, struct safetensors **ret, struct err *err) { return open_file(path, true, ret, err); }

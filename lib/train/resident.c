@@ -157,12 +157,11 @@ int resident_open(const struct resident_config *config, struct stream *s, struct
     r->config = *config;
     r->inputs = manifest_inputs(config->manifest);
     r->n_rows = count_rows(config);
-    if ((rc = allocate(r, err)) || (rc = load_all(r, s, err))) {
+    if ((rc = allocate(r, err)) || (rc = load_all(r, s, err)))
         resident_close(r);
-        return rc;
-    }
-    *ret = r;
-    return 0;
+    else
+        *ret = r;
+    return rc;
 }
 
 void resident_close(struct resident *r) {

@@ -46,12 +46,11 @@ int step_new(struct device *dev, const struct step_config *config, struct step *
     t->on_device = on_device;
     t->logits = logits;
     t->dlogits = dlogits;
-    if (rc) {
+    if (rc)
         step_free(t);
-        return rc;
-    }
-    *ret = t;
-    return 0;
+    else
+        *ret = t;
+    return rc;
 }
 
 void step_free(struct step *t) {

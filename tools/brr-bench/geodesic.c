@@ -68,12 +68,11 @@ static int fold_open(const struct bench_case *c, const struct bench_context *x, 
     struct fold_state *s = needed(calloc(1, sizeof *s));
     int rc;
     if ((rc = spectra_formula(&s->spectra, err)) ||
-        (rc = geodesic_fit_new(&config, &s->spectra, members, c->batch, x->stream, &s->fit, err))) {
+        (rc = geodesic_fit_new(&config, &s->spectra, members, c->batch, x->stream, &s->fit, err)))
         fold_close(s, x->device);
-        return rc;
-    }
-    *ret = s;
-    return 0;
+    else
+        *ret = s;
+    return rc;
 }
 
 static int fold_run(void *state, struct stream *stream, struct err *err) {

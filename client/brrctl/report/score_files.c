@@ -212,12 +212,11 @@ int score_labels_read(const char *path, const char *rule, struct score_labels *r
     int rc = read_any(path, rule, &labels, err);
     if (rc)
         return rc;
-    if ((rc = add_length(path, &labels, err))) {
+    if ((rc = add_length(path, &labels, err)))
         score_labels_done(&labels);
-        return rc;
-    }
-    *ret = labels;
-    return 0;
+    else
+        *ret = labels;
+    return rc;
 }
 
 void score_note_beyond(const char *name, const struct score_labels *reference, double recording_s) {
