@@ -511,13 +511,21 @@ bool fsio_is_temporary(const char *name) {
     return n && !end[pid + 1 + n];
 }
 
-static int remove_temporary(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err) {
+int fsio_remove(const char *path, struct err *err) {
+    return unlink(path) < 0 && errno != ENOENT ? err_errno(err, errno, "cannot remove %s", path) : 0;
+}
+
+int fsio_remove_in(const char *dir, const char *name, struct err *err) {
     char path[PATH_MAX];
+    int rc = fsio_join(path, sizeof path, dir, name, err);
+    return rc ? rc : fsio_remove(path, err);
+}
+
+static int remove_temporary(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err) {
     (void)size_bytes;
     if (!fsio_is_temporary(relative_path))
         return 0;
-    int rc = fsio_join(path, sizeof path, ctx, relative_path, err);
-    return !rc && unlink(path) < 0 && errno != ENOENT ? err_errno(err, errno, "cannot remove %s", path) : rc;
+    return fsio_remove_in(ctx, relative_path, err);
 }
 
 int fsio_remove_temporaries(const char *dir, struct err *err) {

@@ -72,6 +72,9 @@ int fsio_mkdir_new(const char *path, struct err *err);
 bool fsio_exists(const char *path);
 bool fsio_is_dir(const char *path);
 int fsio_size(const char *path, int64_t *ret_bytes, int64_t *ret_mtime_ns, struct err *err);
+/* Removes a file, or dir/name. A missing one is success. */
+int fsio_remove(const char *path, struct err *err);
+int fsio_remove_in(const char *dir, const char *name, struct err *err);
 /* rm -rf without following symbolic links. A missing path is success. */
 int fsio_remove_tree(const char *path, struct err *err);
 /* Writes "dir/name" into buf; ERR_RANGE when it does not fit. */

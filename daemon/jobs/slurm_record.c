@@ -53,14 +53,6 @@ int slurm_record_write(const char *directory, const struct slurm_record *r, stru
     return rc ? rc : fsio_write_atomic(path, text, strlen(text), err);
 }
 
-static int remove_file(const char *directory, const char *name, struct err *err) {
-    char path[PATH_SIZE];
-    int rc = fsio_join(path, sizeof path, directory, name, err);
-    if (rc)
-        return rc;
-    return unlink(path) && errno != ENOENT ? err_errno(err, errno, "%s cannot be removed", path) : 0;
-}
-
 bool slurm_state_is_over(const char *state) {
     static const char *const over[] = {"BOOT_FAIL", "CANCELLED",     "COMPLETED", "DEADLINE", "FAILED",
                                        "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",  "TIMEOUT"};
@@ -68,8 +60,8 @@ bool slurm_state_is_over(const char *state) {
 }
 
 int slurm_record_clear(const char *directory, struct err *err) {
-    int rc = remove_file(directory, "exit", err);
-    return rc ? rc : remove_file(directory, "tries", err);
+    int rc = fsio_remove_in(directory, "exit", err);
+    return rc ? rc : fsio_remove_in(directory, "tries", err);
 }
 
 int slurm_record_exit(const char *directory) {

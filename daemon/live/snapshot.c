@@ -20,29 +20,28 @@ int snapshot_prepare(const char *dir, struct err *err) {
     return rc ? rc : fsio_remove_temporaries(dir, err);
 }
 
-static int mark_path(const char *dir, const char *id, char path[4096], struct err *err) {
-    return str_format(path, 4096, "%s/%s.ended", dir, id) ? 0 : err_set(err, ERR_RANGE, "path too long: %.200s…", dir);
+static const char ended_ending[] = ".ended", moved_ending[] = ".moved";
+
+static int path_beside(const char *dir, const char *id, const char *ending, char path[4096], struct err *err) {
+    const bool fits = str_format(path, 4096, "%s/%s%s", dir, id, ending);
+    return fits ? 0 : err_set(err, ERR_RANGE, "path too long: %.200s…", dir);
 }
 
 int snapshot_end(const char *dir, const char *id, struct err *err) {
     char path[4096];
-    int rc = mark_path(dir, id, path, err);
+    int rc = path_beside(dir, id, ended_ending, path, err);
     return rc ? rc : fsio_write_atomic(path, "", 0, err);
 }
 
 bool snapshot_ended(const char *dir, const char *id) {
     char path[4096];
-    return !mark_path(dir, id, path, NULL) && fsio_exists(path);
+    return !path_beside(dir, id, ended_ending, path, NULL) && fsio_exists(path);
 }
 
 int snapshot_unmark(const char *dir, const char *id, struct err *err) {
     char path[4096];
-    int rc = mark_path(dir, id, path, err);
-    if (rc)
-        return rc;
-    if (unlink(path) && errno != ENOENT)
-        return err_errno(err, errno, "%s: cannot be removed", path);
-    return 0;
+    int rc = path_beside(dir, id, ended_ending, path, err);
+    return rc ? rc : fsio_remove(path, err);
 }
 
 struct parts {
@@ -141,20 +140,10 @@ int snapshot_read_eeg(const char *dir, const char *id, char **ret, size_t *ret_l
     return snapshot_read(dir, name, ret, ret_len, err);
 }
 
-static int remove_file(const char *dir, const char *name, struct err *err) {
-    char path[4096];
-    int rc = fsio_join(path, sizeof path, dir, name, err);
-    if (rc)
-        return rc;
-    if (unlink(path) && errno != ENOENT)
-        return err_errno(err, errno, "%s: cannot be removed", path);
-    return 0;
-}
-
 int snapshot_remove_eeg(const char *dir, const char *id, struct err *err) {
     char name[SNAPSHOT_ID_SIZE + 4];
     eeg_name(id, name);
-    return remove_file(dir, name, err);
+    return fsio_remove_in(dir, name, err);
 }
 
 /* Whoever removes a snapshot removes its EEG afterwards, so that none is left by a writer that has not noticed. */
@@ -173,7 +162,7 @@ bool snapshot_is_useless(const struct err *why) {
 
 int snapshot_remove(const char *dir, const char *id, struct err *err) {
     int rc;
-    if ((rc = snapshot_unmark(dir, id, err)) || (rc = remove_file(dir, id, err)))
+    if ((rc = snapshot_unmark(dir, id, err)) || (rc = fsio_remove_in(dir, id, err)))
         return rc;
     return snapshot_remove_eeg(dir, id, err);
 }
@@ -206,19 +195,11 @@ static int append(void **items, size_t n, size_t size, const void *item, struct 
     return 0;
 }
 
-static const char moved_ending[] = ".moved";
-
-static int moved_path(const char *dir, const char *id, char path[4096], struct err *err) {
-    return str_format(path, 4096, "%s/%s%s", dir, id, moved_ending) ? 0 : err_set(err, ERR_RANGE, "path too long: %.200s…", dir);
-}
-
 int snapshot_note_moved(const char *dir, const char *id, const char *owner, struct err *err) {
     char path[4096], text[512], utc[32];
-    int rc = moved_path(dir, id, path, err);
-    if (rc)
-        return rc;
-    if (!owner)
-        return unlink(path) && errno != ENOENT ? err_errno(err, errno, "%s: cannot be removed", path) : 0;
+    int rc = path_beside(dir, id, moved_ending, path, err);
+    if (rc || !owner)
+        return rc ? rc : fsio_remove(path, err);
     str_format(text, sizeof text, "%s %s\n", clock_utc(clock_wall_ms(), "%FT%TZ", utc, sizeof utc), owner);
     return fsio_write_atomic(path, text, strlen(text), err);
 }
@@ -236,7 +217,7 @@ static void drop_orphan(const char *dir, const char *name, bool read) {
     int64_t bytes, written_ns;
     if (lies_beside(name, ".eeg", id) && !fsio_join(path, sizeof path, dir, id, NULL) && !fsio_exists(path))
         (void)snapshot_remove_eeg(dir, id, NULL);
-    else if (read && lies_beside(name, moved_ending, id) && !moved_path(dir, id, path, NULL) &&
+    else if (read && lies_beside(name, moved_ending, id) && !path_beside(dir, id, moved_ending, path, NULL) &&
              !fsio_size(path, &bytes, &written_ns, NULL) && clock_wall_ms() / 1000 - written_ns / 1000000000 > SNAPSHOT_MOVED_S)
         (void)snapshot_note_moved(dir, id, NULL, NULL);
 }
@@ -393,11 +374,7 @@ int snapshot_keep_model(const char *dir, const char *sha256, const char *path, s
 int snapshot_remove_model(const char *dir, const char *sha256, struct err *err) {
     char path[4096];
     int rc = snapshot_model_path(dir, sha256, path, sizeof path, err);
-    if (rc)
-        return rc;
-    if (unlink(path) && errno != ENOENT)
-        return err_errno(err, errno, "%s: cannot be removed", path);
-    return 0;
+    return rc ? rc : fsio_remove(path, err);
 }
 
 int snapshot_list_models(const char *dir, struct snapshot_model **ret, size_t *ret_n, struct err *err) {

@@ -59,13 +59,15 @@ void checkpoint_find_file(struct offload *work) {
     db_wait(o->db); /* its record is read next */
 }
 
-void *checkpoint_find_new(struct rpc_call *call, size_t size, const char *ref, struct err *err) {
+void *checkpoint_find_start(struct rpc_call *call, size_t size, const char *ref, void (*run)(struct offload *work),
+                            void (*done)(struct offload *work), struct err *err) {
     struct checkpoint_find *o = offload_new(call, OFFLOAD_FILES, size, NULL, err);
     if (!o || models_refer(services_of(call)->models, ref, &o->model, err))
         return NULL;
     str_copy(o->ref, sizeof o->ref, ref);
     o->db = services_of(call)->db;
     o->writer = sched_writer(services_of(call)->sched);
+    offload_start(&o->work, run, done);
     return o;
 }
 

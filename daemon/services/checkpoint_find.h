@@ -19,8 +19,9 @@ struct checkpoint_find {
     bool recorded;
 };
 
-/* The call's state with the REF, not yet looked for; NULL after an error. */
-void *checkpoint_find_new(struct rpc_call *call, size_t size, const char *ref, struct err *err);
+/* The call's state with the REF, for which `run` looks on the pool; then done, as offload_start. NULL after an error. */
+void *checkpoint_find_start(struct rpc_call *call, size_t size, const char *ref, void (*run)(struct offload *work),
+                            void (*done)(struct offload *work), struct err *err);
 /* Finds the file and reads what it says of itself. On the pool. */
 void checkpoint_find_file(struct offload *work);
 /* The checkpoint that was found, as a message of the call's arena; NULL after the call was refused, or when it has ended. Those of

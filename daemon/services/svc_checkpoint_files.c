@@ -46,11 +46,7 @@ static void answer_verify(struct offload *work) {
 
 static int verify(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__CheckpointRef *in = message;
-    struct verify *v = checkpoint_find_new(call, sizeof *v, in->ref, err);
-    if (!v)
-        return err->code;
-    offload_start(&v->one.work, read_whole, answer_verify);
-    return 0;
+    return checkpoint_find_start(call, sizeof(struct verify), in->ref, read_whole, answer_verify, err) ? 0 : err->code;
 }
 
 /* ---- Get: parts as the client reads them ---- */
@@ -87,11 +83,7 @@ static void send_found(struct offload *work) {
 
 static int get(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__GetCheckpointRequest *in = message;
-    struct download *d = checkpoint_find_new(call, sizeof *d, in->ref, err);
-    if (!d)
-        return err->code;
-    offload_start(&d->one.work, open_file, send_found);
-    return 0;
+    return checkpoint_find_start(call, sizeof(struct download), in->ref, open_file, send_found, err) ? 0 : err->code;
 }
 
 /* ---- Put ---- */

@@ -196,11 +196,7 @@ static void delete_found(struct offload *work) {
 
 static int delete_one(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__CheckpointRef *in = message;
-    struct deletion *d = checkpoint_find_new(call, sizeof *d, in->ref, err);
-    if (!d)
-        return err->code;
-    offload_start(&d->one.work, checkpoint_find_file, delete_found);
-    return 0;
+    return checkpoint_find_start(call, sizeof(struct deletion), in->ref, checkpoint_find_file, delete_found, err) ? 0 : err->code;
 }
 
 struct pinning {
@@ -240,12 +236,11 @@ static void pin_found(struct offload *work) {
 
 static int pin(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__PinRequest *in = message;
-    struct pinning *p = checkpoint_find_new(call, sizeof *p, in->ref, err);
+    struct pinning *p = checkpoint_find_start(call, sizeof *p, in->ref, checkpoint_find_file, pin_found, err);
     if (!p)
         return err->code;
     p->pinned = in->pinned;
     p->results_dir = services_of(call)->places.results_dir;
-    offload_start(&p->one.work, checkpoint_find_file, pin_found);
     return 0;
 }
 

@@ -63,7 +63,7 @@ static int write_trained(const char *cache, struct err *err) {
         str_copy(strrchr(to, '.'), sizeof ".md", ".md");
         return fsio_exists(from) ? fsio_copy(from, to, err) : 0;
     }
-    return unlink(to) && errno != ENOENT ? err_errno(err, errno, "cannot remove %s", to) : 0;
+    return fsio_remove(to, err);
 }
 
 int builtin_write(const char *cache, struct err *err) {
