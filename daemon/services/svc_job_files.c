@@ -1,6 +1,7 @@
 /* brr.v1.Jobs/Files: files of a job's folder as parts, listed and read on the thread pool as the client takes them. */
 #include <fnmatch.h>
 
+#include "base/grow.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "daemon/services/offload.h"
 #include "daemon/services/services.h"
@@ -12,7 +13,7 @@ struct files_call {
     char directory[4096];
     const Brr__V1__JobFilesRequest *request;
     char **paths; /* relative to the directory, sorted */
-    size_t n_paths, next;
+    size_t n_paths, next, room;
     bool listed;
 };
 
@@ -39,13 +40,7 @@ static int files_visit(void *ctx, const char *relative, int64_t size, struct err
         return 0;
     if (f->n_paths == FILES_MAX)
         return err_set(err, ERR_EXHAUSTED, "more than %d files match; name fewer", FILES_MAX);
-    if (f->n_paths % 256 == 0) {
-        char **more = realloc(f->paths, (f->n_paths + 256) * sizeof *more);
-        if (!more)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for the files of a job");
-        f->paths = more;
-    }
-    if (!(f->paths[f->n_paths] = strdup(relative)))
+    if (!GROW(f->paths, f->n_paths, f->room) || !(f->paths[f->n_paths] = strdup(relative)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for the files of a job");
     f->n_paths++;
     return 0;

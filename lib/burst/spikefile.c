@@ -175,13 +175,8 @@ static int gather_spike(struct gathering *g, int64_t row, int64_t tick, int64_t 
                        g->path, row, tick, id);
     if (tick > g->tick)
         give_tick(g);
-    if (g->n == g->room) {
-        g->room = g->room ? 2 * g->room : 1024;
-        uint32_t *ids = realloc(g->ids, (size_t)g->room * sizeof *ids);
-        if (!ids)
-            return err_set(err, ERR_EXHAUSTED, "%s: out of memory for the spikes of a tick", g->path);
-        g->ids = ids;
-    }
+    if (!GROW(g->ids, g->n, g->room))
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory for the spikes of a tick", g->path);
     g->tick = tick;
     g->ids[g->n++] = (uint32_t)id;
     return 0;

@@ -1,16 +1,10 @@
-#include "base/base.h"
+#include "base/grow.h"
 #include "base/order.h"
 #include "brr-load/load.h"
 
 void times_add(struct times *t, double ms) {
-    if (t->n == t->capacity) {
-        int64_t capacity = t->capacity ? 2 * t->capacity : 4096;
-        float *more = realloc(t->ms, (size_t)capacity * sizeof *more);
-        if (!more)
-            abort(); /* figures without some of their times would be wrong */
-        t->ms = more;
-        t->capacity = capacity;
-    }
+    if (!GROW(t->ms, t->n, t->capacity))
+        abort(); /* figures without some of their times would be wrong */
     t->ms[t->n++] = (float)ms;
 }
 
