@@ -2,7 +2,6 @@
  * stays until somebody acknowledges it; a technical alarm says that the monitoring of a bed, or the daemon, does not work, and is
  * over when its cause is. Any thread. */
 #pragma once
-#include "base/base.h"
 #include "daemon/journal/journal_entry.h"
 
 /* Sizes of texts, with the zero byte. */

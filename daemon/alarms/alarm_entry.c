@@ -1,7 +1,5 @@
 #include "daemon/alarms/alarm_entry.h"
 
-#include "base/base.h"
-
 static const char due[] = "people are told: it has been on for the least duration of its bed";
 
 unsigned alarm_entry_kinds(void) {

@@ -7,7 +7,6 @@
  * ALARMS_STANDBYS beds, a quarter of them for each caller. Loop thread. */
 #pragma once
 
-#include "base/base.h"
 #include "daemon/alarms/alarm.h"
 
 enum { ALARMS_MAX = 4096, ALARMS_STANDBYS = 1024, ALARMS_STEPS = 8 };

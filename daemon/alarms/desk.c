@@ -1,6 +1,5 @@
 #include "daemon/alarms/desk.h"
 
-#include "base/base.h"
 #include "base/log.h"
 #include "base/trusted_time.h"
 #include "daemon/alarms/alarm_entry.h"

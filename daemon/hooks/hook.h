@@ -2,7 +2,6 @@
  * delivery; any thread. */
 #pragma once
 
-#include "base/base.h"
 #include "daemon/journal/journal_entry.h"
 
 enum { HOOKS_MAX = 16, HOOK_NAME = 64, HOOK_SECRET_BYTES = 4096, HOOK_CA_BYTES = 1 << 20 };

@@ -1,6 +1,5 @@
 #include "daemon/hooks/hook_format.h"
 
-#include "base/base.h"
 #include "base/json.h"
 #include "daemon/alarms/alarm_entry.h"
 

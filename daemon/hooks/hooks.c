@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
-#include "base/base.h"
 #include "base/log.h"
 #include "base/queue.h"
 #include "daemon/alarms/alarm_entry.h"

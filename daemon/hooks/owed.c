@@ -1,6 +1,5 @@
 #include "daemon/hooks/owed.h"
 
-#include "base/base.h"
 #include "base/queue.h"
 #include "daemon/alarms/alarm_entry.h"
 

@@ -1,6 +1,5 @@
 #include "daemon/hooks/telling.h"
 
-#include "base/base.h"
 #include "base/map.h"
 #include "base/principal.h"
 #include "base/trusted_time.h"

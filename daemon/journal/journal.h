@@ -6,7 +6,6 @@
  * room of the oldest entries. Entries older than keep_ms are deleted once the wall clock has been steady for a day, and above
  * max_bytes those of whoever has most. journal_add, _add_again and _tick are for the loop thread, the rest for any thread. */
 #pragma once
-#include "base/base.h"
 #include "base/metrics.h"
 #include "daemon/db/db.h"
 #include "daemon/journal/journal_entry.h"

@@ -2,7 +2,6 @@
  * last holder frees it. All fields but the atomic ones are constant once the line is posted. Any thread. */
 #pragma once
 
-#include "base/base.h"
 #include "base/mailbox.h"
 #include "daemon/journal/journal_entry.h"
 

@@ -2,7 +2,6 @@
  * each database. */
 #pragma once
 
-#include "base/base.h"
 #include "daemon/db/db.h"
 #include "daemon/journal/journal_entry.h"
 

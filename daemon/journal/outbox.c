@@ -1,6 +1,5 @@
 #include "daemon/journal/outbox.h"
 
-#include "base/base.h"
 #include "base/log.h"
 #include "base/trusted_time.h"
 #include "daemon/journal/journaldb.h"

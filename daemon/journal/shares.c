@@ -1,6 +1,5 @@
 #include "daemon/journal/shares.h"
 
-#include "base/base.h"
 #include "base/map.h"
 
 /* Beds beyond BEDS are counted for their principal alone, and so are principals beyond PRINCIPALS for the principal "". */
