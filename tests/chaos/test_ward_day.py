@@ -9,7 +9,7 @@ alarm without a cause; a look at which the tiles are not the roster; a page that
 other daemon and back; a bed's alarm whose first attempt begins later than 200 ms and the attempts that it waits for; and delays in the minutes of the
 hostile token whose 99th percentile is above twice that of the other minutes plus 200 ms.
 
-    ./dev day ward [--minutes N] [--seed S] [--beds N] [--told-within S] [--json FILE]
+    ./dev day ward [--minutes N] [--seed S] [--beds N] [--daemons N] [--told-within S] [--json FILE]
 
 Exit status 1 if anything was lost: the directory is then kept, and its path printed with the seed. The last line is JSON."""
 import argparse
@@ -40,8 +40,8 @@ from pager import Pager  # noqa: E402
 from secured import Secured  # noqa: E402
 from supervised import Supervised  # noqa: E402
 
-AT_WORK = {"kill -9", "SIGTERM", "full results volume", "hung fsync of results", "receiver fails", "wall clock stepped", "daemon away", "second daemon away",
-           "second daemon killed"}
+OF_SECOND = {"second daemon away", "second daemon killed"}
+AT_WORK = {"kill -9", "SIGTERM", "full results volume", "hung fsync of results", "receiver fails", "wall clock stepped", "daemon away", *OF_SECOND}
 TICK_S, LOOK_S = 0.05, 2
 LATE_S = 0.5  # a machine that is so late with a thread that sleeps is no measure of a page that has 3 s
 QUIET_S = 180  # until the last alarm of a bed is over: resume_ttl, and what a stream brings late
@@ -135,7 +135,7 @@ class Day:
         self.handed, self.handed_over = None, 0  # handed: the bed whose alarm staff leave to hand_over
         self.d = self.hospital(lambda settings: Hospital(tmp, settings, roles=("admin",)), tmp, "a")
         self.second = self.hospital(lambda settings: Second(self.d, f"{tmp}/second", settings), f"{tmp}/receivers", "b")
-        self.daemons = [self.d, self.second]
+        self.daemons = [self.d, self.second][:o.daemons]
         self.pagers = [p for d in self.daemons for p in d.pagers]
         self.d.new_token("stream", "ward", "--names", "bed-*")
         self.d.new_token("stream", "hostile")
@@ -342,8 +342,8 @@ class Day:
                     self.lose("no answer after", f"{kind.name}: {d.name}")
 
     def run(self):
-        self.d.start()
-        self.second.start()
+        for d in self.daemons:
+            d.start()
         for d in self.daemons:
             d.supervise(self.notice)
             d.bitten = lambda: self.lose("the watchdog was not fed")
@@ -353,9 +353,13 @@ class Day:
         left = {k.name for k in FAULTS} - AT_WORK
         if not self.d.volumes.work:
             left.add("full results volume")
-        hand_overs = [(share * 60 * self.o.minutes, None, HANDED_S, 0) for share in ((1 / 3, 2 / 3) if self.o.minutes > LONG_MIN else ())]
+        hand_overs = []
+        if len(self.daemons) > 1:
+            hand_overs = [(at, None, HANDED_S, 0) for at in (HANDED_AT_S, 20 * self.o.minutes, 40 * self.o.minutes)]
+        else:
+            left |= OF_SECOND
         faults = draw(self.o.seed, 60 * self.o.minutes - HANDED_AT_S, left)
-        self.disturb(sorted([(HANDED_AT_S, None, HANDED_S, 0), *hand_overs, *((at + HANDED_AT_S, *rest) for at, *rest in faults)], key=lambda e: e[0]), beds)
+        self.disturb(sorted([*hand_overs, *((at + HANDED_AT_S, *rest) for at, *rest in faults)], key=lambda e: e[0]), beds)
         time.sleep(max(0, 60 * self.o.minutes - self.now()))
         self.finish(beds)
 
@@ -395,13 +399,14 @@ def main():
     parser.add_argument("--minutes", type=float, default=2)
     parser.add_argument("--seed", type=int, default=20260722)
     parser.add_argument("--beds", type=int, help="8; of a day of more than 6 minutes 12")
+    parser.add_argument("--daemons", type=int, choices=(1, 2), help="1; of a day of more than 6 minutes 2, which share the streams")
     parser.add_argument("--longest", type=float, metavar="S", help="for which a cable or a network is out, and half as long as the daemon is away "
                         "(20; of a day of more than 6 minutes 90)")
     parser.add_argument("--told-within", type=float, metavar="S", help="seconds: a loss if the 99th percentile of alarms came later to the hook")
     parser.add_argument("--json", help="file for the report")
     o = parser.parse_args()
     is_long = o.minutes > LONG_MIN
-    o.beds, o.longest = o.beds or (12 if is_long else 8), o.longest or (90 if is_long else 20)
+    o.beds, o.longest, o.daemons = o.beds or (12 if is_long else 8), o.longest or (90 if is_long else 20), o.daemons or (2 if is_long else 1)
     os.environ["BRR_STOP_AT_NULL"] = "1"
     print(f"seed {o.seed}", flush=True)
     tmp = tempfile.mkdtemp(prefix="brr-ward-day-")
