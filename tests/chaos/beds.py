@@ -41,6 +41,7 @@ class Bed:
         self.day, self.name, self.rng = day, name, random.Random(f"{day.o.seed} {name}")
         self.signal, self.blocks, self.relays = "quiet", blocks(seed), [Relay(day.tmp, d.tcp, seed) for d in day.daemons]
         self.cable, self.over, self.process = threading.Event(), threading.Event(), None
+        self.learned_at = 0.0  # from when on the model knows this client's patient
         self.held = threading.Lock()  # by what happens at the bed, one at a time
         self.cable.set()
         for target in (self.keep, self.record, self.live):
@@ -54,6 +55,7 @@ class Bed:
             while not self.over.is_set():
                 self.process = subprocess.Popen([f"{BIN}/brrctl", *words], env=env, stdin=subprocess.PIPE, stdout=log, stderr=log)
                 self.process.wait()
+                self.learned_at = time.monotonic() + AGAIN_S + BURST_S
                 if not self.over.wait(AGAIN_S) and self.process.returncode != -9:
                     self.day.lose("a bed's client ended", f"{self.name}: {self.process.returncode}")
 

@@ -116,7 +116,7 @@ def untold(day, name):
 
 
 def check_told(day):
-    moved = {r["session"] for d in day.daemons for r in rows(d, "moved")}
+    moved = set.intersection(*({r["session"] for r in rows(d, "opened", "restored")} for d in day.daemons))
     for name in [p.name for p in day.d.pagers if p.owes]:
         accounts = [Account(d, name) for d in day.daemons]
         told = [next(p.told for p in d.pagers if p.name == name) for d in day.daemons]

@@ -283,7 +283,7 @@ class Day:
         def alarm_at(d, condition):
             return next((a for a in d.alarms("--open") or [] if a["bed"] == bed.name and a["kind"] == "alarm" and not a.get("off_ms") and condition(a)), None)
         self.handed = bed.name
-        time.sleep(judge.REJOIN_S + 2)  # an alarm of before ends, with its answer
+        time.sleep(max(judge.REJOIN_S + 2, bed.learned_at - time.monotonic()))  # an alarm of before ends, with its answer
         bed.signal = "seizure"
         here, alarm = comes(lambda: next(((d, a) for d in self.daemons if (a := alarm_at(d, lambda a: a["step"] >= 2))), None), "no step 2")
         if (said := here.ctl("alarms", "ack", alarm["alarm"], "--person", "Eva"))[0]:
