@@ -72,6 +72,7 @@ struct alarms_start alarm_entry_start(const struct journal_entry *e) {
                                  .bed = e->client,
                                  SAME_MEMBERS(*e, session, principal, model, live, start_s, value),
                                  .test = alarm_entry_is_test(e),
+                                 .answered = *e->person != '\0',
                                  .on_ms = e->received_ms};
 }
 

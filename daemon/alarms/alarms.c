@@ -310,6 +310,18 @@ static void sound_again(const struct alarms *all, struct alarm *a, int64_t boot_
     forget_answer(a, boot_ms - all->plan.after_ms[0]);
 }
 
+/* A row of this daemon after the one of the move: the alarm is here again. answered: the answer of before covers it. */
+static void come_back(struct alarms *all, struct alarm *a, bool answered) {
+    struct patient *p = (struct patient *)a;
+    if (!p->moved)
+        return;
+    take_out(all, a);
+    p->moved = false;
+    if (!answered)
+        a->answered = (struct alarm_author){0};
+    put_in(all, a);
+}
+
 const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *start, const struct alarms_now *now) {
     struct alarm *a = map_get(all->patients, start->id);
     struct alarm *before = map_get(all->on, start->session);
@@ -318,6 +330,8 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
         turn_off(all, before, &end, now);
     }
     const int64_t boot_ms = alarms_boot_of(start->on_ms, now);
+    if (a)
+        come_back(all, a, start->answered);
     if (a && (knows(a, start->session, start->start_s) || was_taken_over(a, start->session, boot_ms)))
         return a;
     const int64_t due = start->live && !start->test ? due_of(all, start->principal, start->bed, boot_ms) : 0;
@@ -351,13 +365,17 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
 void alarms_ended(struct alarms *all, const struct alarms_end *end, const struct alarms_now *now) {
     struct alarm *a = map_get(all->patients, end->id);
     a = a ? a : map_get(all->on, end->session);
-    if (a && !strcmp(a->session, end->session) && !knows(a, end->session, end->at_s))
-        turn_off(all, a, end, now);
+    if (!a || strcmp(a->session, end->session) != 0 || knows(a, end->session, end->at_s))
+        return;
+    come_back(all, a, true);
+    turn_off(all, a, end, now);
 }
 
 void alarms_moved(struct alarms *all, const char *session) {
     struct alarm *a = map_get(all->on, session);
-    if (a)
+    if (a && all->restoring)
+        ((struct patient *)a)->moved = true;
+    else if (a)
         forget_alarm(all, a);
 }
 
@@ -603,7 +621,10 @@ bool alarms_merge(struct alarms *all, struct alarms *past, int most, const struc
     all->silenced |= past->silenced;
     for (size_t cursor = 0; most && map_next(past->patients, &cursor, &key, &at); most--) {
         map_remove(past->patients, key);
-        take_patient(all, at, now);
+        if (((const struct patient *)at)->moved)
+            free(at);
+        else
+            take_patient(all, at, now);
     }
     all->restoring = false;
     all->changed = true;

@@ -92,6 +92,7 @@ struct alarms_start {
     bool live, test;
     double start_s, value;
     int64_t on_ms; /* Unix time */
+    bool answered; /* of a row of the journal: somebody had acknowledged the alarm */
     bool alone;    /* no other stream of the bed sends: only then it may take over the alarm of one (alarms_name) */
 };
 /* The id of the alarm that begins: of the bed's alarm that is on in a stream that is gone, or ended within plan.rejoin_ms; else of
@@ -118,7 +119,8 @@ const struct alarm *alarms_on_in(const struct alarms *all, const char *session);
 /* The stream of this session is over: its connection is not lost any more, but nobody hears the bed either. */
 #define ALARMS_GONE "the stream has ended, and nothing is heard of the bed" /* why: of the end of such an alarm */
 void alarms_gone(struct alarms *all, const char *session);
-/* Another daemon has the stream of this session, and its alarm. */
+/* Another daemon has the stream of this session, and its alarm. A register that is restored keeps the alarm with its
+ * answer, in case a later row says that it came back; if none does, alarms_merge leaves it out. */
 void alarms_moved(struct alarms *all, const char *session);
 /* Step `step` of this alarm was taken at that time: from the journal, after a restart. */
 void alarms_escalated(struct alarms *all, const char *id, int step, int64_t at_ms, const struct alarms_now *now);

@@ -14,6 +14,7 @@ struct patient {
     struct alarm alarm;
     int rank; /* RANKS - 1 goes first */
     uint16_t principal, bed;
+    bool moved; /* in a register that is restored: by the rows read so far another daemon has it */
 };
 
 struct technical {

@@ -601,6 +601,37 @@ static void one_caller_takes_a_share_of_the_standbys(void **state) {
     alarms_free(alone);
 }
 
+/* A row of an answer that the journal has is not written again when the alarm is back from another daemon. */
+static void an_alarm_that_was_at_another_daemon_comes_back_with_its_answer(void **state) {
+    struct ward *w = *state;
+    char id[JOURNAL_ALARM];
+    str_copy(id, sizeof id, on(w, "bed-7", 10)->id);
+    assert_int_equal(acknowledge(w, alarms_find(w->all, id)), 0);
+    pass(w, 20 * 1000);
+    struct journal_entry *back = &w->rows[w->n + 1];
+    w->rows[w->n] = *back = w->rows[0];
+    w->rows[w->n].kind = JOURNAL_MOVED;
+    back->start_s += 20;
+    back->received_ms += 20 * 1000;
+    back->boot_ms += 20 * 1000;
+    str_copy(back->person, sizeof back->person, "token:nurse");
+    w->n += 2;
+    restart(w, 1000);
+    assert_string_equal(alarms_find(w->all, id)->answered.person, "Ana B");
+    pass(w, 2 * MINUTE);
+    assert_int_equal(rows_of(w, JOURNAL_ESCALATED), 0);
+    *back->person = '\0'; /* the answer did not cover it any more */
+    restart(w, 0);
+    assert_false(alarms_find(w->all, id)->answered.at_ms);
+    w->n--;
+    restart(w, 0);
+    assert_null(alarms_find(w->all, id)); /* it is still there */
+    off(w, "bed-7", "ended");
+    str_copy(w->rows[w->n - 1].alarm, sizeof w->rows[0].alarm, id);
+    restart(w, 0);
+    assert_true(alarms_find(w->all, id)->off_ms); /* it was here when it ended */
+}
+
 /* An hour by the wall clock alone makes no status of an alarm to which somebody has answered a moment ago. */
 static void an_answer_outlives_a_restart_under_a_stepped_clock(void **state) {
     struct ward *w = *state;
@@ -722,6 +753,7 @@ int main(void) {
         in_ward(beds_that_alarm_without_end_take_no_place_of_others),
         in_ward(one_caller_takes_a_share_of_the_standbys),
         in_ward(an_answer_outlives_a_restart_under_a_stepped_clock),
+        in_ward(an_alarm_that_was_at_another_daemon_comes_back_with_its_answer),
         in_ward(steps_and_standbys_outlive_a_restart_under_a_stepped_clock),
         in_ward(a_test_takes_the_way_of_an_alarm),
         cmocka_unit_test(a_round_ends_no_more_than_the_loop_can_bear),
