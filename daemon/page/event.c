@@ -6,14 +6,22 @@
 #include "daemon/page/tile.h"
 #include "daemon/page/words.h"
 
+/* NaN equals NaN. */
+static bool are_equal(const float *a, const float *b, int n) {
+    int i = 0;
+    while (i < n && (a[i] == b[i] || (isnan(a[i]) && isnan(b[i]))))
+        i++;
+    return i == n;
+}
+
 /* The points of the last minute by which it differs from that of before: by how many it has moved, then the newest ones, one
  * more than these since the last point may have risen. */
 static void put_minute(struct json_writer *w, const float *before, const float minute[STATUS_MINUTE]) {
     const int last = STATUS_MINUTE - 1;
     int moved = before ? 0 : last;
-    if (before && !memcmp(before, minute, STATUS_MINUTE * sizeof *minute))
+    if (before && are_equal(before, minute, STATUS_MINUTE))
         return;
-    while (moved < last && memcmp(before + moved, minute, (size_t)(last - moved) * sizeof *minute) != 0)
+    while (moved < last && !are_equal(before + moved, minute, last - moved))
         moved++;
     json_begin_array(w, "minute");
     json_put_i64(w, NULL, moved);
