@@ -126,7 +126,7 @@ def check_told(day):
         for d, its in zip(day.daemons, told):
             if (again := twice(its, d.ends())):
                 day.lose("alarms were told twice", f"{name} of {d.name}: {[(owed.get(i), its[i]) for i in again[:3]]}")
-        both = [owed.get(i) for i in told[0] if i in told[1]]
+        both = [owed.get(i) for i in told[0] if any(i in its for its in told[1:])]
         if (wrong := [key for key in both if key and key[0] not in moved]):
             day.lose("both daemons told an alarm that did not move", f"{name}: {wrong[:3]}")
         day.facts[f"told by {name}"] = f"{sum(any(i in its for its in told) for i in owed)} of {len(owed)}"
