@@ -35,5 +35,5 @@ int lanes_here(void);
 /* 0: none are set. Returns what was set before. */
 int lanes_set_here(int lanes);
 /* Ends the helpers of the calling thread; its next work starts new ones. For threads of a pool, each of which
- * would keep helpers for ever that it needs once. A thread that ends does so itself. */
+ * would keep helpers for ever that it needs once. A thread that ends does so itself, and a fork begins without. */
 void lanes_dismiss(void);

@@ -128,7 +128,18 @@ static void end_team(void *team) {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key; /* of the team, so that it ends with its thread */
 static int no_key;
-static void make_team_key(void) { no_key = pthread_key_create(&key, end_team); }
+
+/* A fork has the calling thread alone. Where it forks in the middle of an item it still reads its team. */
+static void in_child(void) {
+    if (!own_team)
+        return;
+    pthread_setspecific(key, NULL);
+    if (!inside)
+        free(own_team);
+    own_team = NULL;
+}
+
+static void make_team_key(void) { no_key = pthread_key_create(&key, end_team) || pthread_atfork(NULL, NULL, in_child); }
 
 void lanes_dismiss(void) {
     if (!own_team)

@@ -129,11 +129,16 @@ static void hold_helpers(const void *ctx, int64_t i, int lane) {
         left = atomic_load(&left_to_do);
 }
 
-static void a_helper_that_is_held_up_holds_up_its_item_alone(void **state) {
-    (void)state;
+/* Returns once a helper has done an item. */
+static void wait_for_a_helper(void) {
     caller = pthread_self();
     atomic_store(&left_to_do, ITEMS);
-    lanes_for(2, ITEMS, hold_helpers, NULL); /* returns: the caller has done what was left */
+    lanes_for(2, ITEMS, hold_helpers, NULL);
+}
+
+static void a_helper_that_is_held_up_holds_up_its_item_alone(void **state) {
+    (void)state;
+    wait_for_a_helper(); /* returns: the caller has done what was left */
     assert_int_equal(atomic_load(&left_to_do), 0);
 }
 
@@ -194,6 +199,27 @@ static int status_of(int (*body)(void)) {
 
 static int count_all(void) { return !counted(LANES, ITEMS); }
 
+static int work_with_others(void) {
+    wait_for_a_helper();
+    return !counted(2, ITEMS) || count_all();
+}
+
+static int dismiss_first(void) {
+    lanes_dismiss();
+    return work_with_others();
+}
+
+/* One that kept its parent's would wait for threads that it does not have. */
+static void a_fork_has_helpers_of_its_own(void **state) {
+    (void)state;
+    lanes_dismiss();
+    wait_for_a_helper();
+    assert_int_equal(status_of(work_with_others), 0);
+    assert_int_equal(status_of(count_all), 0);
+    assert_int_equal(status_of(dismiss_first), 0);
+    wait_for_a_helper(); /* the parent's are still there */
+}
+
 static int count_without_threads(void) {
     const struct rlimit limit = {1, 1};
     if ((!getuid() && setuid(NOBODY)) || setrlimit(RLIMIT_NPROC, &limit))
@@ -204,7 +230,6 @@ static int count_without_threads(void) {
 static void a_caller_without_its_helpers_does_all(void **state) {
     (void)state;
     assert_true(counted(LANES, ITEMS));
-    assert_int_equal(status_of(count_all), 0); /* the helpers are not in the fork */
     lanes_dismiss();
     const int status = status_of(count_without_threads);
     if (status == NO_LIMIT)
@@ -222,6 +247,7 @@ int main(void) {
         cmocka_unit_test(an_error_of_a_unit_is_the_work_s),
         cmocka_unit_test(items_leave_the_lanes_of_their_caller),
         cmocka_unit_test(helpers_end_and_start_again),
+        cmocka_unit_test(a_fork_has_helpers_of_its_own),
         cmocka_unit_test(a_caller_without_its_helpers_does_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
