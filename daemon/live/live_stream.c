@@ -28,7 +28,6 @@ struct live_stream {
     struct mailbox *reports;
     const struct eegring_limits *viewer;
     struct eegring *eeg; /* NULL: it keeps none */
-    uint64_t *rows_of;   /* of eeg: the rows, as bits, that each used channel is part of */
     struct live_model *model;
     struct timeline *timeline;
     struct message *first, *last; /* orders that wait for the windows before them */
@@ -290,6 +289,15 @@ static int on_provisional(void *ctx, int64_t first, const float *p, int64_t n, s
     return 0;
 }
 
+static void on_contact(void *ctx, int64_t end, uint64_t flat, uint64_t clipped) {
+    struct live_stream *s = ctx;
+    const int *sources;
+    for (int c = 0, n = timeline_sources(s->timeline, &sources); c < n; c++) {
+        const uint64_t rows = timeline_rows_of(s->timeline, c);
+        quality_tell(s->quality, end, c, (rows & flat ? QUALITY_FLAT : 0) | (rows & clipped ? QUALITY_CLIPPED : 0));
+    }
+}
+
 static void on_look(void *ctx, const double *uv, int stride, int64_t n, int64_t first, const uint8_t *held) {
     struct live_stream *s = ctx;
     if (s->eeg)
@@ -320,7 +328,9 @@ static int save_state(struct live_stream *s, struct str *out, struct err *err) {
     pack_i64(out, s->next_alarm);
     pack_i64(out, s->given);
     quality_save(s->quality, out);
-    return timeline_save(s->timeline, out, err);
+    int rc = timeline_save(s->timeline, out, err);
+    quality_save_told(s->quality, out);
+    return rc;
 }
 
 /* The first part of a saved state, before the timeline is made. */
@@ -350,6 +360,8 @@ static int load_parts(struct live_stream *s, struct unpack *state, struct err *e
     int rc = timeline_load(s->timeline, state, err);
     if (rc)
         return rc;
+    if (state->left)
+        quality_load_told(s->quality, state);
     return unpack_done(state) ? 0 : err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
 }
 
@@ -413,6 +425,7 @@ static int open_timeline(struct live_stream *s, struct live_opened *o, struct un
                                  .alarm = on_alarm,
                                  .provisional = on_provisional,
                                  .suppression = on_suppression,
+                                 .contact = on_contact,
                                  .look = on_look,
                                  .settled = on_settled};
     int rc;
@@ -474,23 +487,11 @@ void live_stream_join(struct live_stream *s, const struct device *device, struct
 }
 
 /* Memory for the newest EEG, where there is room for it; a stream faster than time is over before somebody looks at it. */
-static int keep_eeg(struct live_stream *s, const char *montage, struct err *err) {
-    OWNED_POINTER(montage_free) struct montage *m = NULL;
-    struct eegring_limits limits;
-    int rc;
-    if (!s->open.realtime)
-        return 0;
-    limits = *s->viewer;
+static void keep_eeg(struct live_stream *s, const char *montage) {
+    struct eegring_limits limits = *s->viewer;
     limits.owner = s->open.owner;
-    if (eegring_new(montage, &limits, &s->eeg, NULL))
-        return 0;
-    if ((rc = montage_new(montage, s->open.labels, s->open.n_labels, &m, err)))
-        return rc;
-    if (!(s->rows_of = calloc((size_t)m->n_sources, sizeof *s->rows_of)))
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
-    for (int c = 0; c < m->n_sources; c++)
-        s->rows_of[c] = montage_rows_of(m, c);
-    return 0;
+    if (s->open.realtime)
+        (void)eegring_new(montage, &limits, &s->eeg, NULL);
 }
 
 int live_stream_begin(struct live_stream *s, struct live_model *m, int64_t device_hop, struct live_order *o, struct err *err) {
@@ -516,8 +517,7 @@ int live_stream_begin(struct live_stream *s, struct live_model *m, int64_t devic
     rc = known ? open_known(s, o->answer->opened, o, err) : open_timeline(s, o->answer->opened, o->data ? &state : NULL, err);
     if (rc)
         return rc;
-    if ((rc = keep_eeg(s, file->montage, err)))
-        return rc;
+    keep_eeg(s, file->montage);
     o->answer->eeg = eegring_share(s->eeg);
     post(s, live_order_answer(o));
     return 0;
@@ -555,9 +555,7 @@ void live_stream_leave(struct live_stream *s) {
     quality_free(s->quality);
     s->quality = NULL;
     eegring_drop(s->eeg);
-    free(s->rows_of);
     s->eeg = NULL;
-    s->rows_of = NULL;
     if (s->model)
         s->model->streams--;
     s->model = NULL;
@@ -636,7 +634,7 @@ static int show_held(struct live_stream *s, uint64_t rows, int64_t first, int64_
 static uint64_t rows_missing(const struct live_stream *s, float *const *rows, int n_sources, int64_t i) {
     uint64_t missing = 0;
     for (int c = 0; c < n_sources; c++)
-        missing |= isfinite(rows[c][i]) ? 0 : s->rows_of[c];
+        missing |= isfinite(rows[c][i]) ? 0 : timeline_rows_of(s->timeline, c);
     return missing;
 }
 

@@ -7,13 +7,15 @@ enum { RATE_HZ = 256, CLIPPED_SAMPLES = RATE_HZ / 100 };
 static const float flat_uv = 0.5f, limit_uv = 2000;
 
 struct contact {
+    contact_fn *tell; /* or NULL */
+    void *ctx;
     int channels;
     int64_t segment; /* its first sample */
     int64_t samples; /* of the second at hand */
     /* For each channel, in that second: the newest, lowest and highest sample, and how many lie beyond the limit. */
     float *x, *lowest, *highest;
     int32_t *beyond;
-    uint8_t *bad; /* bad channels, capped, of the seconds [first, first + n) of the segment */
+    uint8_t *bad; /* bad channels of the seconds [first, first + n) of the segment */
     int64_t first, n, capacity;
 };
 
@@ -39,23 +41,28 @@ void contact_free(struct contact *c) {
     free(c);
 }
 
+void contact_tell(struct contact *c, contact_fn *tell, void *ctx) {
+    c->tell = tell;
+    c->ctx = ctx;
+}
+
 void contact_start(struct contact *c, int64_t sample) {
     c->segment = sample;
     c->samples = c->first = c->n = 0;
 }
 
-static bool is_bad(const struct contact *c, int i) {
-    return c->highest[i] - c->lowest[i] < flat_uv || c->beyond[i] > CLIPPED_SAMPLES;
-}
-
 static int end_second(struct contact *c, struct err *err) {
-    int bad = 0;
+    uint64_t flat = 0, clipped = 0;
     if (!GROW(c->bad, c->n, c->capacity))
         return err_set(err, ERR_EXHAUSTED, "out of memory for the signal quality of %lld s", (long long)c->capacity);
-    for (int i = 0; i < c->channels; i++)
-        bad += is_bad(c, i);
-    c->bad[c->n++] = (uint8_t)(bad < UINT8_MAX ? bad : UINT8_MAX);
+    for (int i = 0; i < c->channels; i++) {
+        flat |= (uint64_t)(c->highest[i] - c->lowest[i] < flat_uv) << i;
+        clipped |= (uint64_t)(c->beyond[i] > CLIPPED_SAMPLES) << i;
+    }
+    c->bad[c->n++] = (uint8_t)__builtin_popcountll(flat | clipped);
     c->samples = 0;
+    if (c->tell && (flat | clipped))
+        c->tell(c->ctx, c->segment + (c->first + c->n) * RATE_HZ, flat, clipped);
     return 0;
 }
 

@@ -17,6 +17,10 @@ static inline int contact_most_bad(int channels) {
 struct contact;
 struct contact *contact_new(int channels); /* NULL when out of memory */
 void contact_free(struct contact *c);      /* takes NULL */
+/* From now on `tell` hears of each second with bad channels, which ends at this sample: bits of those that are flat, and clipped.
+ */
+typedef void contact_fn(void *ctx, int64_t end, uint64_t flat, uint64_t clipped);
+void contact_tell(struct contact *c, contact_fn *tell, void *ctx);
 /* A segment begins at this sample; what was said of the one before is forgotten. */
 void contact_start(struct contact *c, int64_t sample);
 /* The next n rows of the segment; the channels are the first values of each row of `columns` values. */

@@ -187,8 +187,8 @@ static int make(const struct modelfile *file, const struct timeline_options *opt
     t->count = calloc((size_t)(2 * t->window), sizeof *t->count);
     if (t->n_state)
         t->state = calloc((size_t)t->n_state, sizeof *t->state);
-    if (t->alarm_hop > 0)
-        t->contact = contact_new(t->channels);
+    if (t->alarm_hop > 0 && (t->contact = contact_new(t->channels)))
+        contact_tell(t->contact, sink->contact, sink->ctx);
     if (!t->events || !t->sum || !t->count || (t->n_state && !t->state) || (t->alarm_hop > 0 && !t->contact))
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for a timeline");
     else if (t->alarm_hop < 0 || (t->alarm_hop && (t->hop % t->alarm_hop || t->alarm_hop > t->window ||
@@ -251,6 +251,8 @@ void timeline_free(struct timeline *t) {
 }
 
 int timeline_sources(const struct timeline *t, const int **ret_indices) { return frontend_sources(t->frontend, ret_indices); }
+
+uint64_t timeline_rows_of(const struct timeline *t, int source) { return frontend_rows_of(t->frontend, source); }
 
 /* Checks that the source may continue. On an error nothing changes. */
 static int check_open(const struct timeline *t, struct err *err) {

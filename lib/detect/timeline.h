@@ -13,6 +13,7 @@
 
 #include "base/pack.h"
 #include "detect/alarms.h"
+#include "detect/contact.h"
 #include "detect/events.h"
 #include "detect/modelfile.h"
 #include "detect/suppression.h"
@@ -57,6 +58,8 @@ struct timeline_sink {
     /* Burst suppression of the newest minute, once a second, before the `settled` of the probabilities that reach
      * SUPPRESSION_LATEST samples beyond that second, or that end its segment. Samples held over a short gap are none here. */
     int (*suppression)(void *ctx, const struct suppression_report *report, struct err *err);
+    /* A second without a usable signal in some channels of the montage; where there is an alarm trace, before its probabilities. */
+    contact_fn *contact;
     /* The rows of the montage before the filters, as they are pushed. */
     frontend_look_fn *look;
     /* The events that belong to the newest probabilities, or to the end of a segment, have been given out. The order of all calls
@@ -74,6 +77,8 @@ int timeline_new_cached(const struct modelfile *file, const struct recording *re
 void timeline_free(struct timeline *t);
 /* Indices into source->labels of the channels to push, in order. */
 int timeline_sources(const struct timeline *t, const int **ret_indices);
+uint64_t timeline_rows_of(const struct timeline *t,
+                          int source); /* the channels of the montage, as bits, that are made of that one */
 /* Pushes raw µV, channel-major over the used channels, any n. EXHAUSTED when more than TIMELINE_MAX_PENDING windows of earlier
  * pushes wait: run them, then push the same samples again. Any other error ends the timeline. */
 int timeline_push(struct timeline *t, const float *const *uv, int64_t n, struct err *err);

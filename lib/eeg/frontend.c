@@ -307,6 +307,8 @@ int frontend_sources(const struct frontend *f, const int **ret_indices) {
     return f->montage->n_sources;
 }
 
+uint64_t frontend_rows_of(const struct frontend *f, int source) { return montage_rows_of(f->montage, source); }
+
 CLONES static void clamp(const double *restrict x, int n, float *restrict to) {
     const double most = CLAMP_UV;
 #pragma omp simd

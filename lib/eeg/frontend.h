@@ -120,6 +120,8 @@ bool frontend_load_background(struct frontend *f, struct unpack *in, double gap_
 int64_t frontend_position(const struct frontend *f);
 /* Index (into labels) of each source channel read, in the order frontend_push wants them. */
 int frontend_sources(const struct frontend *f, const int **ret_indices);
+/* The output channels, as bits, that are made of the one at this place of that order. */
+uint64_t frontend_rows_of(const struct frontend *f, int source);
 /* n samples of the used channels, channel-major: uv[c][0..n). ERR_INVALID for NaN or infinity. After an error of the sink or of a
  * push, every further push is PRECONDITION. */
 int frontend_push(struct frontend *f, const float *const *uv, int64_t n, struct err *err);

@@ -40,6 +40,7 @@ struct quality {
     int64_t lost;
     struct second *now; /* channels */
     float *held;        /* channels: the last finite sample */
+    uint8_t *told;      /* channels: flaws of the second at hand, from quality_tell */
     uint8_t *records;   /* n of them, oldest first */
     int64_t n, capacity;
 };
@@ -73,7 +74,8 @@ struct quality *quality_new(int channels, double rate_hz, double limit_uv) {
     q->limit_uv = limit_uv;
     q->now = calloc((size_t)channels, sizeof *q->now);
     q->held = calloc((size_t)channels, sizeof *q->held);
-    if (q->now && q->held)
+    q->told = calloc((size_t)channels, sizeof *q->told);
+    if (q->now && q->held && q->told)
         return q;
     quality_free(q);
     return NULL;
@@ -82,7 +84,7 @@ struct quality *quality_new(int channels, double rate_hz, double limit_uv) {
 void quality_free(struct quality *q) {
     if (!q)
         return;
-    FREE_MEMBERS(*q, now, held, records);
+    FREE_MEMBERS(*q, now, held, told, records);
     free(q);
 }
 
@@ -102,6 +104,9 @@ static int judge(const struct second *s) {
     return flaws;
 }
 
+/* What is told counts where the samples show nothing and none is lost. */
+static uint8_t with_told(int own, int64_t lost, int told) { return (uint8_t)(own || lost ? own : told); }
+
 /* The second at hand is over. */
 static int close_second(struct quality *q, int64_t second, struct err *err) {
     if (q->n == q->capacity) {
@@ -116,8 +121,9 @@ static int close_second(struct quality *q, int64_t second, struct err *err) {
     v->second = second;
     v->lost = q->lost;
     for (int c = 0; c < q->channels; c++)
-        v->flaws[c] = (uint8_t)judge(&q->now[c]);
+        v->flaws[c] = with_told(judge(&q->now[c]), v->lost, q->told[c]);
     memset(q->now, 0, (size_t)q->channels * sizeof *q->now);
+    memset(q->told, 0, (size_t)q->channels);
     q->lost = 0;
     return 0;
 }
@@ -196,6 +202,18 @@ int quality_gap(struct quality *q, int64_t missing, struct err *err) {
     return rc;
 }
 
+void quality_tell(struct quality *q, int64_t end, int channel, int flaws) {
+    const int64_t second = (end - 1) / RESULT_HZ;
+    int64_t i = q->n;
+    while (i > 0 && record_at(q, i - 1)->second > second)
+        i--;
+    struct record *v = i > 0 && record_at(q, i - 1)->second == second ? record_at(q, i - 1) : NULL;
+    if (v)
+        v->flaws[channel] = with_told(v->flaws[channel], v->lost, flaws);
+    else if (second == second_of(q, q->at))
+        q->told[channel] = (uint8_t)flaws;
+}
+
 /* Flaws of a channel over n seconds in which each kind was seen so often. */
 static int gather(const int64_t seen[KINDS], int64_t n) {
     int flaws = n && seen[0] == n ? QUALITY_FLAT : 0;
@@ -265,6 +283,10 @@ void quality_save(const struct quality *q, struct str *out) {
     pack_i64(out, q->n);
     pack_bytes(out, q->records, (size_t)q->n * record_size(q));
 }
+
+void quality_save_told(const struct quality *q, struct str *out) { pack_bytes(out, q->told, (size_t)q->channels); }
+
+void quality_load_told(struct quality *q, struct unpack *in) { unpack_bytes(in, q->told, (size_t)q->channels); }
 
 bool quality_load(struct quality *q, struct unpack *in) {
     const int64_t far = INT64_C(1) << 60;

@@ -7,8 +7,8 @@
 #include "base/pack.h"
 
 enum quality_flaw {
-    QUALITY_FLAT = 1,    /* in every second: less than 0.5 µV from the lowest to the highest sample */
-    QUALITY_CLIPPED = 2, /* in some second: many samples at the limit of the source, or at the highest and lowest value */
+    QUALITY_FLAT = 1,    /* in every second: less than 0.5 µV from the lowest to the highest sample, or so it was told */
+    QUALITY_CLIPPED = 2, /* in some second: many samples at the limit of the source, or at its highest and lowest value, or told */
     QUALITY_MISSING = 4, /* some samples are no numbers */
     QUALITY_NOISY = 8,   /* in half of the seconds or more: more than 500 µV RMS about the mean */
     QUALITY_VOLTS = 16,  /* beside FLAT, in every second: flat in µV, and of the size that EEG has in V */
@@ -48,9 +48,15 @@ void quality_free(struct quality *q);
  * memory. */
 int quality_push(struct quality *q, float *const *uv, int64_t n, struct err *err);
 int quality_gap(struct quality *q, int64_t missing, struct err *err);
+/* Tells flaws of a channel in the second that has the 256 Hz sample before `end`, such as of what the model makes of it. They count
+ * where the samples themselves have none and none of them is lost. Before the take that reaches `end`. */
+void quality_tell(struct quality *q, int64_t end, int channel, int flaws);
 /* Gathers the whole seconds in [first, end) at 256 Hz and forgets all before `end`; zeros when there is none. Calls come in order.
  */
 int quality_take(struct quality *q, int64_t first, int64_t end, struct quality_report *ret, struct err *err);
 /* The state, for snapshots; load into a new one made alike. false: the bytes are corrupt, or memory is out. */
 void quality_save(const struct quality *q, struct str *out);
 bool quality_load(struct quality *q, struct unpack *in);
+/* What was told of the second at hand, which states of older versions do not have. */
+void quality_save_told(const struct quality *q, struct str *out);
+void quality_load_told(struct quality *q, struct unpack *in);

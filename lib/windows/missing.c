@@ -3,8 +3,25 @@
 #include "base/counted.h"
 #include "eeg/quality.h"
 
-bool missing_look(struct missing_count *count, const float *uv, int64_t n) {
+static const float APART_UV = 0.5F;
+
+/* Whether the channel goes its own way, which is soon seen. */
+static void look_apart(struct missing_count *count, const float *uv, const float *beside_uv, int64_t n) {
+    for (int64_t i = 0; i < n && !count->apart; i++) {
+        const float d = uv[i] - beside_uv[i];
+        if (!isfinite(d))
+            continue;
+        count->lowest = count->compared && count->lowest < d ? count->lowest : d;
+        count->highest = count->compared && count->highest > d ? count->highest : d;
+        count->compared = true;
+        count->apart = count->highest - count->lowest >= APART_UV;
+    }
+}
+
+bool missing_look(struct missing_count *count, const float *uv, const float *beside_uv, int64_t n) {
     const int64_t before = count->n;
+    if (!count->apart)
+        look_apart(count, uv, beside_uv, n);
     if (n > 0 && count->moves > 1 && quality_finite(uv, n)) { /* nearly always; that it moves is known */
         count->last = uv[n - 1];
         return false;
@@ -60,5 +77,12 @@ int missing_describe(const struct missing_channel *channels, int n, int64_t samp
                    (long long)sum, counted(some, "channel").text, channels[most].name, percent);
     if (n && samples > 1)
         describe_flat(channels, n, text, size);
+    int apart = n < 2 || samples < 2;
+    for (int i = 0; i < n; i++)
+        apart += (i > 0 && channels[i].count->apart) || channels[i].count->moves <= 1;
+    if (!apart)
+        str_format(text + strlen(text), size - strlen(text),
+                   "%sall %s have the same signal: nothing is left between the electrodes", *text ? "; " : "",
+                   counted(n, "channel").text);
     return 0;
 }

@@ -346,6 +346,25 @@ def check_units(d, recording, model):
         assert json.loads(text.splitlines()[-1])["note"] == note and numpy.array_equal(p, same), text
 
 
+def common_signal(data, labels, sizes, first):
+    """All electrodes measure what the first does, as where the reference is off: nothing is left between them."""
+    common = bytearray(data)
+    eeg = [i for i, label in enumerate(labels) if label.startswith("EEG ")]
+    for record in range(first, len(data), sum(sizes)):
+        ends = [record + sum(sizes[:i]) for i in range(len(sizes) + 1)]
+        for i in eeg:
+            common[ends[i]:ends[i + 1]] = data[ends[eeg[0]]:ends[eeg[0] + 1]]
+    return common
+
+
+def check_common(d):
+    """One signal on all electrodes silences the alarms as flat ones do, and is told in the same place."""
+    code, text, err = d.ctl("stream", f"{d.dir}/still/common_eeg.edf", "--model", "ward", "--alarms", "--json")
+    assert code == 0, err or text
+    rows = [json.loads(line) for line in d.ctl("journal", "--kind", "quality", "--json")[1].splitlines()]
+    assert any(row["detail"].count(" flat") == 19 for row in rows), rows
+
+
 def check_flat(d, recording, model):
     """Channels that never change are named, in detect as in the log of a job: EEG in volts that was written in steps of 0.1 uV is all of one value."""
     with open(recording, "rb") as f:
@@ -354,6 +373,8 @@ def check_flat(d, recording, model):
     sizes = [2 * int(data[256 + n * 216 + 8 * i:264 + n * 216 + 8 * i]) for i in range(n)]
     labels = [data[256 + 16 * i:272 + 16 * i].decode().strip() for i in range(n)]
     os.makedirs(f"{d.dir}/still")
+    with open(f"{d.dir}/still/common_eeg.edf", "wb") as f:
+        f.write(common_signal(data, labels, sizes, first))
     for name, flat in (("one", ["EEG Fp1-REF"]), ("all", [x for x in labels if x.startswith("EEG ")])):
         for record in range(first, len(data), sum(sizes)):
             for i, at in ((i, record + sum(sizes[:i])) for i in range(n) if labels[i] in flat):
@@ -364,11 +385,13 @@ def check_flat(d, recording, model):
     rows = {os.path.basename(row["recording"])[:3]: row for row in map(json.loads, text.splitlines())}
     assert code == 0 and "1 channel of 19, EEG Fp1-REF the first of them, is flat: the same value throughout" in rows["one"]["note"], (rows, err)
     assert "all 19 channels are flat: the same value throughout" in rows["all"]["note"], rows
+    assert "all 19 channels have the same signal: nothing is left between the electrodes" in rows["com"]["note"], rows
     with open(f"{d.dir}/still.yaml", "w", encoding="utf-8") as f:
         json.dump({"kind": "detect", "data": {"source": f"file://{d.dir}/still"}, "detect": {"model": model}}, f)
     code, end, err = d.submit(file=f"{d.dir}/still.yaml")
     log = d.ctl("logs", end["job"])[1]
     assert code == 0 and "all_eeg.edf" in log and "all 19 channels are flat" in log and "1 channel of 19, EEG Fp1-REF" in log, (log, err)
+    assert "common_eeg.edf" in log and "all 19 channels have the same signal" in log, log
 
 
 def check_pace(d, recording, model):
@@ -478,6 +501,7 @@ def main():
         check_trends(d)
         check_units(d, recording, model)
         check_flat(d, recording, model)
+        check_common(d)
         check_pace(d, recording, model)
         check_thresholds(d, recording, model)
         check_alarms(d, recording, model)

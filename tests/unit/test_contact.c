@@ -58,6 +58,34 @@ static void half_of_few_channels_make_a_second_bad_in_any_chunks(void **state) {
     expect(contact_new(C), 300, true);
 }
 
+struct told {
+    int seconds;
+    int64_t end;
+    uint64_t flat, clipped;
+};
+
+static void hear(void *ctx, int64_t end, uint64_t flat, uint64_t clipped) {
+    struct told *told = ctx;
+    const int second = (int)((end - FIRST) / 256) - 1;
+    assert_true(end > told->end && (end - FIRST) % 256 == 0);
+    const uint64_t bad = (UINT64_C(1) << bad_in(second)) - 1;
+    assert_int_equal(flat, second % 2 == 0 ? bad : 0);
+    assert_int_equal(clipped, second % 2 == 0 ? 0 : bad);
+    *told = (struct told){told->seconds + 1, end, flat, clipped};
+}
+
+static void the_channels_of_a_bad_second_are_told_with_what_is_wrong(void **state) {
+    (void)state;
+    make_rows();
+    for (int64_t chunk = 100; chunk < N; chunk *= 5) {
+        struct told told = {0};
+        struct contact *c = contact_new(C);
+        contact_tell(c, hear, &told);
+        expect(c, chunk, false);
+        assert_int_equal(told.seconds, 5); /* 1 to 5 */
+    }
+}
+
 static void four_of_many_channels_make_a_second_bad(void **state) {
     (void)state;
     static uint16_t many[256 * 19];
@@ -75,6 +103,7 @@ static void four_of_many_channels_make_a_second_bad(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(half_of_few_channels_make_a_second_bad_in_any_chunks),
+        cmocka_unit_test(the_channels_of_a_bad_second_are_told_with_what_is_wrong),
         cmocka_unit_test(four_of_many_channels_make_a_second_bad),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

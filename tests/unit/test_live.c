@@ -232,6 +232,29 @@ static void results_and_their_numbers_depend_on_no_chunking(void **state) {
     str_done(&got);
 }
 
+/* The mains, or what all electrodes have in common: the samples move, and nothing is left of them in the channels of the model, so
+ * that there is no alarm. It is told as of a flat channel. */
+static void what_is_flat_behind_the_filters_is_flat_though_its_samples_move(void **state) {
+    struct bench *b = *state;
+    struct heard h;
+    int flat = 0, other = 0;
+    for (int c = 0; c < 2; c++)
+        for (int64_t i = 0; i < SAMPLES; i++)
+            b->x[c * SAMPLES + i] = 20 * sinf((float)(2 * M_PI * 60 / RATE) * (float)(i % (64 * RATE)));
+    open_stream(b, &h, &(struct live_open){.alarm_hop_s = 0.25});
+    live_order(b->live, chunk(b, h.stream, 0, SAMPLES, 0));
+    order(b, LIVE_FINISH, h.stream);
+    run(b);
+    for (struct live_report *r; (r = next(b)); live_report_free(r))
+        for (int i = 0; i < r->quality.n; i++) {
+            flat += r->quality.channels[i].channel < 2 && r->quality.channels[i].flaws == QUALITY_FLAT;
+            other += r->quality.channels[i].channel == 2 || r->quality.channels[i].flaws != QUALITY_FLAT;
+        }
+    assert_in_range(flat, 2 * (SECONDS - 4), 2 * SECONDS);
+    assert_int_equal(other, 0);
+    close_stream(b, &h);
+}
+
 static void integers_times_their_scale_are_the_same_samples(void **state) {
     struct bench *b = *state;
     struct heard one, other, *o = &other;
@@ -746,6 +769,7 @@ int main(void) {
                                        LIVE_TEST(replays_side_by_side_are_the_same_on_any_number_of_lanes),
                                        LIVE_TEST(a_step_takes_in_samples_of_as_many_replays_as_there_are_lanes),
                                        LIVE_TEST(results_and_their_numbers_depend_on_no_chunking),
+                                       LIVE_TEST(what_is_flat_behind_the_filters_is_flat_though_its_samples_move),
                                        LIVE_TEST(integers_times_their_scale_are_the_same_samples),
                                        LIVE_TEST(a_gap_of_a_day_is_one_report_without_samples),
                                        LIVE_TEST(alarms_are_decided_as_often_as_asked),

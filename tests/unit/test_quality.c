@@ -100,6 +100,54 @@ static void samples_in_volts_are_noted_where_most_channels_have_them(void **stat
     free(s);
 }
 
+/* Seconds of a segment that begins in the middle of one: they end in the next. */
+static void what_is_told_of_a_channel_counts_where_its_samples_show_nothing(void **state) {
+    (void)state;
+    struct signal *s = make();
+    struct quality *q = quality_new(CHANNELS, RATE, INFINITY);
+    push(q, s, 0, 4 * RATE + 7);
+    for (int64_t end = 256; end <= 4 * 256; end += 256)
+        quality_tell(q, end, CLEAN, QUALITY_FLAT);     /* the seconds that are over */
+    quality_tell(q, 4 * 256 + 5, CLEAN, QUALITY_FLAT); /* the one at hand */
+    quality_tell(q, 4 * 256 + 5, NOISY, QUALITY_CLIPPED);
+    struct quality_report r = take(q, 0, 4);
+    assert_int_equal(r.n, 1);
+    assert_int_equal(r.channels[0].channel, CLEAN);
+    assert_int_equal(r.channels[0].flaws, QUALITY_FLAT);
+    free(r.channels);
+    struct str saved = str_of(1 << 20), told = str_of(1 << 20);
+    quality_save(q, &saved);
+    quality_save_told(q, &told);
+    quality_free(q);
+    q = quality_new(CHANNELS, RATE, INFINITY);
+    struct unpack in = unpack_of(saved.data, saved.len), more = unpack_of(told.data, told.len);
+    assert_true(quality_load(q, &in));
+    quality_load_told(q, &more);
+    assert_true(unpack_done(&in) && unpack_done(&more));
+    str_done(&saved);
+    str_done(&told);
+    push(q, s, 4 * RATE + 7, 8 * RATE);
+    quality_tell(q, 6 * 256, FLAT, QUALITY_CLIPPED); /* it is flat */
+    assert_int_equal(quality_gap(q, RATE / 2, NULL), 0);
+    quality_tell(q, 8 * 256 + 100, CLEAN, QUALITY_FLAT); /* samples are missing there */
+    push(q, s, 8 * RATE + RATE / 2, 10 * RATE);
+    r = take(q, 4, 5);
+    assert_int_equal(r.n, 2);
+    assert_int_equal(r.channels[0].flaws, QUALITY_FLAT);
+    assert_int_equal(r.channels[1].flaws, QUALITY_CLIPPED);
+    free(r.channels);
+    r = take(q, 5, 7);
+    assert_int_equal(r.n, 4);
+    assert_int_equal(r.channels[0].flaws, QUALITY_FLAT);
+    free(r.channels);
+    r = take(q, 8, 9);
+    assert_int_equal(r.n, 4);
+    assert_int_equal(r.channels[0].channel, FLAT);
+    free(r.channels);
+    quality_free(q);
+    free(s);
+}
+
 static void gaps_are_counted_also_where_they_last_a_day(void **state) {
     (void)state;
     struct signal *s = make();
@@ -204,6 +252,7 @@ int main(void) {
         cmocka_unit_test(each_flaw_is_found_where_it_is_and_nowhere_else),
         cmocka_unit_test(samples_at_the_limit_of_the_source_are_clipped),
         cmocka_unit_test(samples_in_volts_are_noted_where_most_channels_have_them),
+        cmocka_unit_test(what_is_told_of_a_channel_counts_where_its_samples_show_nothing),
         cmocka_unit_test(gaps_are_counted_also_where_they_last_a_day),
         cmocka_unit_test(reports_depend_on_no_chunking_and_survive_a_snapshot),
         cmocka_unit_test(a_state_that_is_cut_is_refused),

@@ -139,7 +139,7 @@ static int edf_next(struct source *base, struct source_block *ret, struct err *e
         return rc;
     *ret = (struct source_block){.first = -1, .n = records * s->per_record, .uv = s->uv};
     for (int c = 0; c < base->n; c++)
-        (void)missing_look(&base->missing[c], s->uv[c], ret->n);
+        (void)missing_look(&base->missing[c], s->uv[c], s->uv[c > 0 ? c - 1 : 0], ret->n);
     base->read += ret->n;
     if (s->at == segment->first_record)
         ret->first = llround(segment->start_s * base->rate_hz);
