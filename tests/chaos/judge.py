@@ -4,15 +4,19 @@ its own: what it tells is judged by what it knew."""
 import bisect
 import sqlite3
 import time
+import types
 
 from pager import Account, delivery_id, journal_of, twice
 
 REJOIN_S = 10  # alarms.rejoin
 STATUS_S = AGAIN_S = 300  # an alarm that is on for so long, or is on again so late, sounds as if nobody had answered it
 NOISE_S = 0.2  # from the attempt's begin until the receiver has it, on a machine at rest
+LONG_MIN = 6  # a longer day has enough of everything
 TIMES, MORE_S, ENOUGH = 2, 0.2, 30  # what a hostile token may cost; of so many figures a 99th percentile is taken
 FLIGHT_S = 15  # the longest attempt for which another one waits
 SETTLED_S = 10  # after a fault: clients are back, and streams have caught up
+STARTED_S = 2  # after its start a daemon makes attempts as ever
+BED_FAULTS = ("cable_out", "network", "client_killed", "handed over")
 UNWRITTEN_S = 0.5  # for which an alarm waits for the journal before it is told
 AWAY = ("kill -9", "SIGTERM", "daemon away")
 CAUSES = {  # of each technical alarm: what may have been drawn, at any bed for those of the daemon
@@ -81,7 +85,7 @@ def changes_of_all(day):
             last = r["at"] if r["at"] is not None else last
             found.append((last, r))
     for _, r in sorted(found, key=lambda e: e[0]):
-        key = r["session"], r["kind"], r["number"]
+        key = r["session"], r["kind"], r["number"], r["alarm"]
         if key not in known or r["number"] < 0:
             known.add(key)
             yield r
@@ -179,11 +183,11 @@ def check_causes(day, d, timeline):
 
 # ---- how late: of alarms, and of streams ----
 
-def disturbed(day, bed, begin, end):
-    """Whether a fault of this bed, an end of a daemon or a full volume lies in this time, or just before."""
-    names = {"full results volume"}.union(*(d.faults for d in day.daemons))
-    drawn = any((e[1] == bed or e[0] in names) and e[2] <= end and e[3] + SETTLED_S > begin for e in day.draw)
-    return drawn or any(begin - SETTLED_S < at <= end for d in day.daemons for at in d.ends())
+def disturbed(day, bed, begin, end, daemons, settled_s):
+    """Whether a fault of this bed, an end of one of these daemons or a full volume lies in this time, or just before. A seizure is no fault."""
+    names = {"full results volume"}.union(*(d.faults for d in daemons))
+    drawn = any(((e[1] == bed and e[0] in BED_FAULTS) or e[0] in names) and e[2] <= end and e[3] + settled_s > begin for e in day.draw)
+    return drawn or any(begin - settled_s < at <= end for d in daemons for at in d.ends())
 
 
 def minute_of(day, at):
@@ -195,9 +199,11 @@ def p99(values):
     return round(sorted(values)[int(0.99 * (len(values) - 1))], 3) if values else None
 
 
-def check_attempts(day, d):
-    """The first attempt for an alarm of a bed begins at once, or after the attempts that hold the places of its owner."""
-    lags, begun = {"with": [], "without": []}, [r for r in rows(d, "alarm_on") if r["live"] and r["client"] in day.names and r["at"] is not None]
+def check_attempts(day, d, begun):
+    """The first attempt for an alarm of a bed begins at once, or after the attempts that hold the places of its owner. begun: the rows of alarms, and of
+    streams that go on from a snapshot, which bring alarms of before."""
+    lags, came = {"with": [], "without": []}, [(r["session"], r["at"]) for r in begun if r["kind"] == "restored" and r["at"] is not None]
+    begun = [r for r in begun if r["kind"] == "alarm_on" and r["live"] and r["client"] in day.names and r["at"] is not None]
     for pager in d.pagers:
         if not pager.owes:
             continue
@@ -208,7 +214,7 @@ def check_attempts(day, d):
                 first.setdefault(i, at)
         for r in begun:
             told = first.get(delivery_id(pager.name, r["session"], r["kind"], r["number"]))
-            if told is None or disturbed(day, r["client"], r["at"], told):
+            if told is None or any(session == r["session"] and r["at"] <= at <= told for session, at in came) or disturbed(day, "", r["at"], told, [d], STARTED_S):
                 continue
             between = attempts[:bisect.bisect_right(begins, told)]
             flights = [(a, body, min(end, told)) for a, body, end in between if end >= r["at"] and a < told]
@@ -228,20 +234,51 @@ def check_attempts(day, d):
 def compare(day, what, values):
     found = {which: {"n": len(v), "p99": p99(v)} for which, v in values.items()}
     day.facts[what] = found
-    if min(f["n"] for f in found.values()) >= ENOUGH and found["with"]["p99"] > TIMES * found["without"]["p99"] + MORE_S:
+    if day.o.minutes > LONG_MIN and min(f["n"] for f in found.values()) < ENOUGH:
+        day.lose("too few figures to compare", f"{what}: {found}")
+    elif min(f["n"] for f in found.values()) >= ENOUGH and found["with"]["p99"] > TIMES * found["without"]["p99"] + MORE_S:
         day.lose("a hostile token makes others late", f"{what}: {found}")
 
 
 def check_lags(day):
     streams, attempts = {"with": [], "without": []}, {"with": [], "without": []}
     for at, bed, lag_s in day.lags:
-        if not disturbed(day, bed, at - 1, at):
+        if not disturbed(day, bed, at - 1, at, day.daemons, SETTLED_S):
             streams[minute_of(day, at)].append(max(0, lag_s - day.slack(at)))
     for d in day.daemons:
-        for which, lags in check_attempts(day, d).items():
+        for which, lags in check_attempts(day, d, rows(d, "alarm_on", "restored")).items():
             attempts[which] += lags
     compare(day, "attempt after s", attempts)
     compare(day, "streams behind s", streams)
+
+
+def prove_attempts():
+    """The checks of attempts find what they are for: an alarm of a bed that waits behind attempts of others, and alarms that begin late while the
+    hostile token is at work. Every other alarm here is told at once, also beside an attempt that hangs."""
+    found, at, rows_of, attempts = [], {"hang": 100, "queue": 200, "with": 300, "without": 700}, [], []
+    day = types.SimpleNamespace(began=0, names=["bed-1"], draw=[("hostile token", "", 300, 650)], slack=lambda *_: 0, facts={}, o=types.SimpleNamespace(minutes=20),
+                                lose=lambda what, detail="": found.append((what, detail)))
+    d = types.SimpleNamespace(name="a", faults=set(), ends=lambda: [], pagers=[types.SimpleNamespace(name="pager", owes=True, attempts=attempts)])
+
+    def attempt(begin, end, bed, alarm=None):
+        attempts.append([begin, {"id": alarm and delivery_id("pager", alarm, "alarm_on", 0), "covers": [], "entry": {"client": bed}}, end])
+
+    def alarm(begin, late_s):
+        rows_of.append({"live": 1, "client": "bed-1", "at": begin, "session": f"at {begin}", "kind": "alarm_on", "number": 0, "alarm": f"at {begin}"})
+        attempt(begin + late_s, begin + late_s + 0.01, "bed-1", f"at {begin}")
+    attempt(at["hang"] - 1, at["hang"] + 5, "another")
+    alarm(at["hang"], 0.1)
+    for k in range(5):
+        attempt(at["queue"] + k, at["queue"] + k + 1, "another")
+    alarm(at["queue"], 5.01)
+    for which, late_s in (("with", 0.4), ("without", 0.05)):
+        for k in range(ENOUGH):
+            alarm(at[which] + 10 * k, late_s if which == "without" or k % 2 else 0.15)
+    lags = check_attempts(day, d, rows_of)
+    compare(day, "attempt after s", lags)
+    what = [w for w, _ in found]
+    assert [len(lags[which]) for which in ("with", "without")] == [ENOUGH, ENOUGH], lags
+    assert what.count("an attempt began late") == 1 + ENOUGH // 2 and what.count("a hostile token makes others late") == 1 and len(what) == 2 + ENOUGH // 2, found
 
 
 def check_delays(day, limit_s):

@@ -22,9 +22,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pager = self.server
         attempt = pager.attempted(body)
         mode = pager.mode
-        while pager.mode == "hang" and not self.is_closed():
+        while mode == "hang" and pager.mode == "hang" and not self.is_closed():
             time.sleep(0.05)
-        if mode == "ok":
+        if mode == "ok" and not self.is_closed():  # else the daemon, which gave the attempt up, tries again
             pager.accept([body["id"], *body["covers"]])
         if mode in ("ok", "503"):  # else without an answer
             self.send_response(200 if mode == "ok" else 503)

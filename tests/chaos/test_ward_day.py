@@ -46,7 +46,6 @@ TICK_S, LOOK_S = 0.05, 2
 LATE_S = 0.5  # a machine that is so late with a thread that sleeps is no measure of a page that has 3 s
 QUIET_S = 180  # until the last alarm of a bed is over: resume_ttl, and what a stream brings late
 STEPS_S = (8, 12)  # of the escalation
-LONG_MIN = 6
 HANDED_AT_S, HANDED_S, SAVED_S = 14, 200, 4  # an alarm is answered, goes to the other daemon, and comes back; until snapshots have its answer
 
 
@@ -183,6 +182,13 @@ class Day:
             self.draw.append(entry)
         yield
         entry[3] = time.monotonic()
+
+    def keep(self):
+        """What the judge had besides the journals."""
+        kept = {"began": self.began, "draw": self.draw, "late": self.late, "lags": self.lags,
+                "daemons": [{"name": d.name, "ends": d.ends(), "pagers": [{"name": p.name, "told": p.told, "attempts": p.attempts} for p in d.pagers]} for d in self.daemons]}
+        with open(f"{self.tmp}/day.json", "w", encoding="utf-8") as f:
+            json.dump(kept, f)
 
     # ---- the machine: how late it is with what should be done now ----
 
@@ -405,10 +411,11 @@ def main():
     parser.add_argument("--told-within", type=float, metavar="S", help="seconds: a loss if the 99th percentile of alarms came later to the hook")
     parser.add_argument("--json", help="file for the report")
     o = parser.parse_args()
-    is_long = o.minutes > LONG_MIN
+    is_long = o.minutes > judge.LONG_MIN
     o.beds, o.longest, o.daemons = o.beds or (12 if is_long else 8), o.longest or (90 if is_long else 20), o.daemons or (2 if is_long else 1)
     os.environ["BRR_STOP_AT_NULL"] = "1"
     print(f"seed {o.seed}", flush=True)
+    judge.prove_attempts()
     tmp = tempfile.mkdtemp(prefix="brr-ward-day-")
     day = None
     try:
@@ -418,6 +425,7 @@ def main():
         if day is None or day.losses or sys.exc_info()[0]:
             if day:
                 day.d.volumes.keep(tmp)
+                day.keep()
             print(f"seed {o.seed}; everything is kept in {tmp}", flush=True)
         else:
             shutil.rmtree(tmp)
