@@ -215,6 +215,7 @@ static int open_journal(struct daemon *d, struct err *err) {
     return open_desk(d, err);
 }
 
+static_assert((int)DESK_GIVEN == (int)SESSION_GIVEN, "the desk gives what sessions take");
 static_assert((int)DESK_GONE == (int)SESSION_GONE && (int)DESK_HERE == (int)SESSION_HERE &&
                   (int)DESK_ELSEWHERE == (int)SESSION_ELSEWHERE && (int)DESK_ASKED == (int)SESSION_PLACE_ASKED &&
                   (int)DESK_UNKNOWN == (int)SESSION_PLACE_UNKNOWN,
@@ -255,6 +256,8 @@ static int open_streams(struct daemon *d, struct err *err) {
                                                   .settle = desk_settle,
                                                   .describe = desk_describe,
                                                   .take = desk_take_over,
+                                                  .give = desk_give,
+                                                  .receive = desk_receive,
                                                   .ctx = s->desk},
                                        .max_waiting_bytes = c->backlog_bytes};
     if (!(s->sessions = sessions_new(&sessions)))

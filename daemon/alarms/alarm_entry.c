@@ -234,6 +234,15 @@ void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
     }
 }
 
+void alarm_entry_on(const struct alarm *a, struct journal_entry *ret) {
+    *ret = (struct journal_entry){
+        .kind = JOURNAL_ALARM_ON, .received_ms = a->on_ms, .boot_ms = a->on_boot_ms > 0 ? a->on_boot_ms : 0, .end_s = NAN};
+    put_alarm(a, ret);
+    ret->start_s = a->changed_s;
+    ret->number = isfinite(a->changed_s) ? llround(a->changed_s * 256) : -1;
+    str_copy(ret->person, sizeof ret->person, *a->answered.person ? a->answered.person : a->answered.by);
+}
+
 void alarm_entry_off(const struct alarm *a, enum journal_off off, const struct alarms_now *now, struct journal_entry *ret) {
     *ret = (struct journal_entry){
         .kind = JOURNAL_ALARM_OFF, .number = -1, .received_ms = now->wall_ms, .boot_ms = now->boot_ms, .end_s = NAN};

@@ -15,6 +15,8 @@ bool alarm_entry_cause(const struct journal_entry *e, struct alarms_cause *ret);
 /* What somebody answered, by its entry; false: of a later version. */
 bool alarm_entry_answer(const struct journal_entry *e, struct alarm_answer *ret);
 void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret);
+/* The entry with which the alarm, which is on, is on in its session. */
+void alarm_entry_on(const struct alarm *a, struct journal_entry *ret);
 /* The entry with which the alarm goes off in its session. */
 void alarm_entry_off(const struct alarm *a, enum journal_off off, const struct alarms_now *now, struct journal_entry *ret);
 /* The entry that begins a test alarm of this bed. The hooks and the escalation take it as they

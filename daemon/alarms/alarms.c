@@ -14,10 +14,11 @@ struct alarms *alarms_new(const struct alarms_plan *plan, alarms_row_fn *row, vo
                            .ctx = ctx,
                            .patients = map_new(ALARMS_MAX),
                            .on = map_new(ALARMS_MAX),
+                           .away = map_new(ALARMS_MAX),
                            .technical = map_new(ALARMS_MAX),
                            .standbys = map_new(ALARMS_STANDBYS),
                            .holders = map_new((size_t)plan->n_roster + 1)};
-    bool whole = all->patients && all->on && all->technical && all->standbys && all->holders;
+    bool whole = all->patients && all->on && all->away && all->technical && all->standbys && all->holders;
     for (int i = 0; whole && i < plan->n_roster; i++) {
         void *before = NULL, *holder = calloc(1, sizeof(struct holder));
         whole = holder && !map_put(all->holders, plan->roster[i], holder, &before);
@@ -34,6 +35,7 @@ void alarms_free(struct alarms *all) {
         return;
     map_free(all->patients, free);
     map_free(all->on, NULL);
+    map_free(all->away, free);
     map_free(all->technical, free);
     map_free(all->standbys, free);
     map_free(all->rules, free);
@@ -272,6 +274,14 @@ static bool ends_after(const struct alarm *a, const struct alarm *b) {
     return b->off_ms && (!a->off_ms || a->off_boot_ms > b->off_boot_ms);
 }
 
+/* Whether the stream had an alarm at another daemon that has only just ended, and of which this one knows nothing. */
+static bool comes_with(const struct alarms *all, const struct alarms_start *start) {
+    const char *before = start->before ? start->before : "";
+    const struct away *away = map_get(all->away, before);
+    return *before && start->start_s - start->before_s < (double)all->plan.rejoin_ms / 1000 && !map_get(all->patients, before) &&
+           (!away || !strcmp(away->session, start->session));
+}
+
 void alarms_name(const struct alarms *all, const struct alarms_start *start, const struct alarms_now *now,
                  char ret[JOURNAL_ALARM]) {
     const struct alarm *newest = NULL;
@@ -280,6 +290,8 @@ void alarms_name(const struct alarms *all, const struct alarms_start *start, con
         newest = goes_on(all, at, start, now) && (!newest || ends_after(at, newest)) ? at : newest;
     if (newest)
         str_copy(ret, JOURNAL_ALARM, newest->id);
+    else if (comes_with(all, start))
+        str_copy(ret, JOURNAL_ALARM, start->before);
     else
         journal_alarm_id(start->session, llround(start->start_s * 256), ret);
 }
@@ -292,6 +304,30 @@ static bool knows(const struct alarm *a, const char *session, double at_s) {
 /* An older stream of the bed, as its snapshot says it after a restart: another one has taken the alarm over since. */
 static bool was_taken_over(const struct alarm *a, const char *session, int64_t boot_ms) {
     return strcmp(a->session, session) != 0 && boot_ms < a->joined_boot_ms;
+}
+
+/* The same of an alarm that went to another daemon with the newer stream. */
+static bool went_away(const struct alarms *all, const struct alarms_start *start, int64_t boot_ms) {
+    const struct away *away = map_get(all->away, start->id);
+    return away && strcmp(away->session, start->session) != 0 && boot_ms < away->joined_boot_ms;
+}
+
+/* Without memory an older stream of the bed may take it for its own. */
+static void keep_away(struct alarms *all, const struct alarm *a) {
+    struct away *away = calloc(1, sizeof *away);
+    void *before = NULL;
+    const char *key;
+    size_t cursor = 0;
+    if (away)
+        *away = (struct away){.joined_boot_ms = a->joined_boot_ms};
+    if (away)
+        str_copy(away->session, sizeof away->session, a->session);
+    if (map_count(all->away) == ALARMS_MAX && map_next(all->away, &cursor, &key, &before))
+        free(map_remove(all->away, key));
+    before = NULL;
+    if (away && map_put(all->away, a->id, away, &before))
+        before = away;
+    free(before);
 }
 
 static void forget_answer(struct alarm *a, int64_t boot_ms) {
@@ -334,6 +370,9 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
         come_back(all, a, start->answered);
     if (a && (knows(a, start->session, start->start_s) || was_taken_over(a, start->session, boot_ms)))
         return a;
+    if (went_away(all, start, boot_ms))
+        return NULL;
+    free(map_remove(all->away, start->id));
     const int64_t due = start->live && !start->test ? due_of(all, start->principal, start->bed, boot_ms) : 0;
     const bool untold = !a || (a->off_ms && a->due_boot_ms); /* one that was told before goes on being told */
     if (untold && start->live && !due)
@@ -375,8 +414,24 @@ void alarms_moved(struct alarms *all, const char *session) {
     struct alarm *a = map_get(all->on, session);
     if (a && all->restoring)
         ((struct patient *)a)->moved = true;
-    else if (a)
-        forget_alarm(all, a);
+    if (!a || all->restoring)
+        return;
+    keep_away(all, a);
+    forget_alarm(all, a);
+}
+
+const struct alarm *alarms_of_onset(const struct alarms *all, const struct alarms_start *start, const struct alarms_now *now) {
+    const struct alarm *on = alarms_on_in(all, start->session), *same = map_get(all->patients, start->id);
+    const int64_t boot_ms = alarms_boot_of(start->on_ms, now);
+    void *at;
+    if (on || (same && was_taken_over(same, start->session, boot_ms)))
+        return on ? on : same;
+    for (size_t cursor = 0; alarms_each(all->patients, &cursor, &at);) {
+        const struct alarm *a = at;
+        if (!strcmp(a->session, start->session) && a->joined_s <= start->start_s && start->start_s <= a->changed_s)
+            return a;
+    }
+    return NULL;
 }
 
 /* ---- escalation ---- */
@@ -621,9 +676,10 @@ bool alarms_merge(struct alarms *all, struct alarms *past, int most, const struc
     all->silenced |= past->silenced;
     for (size_t cursor = 0; most && map_next(past->patients, &cursor, &key, &at); most--) {
         map_remove(past->patients, key);
-        if (((const struct patient *)at)->moved)
+        if (((const struct patient *)at)->moved) {
+            keep_away(all, at);
             free(at);
-        else
+        } else
             take_patient(all, at, now);
     }
     all->restoring = false;

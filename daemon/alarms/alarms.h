@@ -91,13 +91,15 @@ struct alarms_start {
     const char *id, *session, *bed, *principal, *model;
     bool live, test;
     double start_s, value;
-    int64_t on_ms; /* Unix time */
-    bool answered; /* of a row of the journal: somebody had acknowledged the alarm */
-    bool alone;    /* no other stream of the bed sends: only then it may take over the alarm of one (alarms_name) */
+    int64_t on_ms;      /* Unix time */
+    bool answered;      /* of a row of the journal: somebody had acknowledged the alarm */
+    const char *before; /* the alarm of its session that went off last, at before_s; NULL or "": there was none */
+    double before_s;
+    bool alone; /* no other stream of the bed sends: only then it may take over the alarm of one (alarms_name) */
 };
-/* The id of the alarm that begins: of the bed's alarm that is on in a stream that is gone, or ended within plan.rejoin_ms; else of
- * its session and sample. Only a bed with a name of its own has an alarm beyond its session. A bed of the roster keeps its alarm
- * when another caller comes to hold it. */
+/* The id of the alarm that begins: of the bed's alarm that is on in a stream that is gone, or ended within plan.rejoin_ms, also
+ * where the stream alone knows that one because it comes from another daemon; else of its session and sample. Only a bed with a
+ * name of its own has an alarm beyond its session. A bed of the roster keeps its alarm when another caller comes to hold it. */
 void alarms_name(const struct alarms *all, const struct alarms_start *start, const struct alarms_now *now, char ret[JOURNAL_ALARM]);
 /* An alarm began. An alarm that is known goes on: it is on again, in this session. Its answer stays unless it was given so long ago
  * that it does not cover this (ALARMS_AGAIN_MS). What the register knows already, or knows better, changes nothing. A new live one
@@ -119,8 +121,12 @@ const struct alarm *alarms_on_in(const struct alarms *all, const char *session);
 /* The stream of this session is over: its connection is not lost any more, but nobody hears the bed either. */
 #define ALARMS_GONE "the stream has ended, and nothing is heard of the bed" /* why: of the end of such an alarm */
 void alarms_gone(struct alarms *all, const char *session);
-/* Another daemon has the stream of this session, and its alarm. A register that is restored keeps the alarm with its
- * answer, in case a later row says that it came back; if none does, alarms_merge leaves it out. */
+/* The alarm that this onset of the session belongs to, as far as the register knows: it is on in the session, was on then, or
+ * another stream of the bed has taken it over since. NULL: it is new. */
+const struct alarm *alarms_of_onset(const struct alarms *all, const struct alarms_start *start, const struct alarms_now *now);
+/* Another daemon has the stream of this session, and its alarm; what an older stream of the bed says of that from now on is old. A
+ * register that is restored keeps the alarm with its answer, in case a later row says that it came back; if none does, alarms_merge
+ * leaves it out. */
 void alarms_moved(struct alarms *all, const char *session);
 /* Step `step` of this alarm was taken at that time: from the journal, after a restart. */
 void alarms_escalated(struct alarms *all, const char *id, int step, int64_t at_ms, const struct alarms_now *now);

@@ -95,7 +95,7 @@ void desk_note(void *desk, struct journal_entry *e) {
     alarm_entry_take(d->alarms, e, &now);
     a = *e->alarm ? alarms_find(d->alarms, e->alarm) : NULL;
     e->on_ms = a ? a->on_ms : e->on_ms;
-    e->untold = a && a->due_boot_ms;
+    e->untold |= a && a->due_boot_ms;
     if (a && e->kind == JOURNAL_ALARM_ON && a->answered.at_ms) /* the answer covers what is on again */
         str_copy(e->person, sizeof e->person, *a->answered.person ? a->answered.person : a->answered.by);
     if (a && e->kind == JOURNAL_ALARM_ON && !*e->detail)
@@ -107,7 +107,11 @@ void desk_name(void *desk, const struct journal_entry *e, bool alone, char ret[J
     const struct desk *d = desk;
     const struct alarms_now now = desk_now();
     struct alarms_start start = alarm_entry_start(e);
+    char before[JOURNAL_ALARM];
+    str_copy(before, sizeof before, ret);
     start.alone = alone;
+    start.before = before;
+    start.before_s = e->end_s;
     alarms_name(d->alarms, &start, &now, ret);
 }
 
@@ -158,12 +162,12 @@ static bool is_to_settle(const struct alarm *a) { return a->kind == ALARM_SEIZUR
 
 bool desk_settle(void *desk, int (*place)(void *sessions, const char *session), void *sessions) {
     struct desk *d = desk;
-    struct alarms_cursor look = {0}, cursor = {0};
-    bool known = !desk_is_reading(d);
-    for (const struct alarm *a; known && (a = alarms_next(d->alarms, &look));)
-        known = !is_to_settle(a) || place(sessions, a->session) != DESK_ASKED;
-    for (const struct alarm *a; known && (a = alarms_next(d->alarms, &cursor));) {
+    struct alarms_cursor cursor = {0};
+    const bool read = !desk_is_reading(d);
+    bool known = read;
+    for (const struct alarm *a; read && (a = alarms_next(d->alarms, &cursor));) {
         const int where = is_to_settle(a) ? place(sessions, a->session) : DESK_HERE;
+        known &= where != DESK_ASKED;
         if (where == DESK_ELSEWHERE)
             move_alarm(d, a);
         else if (where == DESK_GONE || where == DESK_UNKNOWN)
@@ -210,6 +214,49 @@ void desk_take_over(void *desk, struct journal_entry *e) {
     if (e->kind == JOURNAL_ANSWERED && d->config.journal)
         (void)journal_add_again(d->config.journal, e);
     d->own = false;
+}
+
+int desk_give(void *desk, const char *session, struct journal_entry ret[DESK_GIVEN]) {
+    const struct desk *d = desk;
+    const struct alarm *a = alarms_on_in(d->alarms, session);
+    if (!a)
+        return 0;
+    alarm_entry_on(a, &ret[0]);
+    return 1 + desk_describe(desk, a->id, ret + 1);
+}
+
+/* The row with which the alarm that began with `on` ends, because it is on here under another id. */
+static void end_under(struct desk *d, const struct journal_entry *on, const char *id) {
+    const struct alarms_now now = desk_now();
+    struct journal_entry e = *on;
+    e.kind = JOURNAL_ALARM_OFF;
+    e.received_ms = now.wall_ms; /* its number stays: it ends once, however often it comes */
+    e.boot_ms = now.boot_ms;
+    e.start_s = e.value = NAN;
+    e.person[0] = '\0';
+    e.untold = true;
+    str_format(e.detail, sizeof e.detail, "goes on as %s", id);
+    add_entry(d, &e);
+}
+
+bool desk_receive(void *desk, struct journal_entry *list, int n) {
+    struct desk *d = desk;
+    const struct alarms_now now = desk_now();
+    const struct alarms_start start = alarm_entry_start(&list[0]);
+    if (desk_is_reading(d))
+        return false;
+    const struct alarm *known = alarms_of_onset(d->alarms, &start, &now);
+    if (!known && d->config.journal)
+        (void)journal_add_again(d->config.journal, &list[0]);
+    else if (!known)
+        desk_note(d, &list[0]);
+    else if (strcmp(known->id, list[0].alarm) != 0)
+        end_under(d, &list[0], known->id);
+    for (int i = 1; i < n; i++) {
+        str_copy(list[i].alarm, sizeof list[i].alarm, known ? known->id : list[0].alarm);
+        desk_take_over(d, &list[i]);
+    }
+    return true;
 }
 
 /* ---- after a restart: a thread reads, since the volume may not answer ---- */

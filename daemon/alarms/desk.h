@@ -34,7 +34,8 @@ void desk_restore(struct desk *d);
 bool desk_is_reading(const struct desk *d); /* alarms from before the start are still being read: none is ended meanwhile */
 /* An entry that was made: journal_observe. It receives when its alarm began. */
 void desk_note(void *desk, struct journal_entry *e);
-/* What sessions ask the register (live/session.h): the id of the alarm that begins with this entry; the id of the alarm that is on
+/* What sessions ask the register (live/session.h): the id of the alarm that begins with this entry, before which the session had
+ * the alarm of `ret` until e->end_s; the id of the alarm that is on
  * in the session and the sample of its newest change, -1: none is on; whether the alarm is another session's now. */
 void desk_name(void *desk, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]);
 int64_t desk_on_in(void *desk, const char *session, char ret[JOURNAL_ALARM]);
@@ -48,6 +49,13 @@ bool desk_settle(void *desk, int (*place)(void *sessions, const char *session), 
 int desk_describe(void *desk, const char *alarm, struct journal_entry ret[2]);
 /* Such an entry of a stream that goes on here: what is known already changes nothing. The journal has the answer from now on. */
 void desk_take_over(void *desk, struct journal_entry *e);
+/* The alarm that is on in this session, for the daemon that has its stream: the entry that began it and what people did. Returns
+ * how many entries there are; 0: no alarm is on. */
+enum { DESK_GIVEN = 3 };
+int desk_give(void *desk, const char *session, struct journal_entry ret[DESK_GIVEN]);
+/* Such entries of another daemon: the alarm is on here, unless this register knows its onset; what people did is taken in both
+ * cases. False: alarms from before the start are still being read; ask again. */
+bool desk_receive(void *desk, struct journal_entry *list, int n);
 void desk_tick(struct desk *d); /* every second */
 struct alarms *desk_alarms(const struct desk *d);
 struct alarms_now desk_now(void);

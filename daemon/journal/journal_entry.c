@@ -1,5 +1,10 @@
 #include "daemon/journal/journal_entry.h"
 
+#include "base/pack.h"
+#include "base/trusted_time.h"
+
+enum { PACKED_VERSION = 1 };
+
 #define NAME(constant, name, words)  name,
 #define WORDS(constant, name, words) words,
 static const char *const names[] = {JOURNAL_KINDS_OF(NAME)}, *const in_words[] = {JOURNAL_KINDS_OF(WORDS)};
@@ -40,4 +45,70 @@ const char *journal_off_words(const char *name) {
 
 void journal_alarm_id(const char *session, int64_t sample, char ret[JOURNAL_ALARM]) {
     str_format(ret, JOURNAL_ALARM, "%.32s-%lld", session, (long long)sample);
+}
+
+/* ---- as bytes ---- */
+
+static void pack_entry(const struct journal_entry *e, struct str *out) {
+    const int64_t numbers[] = {e->number, e->received_ms, e->boot_ms, e->sample_ms, e->live, e->step, e->until_ms, e->on_ms};
+    const double values[] = {e->start_s, e->end_s, e->value};
+    const char *const texts[] = {e->session, e->principal, e->client, e->address, e->model,
+                                 e->sha256,  e->detail,    e->alarm,  e->person};
+    pack_text(out, journal_kind_name(e->kind));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        pack_i64(out, numbers[i]);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        pack_f64(out, values[i]);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        pack_text(out, texts[i]);
+}
+
+static void unpack_entry(struct unpack *in, bool same_boot, struct journal_entry *e) {
+    char kind[32];
+    *e = (struct journal_entry){0};
+    unpack_text(in, kind, sizeof kind);
+    unpack_require(in, journal_kind_find(kind, &e->kind));
+    e->number = unpack_i64(in, -1, INT64_MAX);
+    e->received_ms = unpack_i64(in, INT64_MIN, INT64_MAX);
+    const int64_t boot_ms = unpack_i64(in, 0, INT64_MAX);
+    e->boot_ms = same_boot ? boot_ms : 0;
+    e->sample_ms = unpack_i64(in, INT64_MIN, INT64_MAX);
+    e->live = unpack_bool(in);
+    e->step = unpack_i64(in, 0, INT32_MAX);
+    e->until_ms = unpack_i64(in, 0, INT64_MAX);
+    e->on_ms = unpack_i64(in, 0, INT64_MAX);
+    e->start_s = unpack_f64(in);
+    e->end_s = unpack_f64(in);
+    e->value = unpack_f64(in);
+    unpack_text(in, e->session, sizeof e->session);
+    unpack_text(in, e->principal, sizeof e->principal);
+    unpack_text(in, e->client, sizeof e->client);
+    unpack_text(in, e->address, sizeof e->address);
+    unpack_text(in, e->model, sizeof e->model);
+    unpack_text(in, e->sha256, sizeof e->sha256);
+    unpack_text(in, e->detail, sizeof e->detail);
+    unpack_text(in, e->alarm, sizeof e->alarm);
+    unpack_text(in, e->person, sizeof e->person);
+}
+
+void journal_entries_pack(const struct journal_entry *list, int n, struct str *out) {
+    char boot[TRUSTED_BOOT_ID];
+    trusted_boot_id(boot);
+    pack_i64(out, PACKED_VERSION);
+    pack_text(out, boot);
+    pack_i64(out, n);
+    for (int i = 0; i < n; i++)
+        pack_entry(&list[i], out);
+}
+
+int journal_entries_unpack(const void *data, size_t len, struct journal_entry *list, int most) {
+    struct unpack in = unpack_of(data, len);
+    char boot[TRUSTED_BOOT_ID], here[TRUSTED_BOOT_ID];
+    trusted_boot_id(here);
+    unpack_same(&in, PACKED_VERSION);
+    unpack_text(&in, boot, sizeof boot);
+    const int n = (int)unpack_i64(&in, 0, most);
+    for (int i = 0; i < n; i++)
+        unpack_entry(&in, *here && !strcmp(boot, here), &list[i]);
+    return unpack_done(&in) ? n : -1;
 }

@@ -89,5 +89,9 @@ struct journal_entry {
     bool sounds;                 /* it is on again, and an answer does not cover it any more; not kept */
     bool untold;                 /* receivers are not told, by a rule of the bed; not kept */
 };
+/* Entries as bytes for another daemon, of which boot_ms counts only in the boot of the machine in which it was made. */
+void journal_entries_pack(const struct journal_entry *list, int n, struct str *out);
+/* Returns how many there are, at most `most`; -1: the bytes are corrupt, or of a later version. */
+int journal_entries_unpack(const void *data, size_t len, struct journal_entry *list, int most);
 /* The id of the alarm of this session that begins at this sample (256 Hz): "SESSION-SAMPLE". */
 void journal_alarm_id(const char *session, int64_t sample, char ret[JOURNAL_ALARM]);

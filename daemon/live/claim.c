@@ -118,3 +118,72 @@ int claim_take(const char *dir, const char *id, struct claim *ret, struct err *e
         rc = look(root, fsio_basename(dir), dir, id, ret, err);
     return rc;
 }
+
+/* ---- the alarm of a stream that another daemon has ---- */
+
+/* The folder of the daemon, other than dir's, that has the snapshot, or else took it from dir. */
+static int find_owner(const char *dir, const char *id, char ret[4096], struct err *err) {
+    char root[4096], owner[256], path[4096];
+    struct dirent *e = NULL;
+    int rc;
+    if (!str_copy(root, sizeof root, dir))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", dir);
+    *strrchr(root, '/') = '\0';
+    OWNED_DIR DIR *d = opendir(root);
+    if (!d)
+        return err_errno(err, errno, "%s: cannot be read", root);
+    while (!(rc = fsio_next_entry(d, &e, err)) && e)
+        if (e->d_name[0] != '.' && strcmp(e->d_name, fsio_basename(dir)) != 0 && !fsio_join(ret, 4096, root, e->d_name, NULL) &&
+            !fsio_join(path, sizeof path, ret, id, NULL) && fsio_exists(path))
+            return 0;
+    if (rc || (rc = snapshot_moved_to(dir, id, owner, sizeof owner, err)) || (rc = fsio_join(ret, 4096, root, owner, err)))
+        return rc;
+    return fsio_is_dir(ret) ? 0 : err_set(err, ERR_NOT_FOUND, "%s: no daemon has this folder", ret);
+}
+
+int claim_hand(const char *dir, const char *id, const void *data, size_t len, struct err *err) {
+    char other[4096];
+    int rc = find_owner(dir, id, other, err);
+    return rc ? rc : snapshot_write_alarm(other, id, data, len, err);
+}
+
+/* Whether it followed its stream to another daemon. */
+static bool passes_on(const char *dir, const struct claim_alarm *a) {
+    char path[4096];
+    const bool here = !fsio_join(path, sizeof path, dir, a->id, NULL) && fsio_exists(path);
+    return !here && !claim_hand(dir, a->id, a->data, a->len, NULL) && !snapshot_remove_alarm(dir, a->id, NULL);
+}
+
+int claim_alarms(const char *dir, struct claim_alarm **ret, size_t *ret_n, struct err *err) {
+    OWNED_MEMORY struct snapshot_entry *list = NULL;
+    size_t n = 0;
+    *ret = NULL;
+    *ret_n = 0;
+    int rc = snapshot_list_alarms(dir, &list, &n, err);
+    if (rc || !n)
+        return rc;
+    if (!(*ret = calloc(n, sizeof **ret)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for alarms of other daemons");
+    for (size_t i = 0; i < n; i++) {
+        struct claim_alarm *a = &(*ret)[*ret_n];
+        str_copy(a->id, sizeof a->id, list[i].id);
+        struct err why;
+        if (snapshot_read_alarm(dir, a->id, &a->data, &a->len, &why)) {
+            rc = rc ? rc : err_set(err, why.code, "%s", why.message);
+            if (snapshot_is_useless(&why))
+                (void)snapshot_remove_alarm(dir, a->id, NULL);
+        } else if (passes_on(dir, a)) {
+            free(a->data);
+            a->data = NULL;
+        } else {
+            ++*ret_n;
+        }
+    }
+    return rc;
+}
+
+void claim_alarms_free(struct claim_alarm *list, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        free(list[i].data);
+    free(list);
+}

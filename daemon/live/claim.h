@@ -17,5 +17,17 @@ struct claim {
 /* The snapshots that other daemons have or had: of their folders, which lie beside dir, and those that were taken from dir;
  * free(*ret). After an error some may be missing. */
 int claim_others(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err);
+/* Writes the alarm of a stream into the folder of the daemon that has the stream, or had its end (snapshot_write_alarm). NOT_FOUND:
+ * no daemon has. */
+int claim_hand(const char *dir, const char *id, const void *data, size_t len, struct err *err);
+/* The alarms that were handed over to the daemon of folder dir; claim_alarms_free(*ret, *ret_n). One whose stream has gone on to
+ * another daemon since follows it there. After an error some may be missing. */
+struct claim_alarm {
+    char id[SNAPSHOT_ID_SIZE];
+    char *data;
+    size_t len;
+};
+int claim_alarms(const char *dir, struct claim_alarm **ret, size_t *ret_n, struct err *err);
+void claim_alarms_free(struct claim_alarm *list, size_t n);
 /* The snapshot `id` belongs to the daemon of folder dir from now on. NOT_FOUND: no daemon has it. */
 int claim_take(const char *dir, const char *id, struct claim *ret, struct err *err);

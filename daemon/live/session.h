@@ -73,14 +73,18 @@ struct session_store {
     /* Whether another daemon had the session of this id at the start or has taken it before, which takes 3 s at most to find out;
      * UNKNOWN: a folder does not answer. NULL: as above. */
     enum session_place (*elsewhere)(void *ctx, const char *id);
+    /* Gives the alarm of such a session (sessions_receive_alarm) to the daemon that has it: ELSEWHERE once that daemon's folder has
+     * it, or no daemon would take it; until then ASKED: ask again. NULL: as above. */
+    enum session_place (*hand)(void *ctx, const char *id, const void *data, size_t len);
     void *ctx;
 };
 
 /* The register of alarms (alarms/desk.h), which alone decides which alarm of which bed is on. Zeroed: each alarm is of its session
  * alone. */
-enum { SESSION_ANSWERS = 2 };
+enum { SESSION_ANSWERS = 2, SESSION_GIVEN = 1 + SESSION_ANSWERS };
 struct session_register {
-    /* The id of the alarm that begins with this entry. alone: no other stream of the bed sends. */
+    /* The id of the alarm that begins with this entry. ret: receives it in place of that of the session's alarm before, which went
+     * off at e->end_s. alone: no other stream of the bed sends. */
     void (*name)(void *ctx, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]);
     /* The alarm that is on in the session, and the sample (256 Hz) of its newest change; -1: none is on. */
     int64_t (*on_in)(void *ctx, const char *session, char ret[JOURNAL_ALARM]);
@@ -92,6 +96,9 @@ struct session_register {
     /* What people did about the alarm, which travels with its stream to another daemon. */
     int (*describe)(void *ctx, const char *alarm, struct journal_entry ret[SESSION_ANSWERS]); /* returns how many */
     void (*take)(void *ctx, struct journal_entry *e);                                         /* known ones change nothing */
+    /* The alarm that is on in the session, for another daemon: what began it, then what people did; returns how many. */
+    int (*give)(void *ctx, const char *session, struct journal_entry ret[SESSION_GIVEN]);
+    bool (*receive)(void *ctx, struct journal_entry *list, int n); /* of another daemon; false: ask again */
     void *ctx;
 };
 
@@ -288,6 +295,9 @@ void sessions_inherit_eeg(struct sessions *all, const char *id, char *data, size
 int sessions_model_of(const char *state, size_t len, char ret[DIGEST_HEX_SIZE], struct err *err);
 /* Another daemon has taken the session of this id over: its connection here ends with TAKEN_OVER; its snapshot is not touched. */
 void sessions_disown(struct sessions *all, const char *id);
+/* The alarm of a session that this daemon has taken over, or that no daemon has any more, as its former daemon knows it
+ * (session_store's hand): what the snapshot was too old to say. False: it cannot be taken yet; call again. */
+bool sessions_receive_alarm(struct sessions *all, const void *data, size_t len);
 /* True if a snapshot of a session needs the model of this SHA-256. */
 bool sessions_need_model(const struct sessions *all, const char *sha256);
 /* Whether sessions may still be restored: the client of a session that is not found may come back later. */

@@ -1,8 +1,10 @@
 /* The alarm of a session: which alarm it is, why it went off, and its end when the session ends before it. */
 
+#include "base/log.h"
 #include "base/trusted_time.h"
 #include "daemon/live/session_parts.h"
 
+enum { ALARM_BYTES = 64 << 10 };
 enum { HEARD_MS = 5000 /* a stream sends while its newest samples came within this time */, PASSED_S = 10 };
 
 static bool sends(const struct session *s, int64_t now_ms) {
@@ -27,6 +29,9 @@ void session_alarm_name(struct session *s, struct live_report *r) {
     if (r->on) {
         struct journal_entry e;
         session_alarm_entry(s, r, &e);
+        e.end_s = (double)s->alarm_off / FRONTEND_RATE_HZ;
+        if (s->alarm_off < 0)
+            s->alarm_id[0] = '\0';
         if (alarms->name)
             alarms->name(alarms->ctx, &e, is_alone(s), s->alarm_id);
         else
@@ -108,11 +113,60 @@ void session_alarm_look(struct session *s) {
     turn_off(s, s->heard, JOURNAL_OFF_CUT); /* samples in which it might have ended were lost */
 }
 
+/* The daemon that has the stream gets its alarm: the snapshot that it took may be older. */
+static int hand(const struct sessions *all, const char *id) {
+    const struct session_register *alarms = &all->config.alarms;
+    const struct session_store *store = &all->config.store;
+    struct journal_entry list[SESSION_GIVEN];
+    OWNED(str_done) struct str data = {0};
+    const int n = alarms->give ? alarms->give(alarms->ctx, id, list) : 0;
+    if (!n || !store->hand)
+        return SESSION_ELSEWHERE;
+    str_init(&data, ALARM_BYTES);
+    journal_entries_pack(list, n, &data);
+    return str_ok(&data) ? (int)store->hand(store->ctx, id, data.data, data.len) : SESSION_PLACE_ASKED;
+}
+
 static int where_is(void *ctx, const char *id) {
     const struct sessions *all = ctx;
-    if (session_of_id(all, id))
+    const struct session_store *store = &all->config.store;
+    const struct session *s = session_of_id(all, id);
+    if (s && !session_is_closing(s))
         return SESSION_HERE;
-    return all->config.store.elsewhere ? all->config.store.elsewhere(all->config.store.ctx, id) : SESSION_GONE;
+    const int place = store->elsewhere ? store->elsewhere(store->ctx, id) : SESSION_GONE;
+    if (place == SESSION_ELSEWHERE)
+        return hand(all, id);
+    return !s ? place : place == SESSION_GONE ? SESSION_HERE : SESSION_PLACE_ASKED;
+}
+
+bool session_alarm_moves(struct session *s) {
+    const struct session_register *alarms = &s->all->config.alarms;
+    char id[JOURNAL_ALARM];
+    const bool moves = alarms->give && s->all->config.store.hand && alarms->on_in(alarms->ctx, s->id, id) >= 0;
+    s->all->settled &= !moves;
+    return moves;
+}
+
+bool sessions_receive_alarm(struct sessions *all, const void *data, size_t len) {
+    const struct session_register *alarms = &all->config.alarms;
+    struct journal_entry list[SESSION_GIVEN];
+    char id[JOURNAL_ALARM];
+    const int n = journal_entries_unpack(data, len, list, SESSION_GIVEN);
+    if (n <= 0 || !alarms->receive)
+        return true;
+    struct session *s = session_of_id(all, list[0].session);
+    if ((!s && all->awaited) || !alarms->receive(alarms->ctx, list, n))
+        return false;
+    log_info("alarm", "what=taken over alarm=%s bed=\"%s\" session=%s", list[0].alarm, log_name(list[0].client), list[0].session);
+    if (!s) { /* nobody has the stream any more */
+        all->settled = false;
+    } else if (session_is_closing(s) || s->ended) {
+        turn_off(s, s->heard, JOURNAL_OFF_CUT);
+    } else {
+        s->alarm_known = s->alarm ? -1 : alarms->on_in(alarms->ctx, s->id, id);
+        session_alarm_look(s);
+    }
+    return true;
 }
 
 void sessions_settle_alarms(struct sessions *all) {

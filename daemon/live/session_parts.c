@@ -222,7 +222,8 @@ void session_count_end(struct session *s, const char *reason) {
         return;
     session_end_gap(s);
     if (!strcmp(reason, "moved")) { /* its alarm goes on elsewhere */
-        session_note(s, JOURNAL_MOVED, "");
+        if (!session_alarm_moves(s))
+            session_note(s, JOURNAL_MOVED, "");
         return;
     }
     session_alarm_end(s, reason);

@@ -217,6 +217,8 @@ void session_alarm_entry(const struct session *s, const struct live_report *r, s
 void session_alarm_name(struct session *s, struct live_report *r);
 /* The alarm of a stream that goes on from a snapshot, which this daemon may not know. */
 void session_alarm_goes_on(struct session *s);
+/* Another daemon has the session. True: its alarm, which is on, goes there too, and its row follows then. */
+bool session_alarm_moves(struct session *s);
 /* The session ends for this reason: its alarm goes off, and the event that is running is cut. */
 void session_alarm_end(struct session *s, const char *reason);
 /* The stream has been processed so far, and its alarm, which was on in an earlier process, is not on: it is over. */

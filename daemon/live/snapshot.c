@@ -20,7 +20,7 @@ int snapshot_prepare(const char *dir, struct err *err) {
     return rc ? rc : fsio_remove_temporaries(dir, err);
 }
 
-static const char ended_ending[] = ".ended", moved_ending[] = ".moved";
+static const char ended_ending[] = ".ended", moved_ending[] = ".moved", alarm_ending[] = ".alarm";
 
 static int path_beside(const char *dir, const char *id, const char *ending, char path[4096], struct err *err) {
     const bool fits = str_format(path, 4096, "%s/%s%s", dir, id, ending);
@@ -132,23 +132,43 @@ int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, 
     return 0;
 }
 
-static void eeg_name(const char *id, char ret[SNAPSHOT_ID_SIZE + 4]) { str_format(ret, SNAPSHOT_ID_SIZE + 4, "%s.eeg", id); }
+enum { NAME = SNAPSHOT_ID_SIZE + 8 };
+static void eeg_name(const char *id, char ret[NAME]) { str_format(ret, NAME, "%s.eeg", id); }
+static void alarm_name(const char *id, char ret[NAME]) { str_format(ret, NAME, "%s%s", id, alarm_ending); }
+
+int snapshot_write_alarm(const char *dir, const char *id, const void *data, size_t len, struct err *err) {
+    char name[NAME];
+    alarm_name(id, name);
+    return snapshot_write(dir, name, data, len, err);
+}
+
+int snapshot_read_alarm(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err) {
+    char name[NAME];
+    alarm_name(id, name);
+    return snapshot_read(dir, name, ret, ret_len, err);
+}
+
+int snapshot_remove_alarm(const char *dir, const char *id, struct err *err) {
+    char name[NAME];
+    alarm_name(id, name);
+    return fsio_remove_in(dir, name, err);
+}
 
 int snapshot_read_eeg(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err) {
-    char name[SNAPSHOT_ID_SIZE + 4];
+    char name[NAME];
     eeg_name(id, name);
     return snapshot_read(dir, name, ret, ret_len, err);
 }
 
 int snapshot_remove_eeg(const char *dir, const char *id, struct err *err) {
-    char name[SNAPSHOT_ID_SIZE + 4];
+    char name[NAME];
     eeg_name(id, name);
     return fsio_remove_in(dir, name, err);
 }
 
 /* Whoever removes a snapshot removes its EEG afterwards, so that none is left by a writer that has not noticed. */
 int snapshot_write_eeg(const char *dir, const char *id, const void *data, size_t len, struct err *err) {
-    char name[SNAPSHOT_ID_SIZE + 4], path[4096];
+    char name[NAME], path[4096];
     eeg_name(id, name);
     int rc = fsio_join(path, sizeof path, dir, id, err);
     if (rc || (rc = snapshot_write(dir, name, data, len, err)))
@@ -204,6 +224,19 @@ int snapshot_note_moved(const char *dir, const char *id, const char *owner, stru
     return fsio_write_atomic(path, text, strlen(text), err);
 }
 
+int snapshot_moved_to(const char *dir, const char *id, char *ret_owner, size_t size, struct err *err) {
+    char path[4096];
+    OWNED_MEMORY char *text = NULL;
+    size_t len = 0;
+    int rc = path_beside(dir, id, moved_ending, path, err);
+    if (rc || (rc = fsio_read(path, 4096, &text, &len, err)))
+        return rc;
+    const char *owner = strchr(text, ' ');
+    return owner && str_format(ret_owner, size, "%.*s", (int)strcspn(owner + 1, "\n"), owner + 1)
+               ? 0
+               : err_set(err, ERR_DATA_LOSS, "%s: names no owner", path);
+}
+
 /* The id of the snapshot beside which a file of this name lies. */
 static bool lies_beside(const char *name, const char *ending, char ret_id[SNAPSHOT_ID_SIZE]) {
     return str_ends(name, ending) && str_format(ret_id, SNAPSHOT_ID_SIZE, "%.*s", (int)(strlen(name) - strlen(ending)), name) &&
@@ -228,18 +261,22 @@ static bool is_moved(const char *dir, const char *name, char ret_id[SNAPSHOT_ID_
     return lies_beside(name, moved_ending, ret_id) && !fsio_join(path, sizeof path, dir, ret_id, NULL) && !fsio_exists(path);
 }
 
-/* moved: those that other daemons have taken. */
-static int list_ids(const char *dir, DIR *d, bool moved, void **entries, size_t *n, struct err *err) {
+/* Snapshots, those that other daemons have taken, or alarms that they hand over. */
+enum listed { SNAPSHOTS, MOVED, ALARMS };
+
+static int list_ids(const char *dir, DIR *d, enum listed what, void **entries, size_t *n, struct err *err) {
     struct dirent *e = NULL;
     int rc;
     while (!(rc = fsio_next_entry(d, &e, err)) && e) {
         struct snapshot_entry entry = {.ended = false};
-        const bool wanted = moved ? is_moved(dir, e->d_name, entry.id) : is_id(e->d_name);
-        if (wanted == moved)
-            drop_orphan(dir, e->d_name, moved);
+        const bool wanted = what == MOVED    ? is_moved(dir, e->d_name, entry.id)
+                            : what == ALARMS ? lies_beside(e->d_name, alarm_ending, entry.id)
+                                             : is_id(e->d_name);
+        if (what != ALARMS && wanted == (what == MOVED))
+            drop_orphan(dir, e->d_name, what == MOVED);
         if (!wanted)
             continue;
-        if (!moved) {
+        if (what == SNAPSHOTS) {
             memcpy(entry.id, e->d_name, sizeof entry.id);
             entry.ended = snapshot_ended(dir, entry.id);
         }
@@ -250,13 +287,13 @@ static int list_ids(const char *dir, DIR *d, bool moved, void **entries, size_t 
     return rc;
 }
 
-static int list_folder(const char *dir, bool moved, struct snapshot_entry **ret, size_t *ret_n, struct err *err) {
+static int list_folder(const char *dir, enum listed what, struct snapshot_entry **ret, size_t *ret_n, struct err *err) {
     void *entries = NULL;
     size_t n = 0;
     DIR *d = opendir(dir);
     if (!d)
         return err_errno(err, errno, "%s: cannot be read", dir);
-    int rc = list_ids(dir, d, moved, &entries, &n, err);
+    int rc = list_ids(dir, d, what, &entries, &n, err);
     closedir(d);
     if (rc) {
         free(entries);
@@ -270,11 +307,15 @@ static int list_folder(const char *dir, bool moved, struct snapshot_entry **ret,
 }
 
 int snapshot_list(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err) {
-    return list_folder(dir, false, ret, ret_n, err);
+    return list_folder(dir, SNAPSHOTS, ret, ret_n, err);
 }
 
 int snapshot_list_moved(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err) {
-    return list_folder(dir, true, ret, ret_n, err);
+    return list_folder(dir, MOVED, ret, ret_n, err);
+}
+
+int snapshot_list_alarms(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err) {
+    return list_folder(dir, ALARMS, ret, ret_n, err);
 }
 
 /* ---- rejected ones ---- */

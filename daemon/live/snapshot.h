@@ -64,6 +64,14 @@ struct snapshot_entry {
 /* Another daemon has taken the snapshot over: a file ID.moved holds the time and the new owner, until the snapshot is
  * back (owner NULL), or snapshot_list_moved has read it SNAPSHOT_MOVED_S later. */
 int snapshot_note_moved(const char *dir, const char *id, const char *owner, struct err *err);
+/* The new owner of such a file. NOT_FOUND: there is none. */
+int snapshot_moved_to(const char *dir, const char *id, char *ret_owner, size_t size, struct err *err);
+/* The alarm of a stream that this folder's daemon has taken over, as its former owner hands it over, in a file ID.alarm. */
+int snapshot_write_alarm(const char *dir, const char *id, const void *data, size_t len, struct err *err);
+int snapshot_read_alarm(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err);
+int snapshot_remove_alarm(const char *dir, const char *id, struct err *err);
+/* The streams with such files; free(). */
+int snapshot_list_alarms(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err);
 /* Those that were taken over and are not back; free(). */
 int snapshot_list_moved(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err);
 /* The snapshots in the folder: first those of streams that have not ended, sorted by id; free(). */

@@ -21,6 +21,8 @@ enum deed {
     DEED_CLAIM,
     DEED_OTHERS,
     DEED_MOVED,
+    DEED_HAND,
+    DEED_UNHAND,
     DEED_EEG
 };
 struct task {
@@ -32,8 +34,9 @@ struct task {
     struct eegring *ring;                 /* WRITE, EEG; NULL: none */
     char sha256[DIGEST_HEX_SIZE], *model; /* WRITE, UNKEEP; and the file of the model */
     struct snapshot_model *models;        /* MODELS, n_list of them */
-    struct snapshot_entry *list;          /* LIST, OTHERS */
-    size_t n_list;
+    struct snapshot_entry *list;          /* LIST, OTHERS, MOVED */
+    struct claim_alarm *alarms;           /* MOVED, n_alarms of them */
+    size_t n_list, n_alarms;
     bool again;         /* WRITE: a snapshot of the id is there, or is another daemon's */
     struct claim found; /* CLAIM, and who asked */
     struct session_claim *asks;
@@ -61,6 +64,12 @@ struct lane {
     int at_work;
 };
 
+/* An alarm on its way to the daemon that has its stream. */
+struct handing {
+    bool written;
+    int64_t again_ms; /* INT64_MAX: it is being written */
+};
+
 struct snapshot_store {
     uv_loop_t *loop;
     const char *dir;
@@ -70,6 +79,8 @@ struct snapshot_store {
     void *ctx;
     struct lane lane, eeg; /* eeg: DEED_EEG alone, for which nothing else waits */
     struct restoring restoring;
+    struct map *hands;             /* struct handing, by id */
+    struct map *received;          /* by id: alarms of other daemons that the register has, and whose files go at the next look */
     struct map *due;               /* by id: tasks of the lane `eeg` that have not begun */
     struct snapshot_entry *others; /* n_others of other daemons, at the start; by id */
     size_t n_others;
@@ -82,8 +93,9 @@ struct snapshot_store {
 struct snapshot_store *snapshot_store_new(uv_loop_t *loop, const char *dir, bool shared,
                                           void (*written)(void *ctx, const char *id, const struct err *err), void *ctx) {
     struct snapshot_store *s = calloc(1, sizeof *s);
-    struct map *due = s ? map_new(SIZE_MAX) : NULL;
-    if (due)
+    struct map *due = s ? map_new(SIZE_MAX) : NULL, *hands = s ? map_new(SIZE_MAX) : NULL, *received = s ? map_new(SIZE_MAX) : NULL;
+    const bool whole = due && hands && received;
+    if (whole)
         *s = (struct snapshot_store){.loop = loop,
                                      .dir = dir,
                                      .shared = shared,
@@ -91,9 +103,14 @@ struct snapshot_store *snapshot_store_new(uv_loop_t *loop, const char *dir, bool
                                      .ctx = ctx,
                                      .lane.store = s,
                                      .eeg.store = s,
+                                     .hands = hands,
+                                     .received = received,
                                      .due = due};
-    if (due)
+    if (whole)
         return s;
+    map_free(due, NULL);
+    map_free(hands, NULL);
+    map_free(received, NULL);
     free(s);
     return NULL;
 }
@@ -110,6 +127,7 @@ static void task_free(struct task *t) {
     free(t->found.eeg);
     eegring_drop(t->ring);
     FREE_MEMBERS(*t, list, model, models);
+    claim_alarms_free(t->alarms, t->n_alarms);
     free(t->found.state);
     free(t->asks);
     free(t);
@@ -125,6 +143,8 @@ void snapshot_store_free(struct snapshot_store *s) {
     free(s->restoring.entries);
     free(s->others);
     map_free(s->due, NULL);
+    map_free(s->hands, free);
+    map_free(s->received, NULL);
     free(s);
 }
 
@@ -175,7 +195,14 @@ static void run(uv_work_t *work) {
         claim_others(s->dir, &t->list, &t->n_list, &t->err);
         break;
     case DEED_MOVED:
-        snapshot_list_moved(s->dir, &t->list, &t->n_list, &t->err);
+        if (!snapshot_list_moved(s->dir, &t->list, &t->n_list, &t->err))
+            (void)claim_alarms(s->dir, &t->alarms, &t->n_alarms, &t->err);
+        break;
+    case DEED_HAND:
+        (void)claim_hand(s->dir, t->id, t->state, t->len, &t->err);
+        break;
+    case DEED_UNHAND:
+        (void)snapshot_remove_alarm(s->dir, t->id, &t->err);
         break;
     case DEED_END:
         snapshot_end(s->dir, t->id, &t->err);
@@ -211,6 +238,8 @@ static void on_models(struct snapshot_store *s, const struct task *t);
 static void on_claimed(struct snapshot_store *s, struct task *t);
 static void on_others(struct snapshot_store *s, struct task *t);
 static void on_moved(struct snapshot_store *s, const struct task *t);
+static void on_handed(struct snapshot_store *s, const struct task *t);
+static void remember_other(struct snapshot_store *s, const char *id);
 
 static void go_on(struct lane *lane) {
     const struct task *t = lane->first;
@@ -273,10 +302,14 @@ static void task_over(struct snapshot_store *s, struct task *t) {
         on_others(s, t);
     else if (t->deed == DEED_MOVED)
         on_moved(s, t);
+    else if (t->deed == DEED_HAND)
+        on_handed(s, t);
     if (t->deed != DEED_WRITE) {
         task_free(t);
         return;
     }
+    if (t->err.code == ERR_ABORTED)
+        remember_other(s, t->id);
     s->written(s->ctx, t->id, &t->err);
     save_eeg(s, t);
 }
@@ -430,6 +463,17 @@ static void forget_other(struct snapshot_store *s, const char *id) {
         memmove(found, found + 1, (size_t)(s->others + s->n_others-- - found - 1) * sizeof *found);
 }
 
+/* Another daemon has it since the start. */
+static void remember_other(struct snapshot_store *s, const char *id) {
+    struct snapshot_entry *more = find_other(s, id) ? NULL : realloc(s->others, (s->n_others + 1) * sizeof *more);
+    if (!more)
+        return;
+    s->others = more;
+    more[s->n_others] = (struct snapshot_entry){.ended = false};
+    str_copy(more[s->n_others++].id, sizeof more->id, id);
+    qsort(s->others, s->n_others, sizeof *s->others, by_id);
+}
+
 static void on_claimed(struct snapshot_store *s, struct task *t) {
     struct sessions *all = s->restoring.sessions;
     char text[800];
@@ -456,6 +500,7 @@ static void on_claimed(struct snapshot_store *s, struct task *t) {
 }
 
 static void on_others(struct snapshot_store *s, struct task *t) {
+    free(s->others);
     s->others = t->list;
     s->n_others = t->n_list;
     if (s->n_others)
@@ -465,11 +510,65 @@ static void on_others(struct snapshot_store *s, struct task *t) {
     t->list = NULL;
 }
 
+/* Once the register has it, its row is on its way to the disk; the file goes at the next look. */
+static void receive(struct snapshot_store *s, const struct claim_alarm *a) {
+    static char known;
+    if (map_remove(s->received, a->id)) {
+        ask_or_log(s, DEED_UNHAND, a->id);
+    } else if (sessions_receive_alarm(s->restoring.sessions, a->data, a->len)) {
+        forget_other(s, a->id);
+        (void)map_put(s->received, a->id, &known, NULL); /* without memory it is taken again */
+    }
+}
+
 /* A stream whose client is away writes no snapshot, at which it would notice. */
 static void on_moved(struct snapshot_store *s, const struct task *t) {
+    struct sessions *all = s->restoring.sessions;
     s->moved_ms = clock_ms() + RETRY_MS;
-    for (size_t i = 0; i < t->n_list; i++)
-        sessions_disown(s->restoring.sessions, t->list[i].id);
+    for (size_t i = 0; i < t->n_list; i++) {
+        remember_other(s, t->list[i].id);
+        sessions_disown(all, t->list[i].id);
+    }
+    for (size_t i = 0; i < t->n_alarms; i++)
+        receive(s, &t->alarms[i]);
+}
+
+/* ---- alarms of streams that went to another daemon ---- */
+
+static enum session_place hand(void *ctx, const char *id, const void *data, size_t len) {
+    struct snapshot_store *s = ctx;
+    struct handing *h = map_get(s->hands, id);
+    if (h && h->written) {
+        free(map_remove(s->hands, id));
+        return SESSION_ELSEWHERE;
+    }
+    if (h && clock_ms() < h->again_ms)
+        return SESSION_PLACE_ASKED;
+    if (!h && (!(h = calloc(1, sizeof *h)) || map_put(s->hands, id, h, NULL))) {
+        free(h);
+        return SESSION_PLACE_ASKED;
+    }
+    struct task *t = calloc(1, sizeof *t);
+    h->again_ms = t ? INT64_MAX : clock_ms() + RETRY_MS;
+    if (!t)
+        return SESSION_PLACE_ASKED;
+    t->deed = DEED_HAND;
+    t->state = malloc(len + 1);
+    t->len = t->state ? len : 0;
+    if (t->state)
+        memcpy(t->state, data, len);
+    str_copy(t->id, sizeof t->id, id);
+    enqueue(s, t);
+    return SESSION_PLACE_ASKED;
+}
+
+/* Where no daemon is found that would take it, its stream is over. */
+static void on_handed(struct snapshot_store *s, const struct task *t) {
+    struct handing *h = map_get(s->hands, t->id);
+    if (!h)
+        return;
+    h->written = !t->err.code || t->err.code == ERR_NOT_FOUND;
+    h->again_ms = clock_ms() + RETRY_MS;
 }
 
 static enum session_place elsewhere(void *ctx, const char *id) {
@@ -586,5 +685,6 @@ struct session_store snapshot_store_for_sessions(struct snapshot_store *s) {
                                   .retry = retry,
                                   .claim = s->shared ? claim : NULL,
                                   .elsewhere = s->shared ? elsewhere : NULL,
+                                  .hand = s->shared ? hand : NULL,
                                   .ctx = s};
 }

@@ -127,7 +127,7 @@ class Bed:
         assert self.process.wait(timeout=PATIENCE) == 0, self.process.stderr.read()
 
 
-def ward(folder, second_s):
+def ward(folder, second_s, *more):
     """Two daemons that share their streams; each calls the second people so long after an alarm began."""
     pair = []
     for name in "ab":
@@ -136,7 +136,7 @@ def ward(folder, second_s):
         hooks = (f"{{name: all, {write}, kinds: [alarm_on, alarm_off, answered]}}, {{name: first, {write}}}, "
                  f"{{name: second, {write}}}")
         pair.append(Daemon(f"{folder}/{name}", [
-            f"sessions.shared={folder}/shared", f"sessions.name={name}", f"alarms.hooks=[{hooks}]", "alarms.repeat=1h",
+            *more, f"sessions.shared={folder}/shared", f"sessions.name={name}", f"alarms.hooks=[{hooks}]", "alarms.repeat=1h",
             f"alarms.escalation=[{{after: 1s, hooks: [first]}}, {{after: {second_s}s, hooks: [second]}}]"]).start())
     return pair
 
@@ -153,6 +153,40 @@ def an_alarm_that_moved_is_escalated_by_one_daemon(folder, recording):
     assert count(a, "escalated") == 1 and ("second", "escalated") not in told(a), log()
     bed.process.kill()
     bed.process.wait()
+    for d in pair:
+        d.stop()
+
+
+def snapshots(folder, name):
+    return [path for path in glob.glob(f"{folder}/shared/{name}/*") if len(os.path.basename(path)) == 32]
+
+
+def an_alarm_that_is_newer_than_the_snapshot_goes_after_its_stream(folder, recording):
+    a, b = pair = ward(folder, 600, "limits.resume_ttl=20s")
+    log = lambda: f"{rows(a)} {told(a)}\n{rows(b)} {told(b)}\n{a.read_log()[-3000:]}\n{b.read_log()[-3000:]}"
+    bed = Bed(pair, recording)
+    bed.send_until(lambda: snapshots(folder, "a"), log)
+    (path,) = snapshots(folder, "a")
+    with open(path, "rb") as f:
+        before = f.read()
+    bed.send_until(lambda: ("all", "alarm_on") in told(a), log)
+    (alarm,) = {alarm for kind, alarm, _ in rows(a) if kind == "alarm_on"}
+
+    def saved():
+        with open(path, "rb") as f:
+            return alarm.encode() in f.read()
+    bed.send_until(saved, log)  # the client keeps no samples from before
+    a.kill()
+    with open(path, "wb") as f:
+        f.write(before)
+    bed.send_until(lambda: where(pair) and where(pair)[0] == 1, log)
+    a.start()
+    bed.send_until(lambda: count(a, "moved"), log)
+    bed.send_until(lambda: alarm in [x["alarm"] for x in open_alarms(b)], log)
+    assert alarm not in [x["alarm"] for x in open_alarms(a)], log()
+    bed.process.kill()
+    bed.process.wait()
+    until(lambda: ("alarm_off", alarm) in [(kind, x) for kind, x, _ in rows(b)], log)
     for d in pair:
         d.stop()
 
@@ -213,6 +247,7 @@ def main():
         for d in daemons:
             d.stop()
         an_answered_alarm_moves_and_comes_back(f"{alone.dir}/answered", recording)
+        an_alarm_that_is_newer_than_the_snapshot_goes_after_its_stream(f"{alone.dir}/newer", recording)
         an_alarm_that_moved_is_escalated_by_one_daemon(f"{alone.dir}/escalated", recording)
     return 0
 

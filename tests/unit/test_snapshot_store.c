@@ -497,6 +497,92 @@ static void a_snapshot_that_cannot_be_used_is_not_taken(void **state) {
     stop(d);
 }
 
+/* A register in which one alarm is on, in the session of `on`; what it took of another one. */
+static struct ledger {
+    char on[SESSION_ID_SIZE];
+    int moved, received;
+} ledgers[2];
+
+static int64_t on_in(void *ctx, const char *session, char ret[JOURNAL_ALARM]) {
+    journal_alarm_id(session, 5, ret);
+    return strcmp(((struct ledger *)ctx)->on, session) != 0 ? -1 : 5;
+}
+
+static int give(void *ctx, const char *session, struct journal_entry ret[SESSION_GIVEN]) {
+    char id[JOURNAL_ALARM];
+    ret[0] = (struct journal_entry){.kind = JOURNAL_ALARM_ON, .number = 5};
+    str_copy(ret[0].session, sizeof ret[0].session, session);
+    return on_in(ctx, session, id) >= 0;
+}
+
+static bool receive(void *ctx, struct journal_entry *list, int n) {
+    struct ledger *l = ctx;
+    assert_true(n == 1 && list[0].number == 5);
+    str_copy(l->on, sizeof l->on, list[0].session);
+    l->received++;
+    return true;
+}
+
+static bool settle(void *ctx, int (*place)(void *sessions, const char *session), void *sessions) {
+    struct ledger *l = ctx;
+    const int where = *l->on ? place(sessions, l->on) : SESSION_HERE;
+    if (where != SESSION_ELSEWHERE)
+        return where != SESSION_PLACE_ASKED;
+    l->moved++;
+    l->on[0] = '\0';
+    return true;
+}
+
+static void know(struct daemon_side *d, struct ledger *l) {
+    *l = (struct ledger){0};
+    d->b.all->config.alarms =
+        (struct session_register){.on_in = on_in, .give = give, .receive = receive, .settle = settle, .ctx = l};
+}
+
+/* Until its alarms are settled. */
+static void settle_all(struct daemon_side *d) {
+    for (int i = 0; i < 4; i++) {
+        later_ms += 6000;
+        sessions_settle_alarms(d->b.all);
+        round_of(d, 0);
+    }
+}
+
+/* The snapshot that it took may be older than the alarm. */
+static void an_alarm_goes_after_its_stream(void **state) {
+    struct daemon_side *d = *state;
+    struct daemon_side *peer = make_peer(d);
+    char token[RESUME_TOKEN_SIZE], id[SESSION_ID_SIZE], name[64], path[1024], back[1024];
+    for (int ended = 0; ended < 2; ended++) {
+        know(d, &ledgers[0]);
+        know(peer, &ledgers[1]);
+        str_copy(id, sizeof id, session_id(make_stream(d, token)));
+        str_copy(ledgers[0].on, sizeof ledgers[0].on, id);
+        str_format(name, sizeof name, "%s.alarm", id);
+        path_of(peer, "", name, path);
+        path_of(d, "", name, back);
+        settle_all(d);
+        assert_string_equal(ledgers[0].on, id); /* it is here */
+        claim(peer, token);
+        if (ended)
+            session_end(sessions_find(peer->b.all, token, "uid:1"), "uid:0", "");
+        settle_all(d);
+        assert_true(fsio_exists(path) && ledgers[0].moved == 1 && !*ledgers[0].on);
+        round_of(peer, 6000);
+        assert_true(ledgers[1].received == 1 && fsio_exists(path)); /* until its row is on the disk */
+        round_of(peer, 6000);
+        assert_true(ledgers[1].received == 1 && !fsio_exists(path));
+        assert_string_equal(ledgers[1].on, id);
+    }
+    claim(peer, token);
+    assert_int_equal(snapshot_write_alarm(d->dir, id, "a", 1, NULL), 0); /* by a third one, which was late */
+    assert_int_equal(snapshot_remove(peer->dir, id, NULL), 0);
+    round_of(d, 6000);
+    assert_true(fsio_exists(path) && !fsio_exists(back));
+    end_peer(peer);
+    stop(d);
+}
+
 /* Where the daemon that starts anew believes the session to be, once it has looked. */
 static enum session_place place_after_start(struct daemon_side *d, const char *id) {
     stop(d);
@@ -665,6 +751,7 @@ int main(void) {
         STORE_TEST(a_stream_goes_on_at_the_daemon_that_claims_its_snapshot),
         STORE_TEST(a_snapshot_that_cannot_be_used_is_not_taken),
         STORE_TEST(a_stream_that_another_daemon_has_taken_has_moved),
+        STORE_TEST(an_alarm_goes_after_its_stream),
         STORE_TEST(a_stream_whose_client_is_away_moves_without_a_write),
         STORE_TEST(a_stream_that_comes_back_has_not_moved),
         STORE_TEST(a_folder_that_does_not_answer_leaves_unknown_who_has_the_stream),

@@ -1,0 +1,111 @@
+/* Alarms of beds whose streams go from one daemon to another one. */
+
+#include "daemon/alarms/desk.h"
+#include "unit/ward_fixture.h"
+
+/* The stream alone knows its last alarm: it comes from another daemon, with a snapshot. */
+static void an_onset_that_another_daemon_computes_again_is_the_same_alarm(void **state) {
+    struct ward *w = *state;
+    struct alarms_plan with = plan;
+    char id[JOURNAL_ALARM];
+    with.rejoin_ms = MINUTE;
+    alarms_free(w->all);
+    w->all = alarms_new(&with, keep_row, w);
+    struct alarms_start start = start_of("s1", "bed-7", 130, w);
+    start.before = "s1-2560";
+    start.before_s = 70;
+    report_on(w, start, id);
+    assert_string_equal(id, "s1-33280"); /* too long ago */
+    start.session = "s2";
+    start.bed = "bed-8";
+    start.before_s = 71;
+    report_on(w, start, id);
+    assert_string_equal(id, "s1-2560");
+    alarms_moved(w->all, "s2");
+    start.session = "s3";
+    start.bed = "bed-9"; /* it went with a newer stream */
+    alarms_name(w->all, &start, &w->now, id);
+    assert_string_equal(id, "s3-33280");
+}
+
+/* The snapshot of a stream that the bed had before says that the alarm is on in it. */
+static void an_alarm_that_moved_is_not_taken_back_by_an_older_stream(void **state) {
+    struct ward *w = *state;
+    struct alarms_plan with = plan;
+    char id[JOURNAL_ALARM];
+    with.rejoin_ms = MINUTE;
+    alarms_free(w->all);
+    w->all = alarms_new(&with, keep_row, w);
+    struct alarms_start older = start_of("s1", "bed-7", 10, w);
+    report_on(w, older, id);
+    pass(w, 10 * 1000);
+    struct alarms_start newer = start_of("s2", "bed-7", 5, w);
+    assert_string_equal(report_on(w, newer, id)->session, "s2");
+    for (int restarted = 0; restarted < 2; restarted++) {
+        alarms_moved(w->all, "s2");
+        if (restarted) { /* its rows are read once more */
+            struct alarms *past = w->all;
+            w->all = alarms_new(&with, keep_row, w);
+            assert_true(alarms_merge(w->all, past, ROWS, &w->now));
+            alarms_free(past);
+        }
+        older.id = newer.id = id;
+        assert_null(alarms_began(w->all, &older, &w->now));
+        assert_null(alarms_find(w->all, id));
+        assert_non_null(alarms_began(w->all, &newer, &w->now)); /* it comes back with its stream */
+        alarms_restore(w->all, !restarted);
+    }
+    pass(w, 2 * MINUTE);
+    assert_int_equal(rows_of(w, JOURNAL_ESCALATED), 1);
+}
+
+/* What one daemon gives of the alarm that is on in s1, the other one takes. */
+static bool give(struct desk *from, struct desk *to) {
+    struct journal_entry list[DESK_GIVEN], taken[DESK_GIVEN];
+    OWNED(str_done) struct str data = str_of(1 << 16);
+    const int n = desk_give(from, "s1", list);
+    journal_entries_pack(list, n, &data);
+    assert_int_equal(journal_entries_unpack(data.data, data.len - 1, taken, DESK_GIVEN), -1);
+    assert_int_equal(journal_entries_unpack(data.data, data.len, taken, DESK_GIVEN), n);
+    return desk_receive(to, taken, n);
+}
+
+static void an_alarm_goes_after_its_stream_to_the_daemon_that_has_it(void **state) {
+    struct desk *from = NULL, *to = NULL;
+    struct journal_entry e = {
+        .kind = JOURNAL_ALARM_ON, .start_s = 10, .value = 0.9, .live = true, .session = "s1", .client = "bed-7"};
+    struct alarm_answer answer = {.action = ALARM_ACKNOWLEDGE, .author = {.by = "token:nurse", .person = "Ana B"}};
+    const struct alarms_now now = desk_now();
+    (void)state;
+    assert_int_equal(desk_new(&(struct desk_config){.journal = NULL}, &from, NULL), 0);
+    assert_int_equal(desk_new(&(struct desk_config){.journal = NULL}, &to, NULL), 0);
+    e.received_ms = now.wall_ms - MINUTE;
+    e.boot_ms = now.boot_ms - MINUTE;
+    journal_alarm_id(e.session, 2560, e.alarm);
+    desk_note(from, &e);
+    answer.author.at_ms = now.wall_ms;
+    answer.author.boot_ms = now.boot_ms;
+    assert_int_equal(alarms_answer(desk_alarms(from), e.alarm, &answer, &now, NULL), 0);
+    assert_true(give(from, to));
+    const struct alarm *a = alarms_on_in(desk_alarms(to), "s1");
+    assert_non_null(a);
+    assert_string_equal(a->id, e.alarm);
+    assert_string_equal(a->answered.person, "Ana B");
+    assert_true(a->start_s == 10 && a->on_ms == e.received_ms);
+    e.kind = JOURNAL_ALARM_OFF;
+    e.start_s = 20;
+    desk_note(to, &e);
+    assert_true(give(from, to)); /* its stream has gone on here since */
+    assert_true(a->off_ms && !alarms_on_in(desk_alarms(to), "s1"));
+    desk_free(from);
+    desk_free(to);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        in_ward(an_onset_that_another_daemon_computes_again_is_the_same_alarm),
+        in_ward(an_alarm_that_moved_is_not_taken_back_by_an_older_stream),
+        in_ward(an_alarm_goes_after_its_stream_to_the_daemon_that_has_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
