@@ -3,26 +3,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/scan_job.h"
 
-enum { ROWS = 32, BLOCK = 128 }; /* as in depthwise_body.h */
-
-struct depthwise_work {
-    const struct scan_kernels *kernels;
-    struct depthwise_job job;
-    char *scratch; /* `each` bytes of each lane */
-    size_t each;
-};
-
-static void depthwise_item(const void *ctx, int64_t i, int lane) {
-    const struct depthwise_work *w = ctx;
-    (void)lane;
-    w->kernels->depthwise(&w->job, i, NULL);
-}
-
-static void depthwise_backward_item(const void *ctx, int64_t i, int lane) {
-    const struct depthwise_work *w = ctx;
-    w->kernels->depthwise_backward(&w->job, i, w->scratch + w->each * (size_t)lane);
-}
-
 static struct scan_view view_of(const struct tensor *t) { return (struct scan_view){t->data, t->ld, 0}; }
 
 /* The transposed weights w[k][c], flipped for reverse, and back. */
@@ -49,8 +29,7 @@ static struct depthwise_job job_of(const struct tensor *x, const struct tensor *
 static size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 int cpu_conv1d_depthwise(struct stream *s, const struct conv1d_depthwise_args *a, struct err *err) {
-    struct depthwise_work w = {.kernels = scan_kernels(), .job = job_of(&a->x, &a->w, a->pad_left, a->reverse)};
-    struct depthwise_job *j = &w.job;
+    struct depthwise_job job = job_of(&a->x, &a->w, a->pad_left, a->reverse), *j = &job;
     float *packed = cpu_scratch(s, (size_t)(j->taps * j->channels) * sizeof *packed, err);
     if (!packed)
         return ERR_EXHAUSTED;
@@ -63,7 +42,8 @@ int cpu_conv1d_depthwise(struct stream *s, const struct conv1d_depthwise_args *a
     j->state = a->state.data;
     j->lengths = a->lengths;
     j->resets = a->resets.data;
-    lanes_for(cpu_threads(s), j->batch * ((j->length + ROWS - 1) / ROWS), depthwise_item, &w);
+    const int64_t stretches = (j->length + DEPTHWISE_ROWS - 1) / DEPTHWISE_ROWS;
+    lanes_for(cpu_threads(s), j->batch * stretches, scan_kernels()->depthwise, &(struct scan_lanes){.job = j});
     return 0;
 }
 
@@ -85,10 +65,10 @@ static void add_weights(const struct depthwise_job *j, const struct tensor *dw, 
 
 int cpu_conv1d_depthwise_backward(struct stream *s, const struct conv1d_depthwise_backward_args *a, struct err *err) {
     int threads = cpu_threads(s);
-    struct depthwise_work w = {.kernels = scan_kernels(), .job = job_of(&a->x, &a->w, a->pad_left, a->reverse)};
-    struct depthwise_job *j = &w.job;
+    const struct scan_kernels *kernels = scan_kernels();
+    struct depthwise_job job = job_of(&a->x, &a->w, a->pad_left, a->reverse), *j = &job;
+    struct scan_lanes w = {.job = j, .each = padded(kernels->depthwise_bytes(j))};
     j->slices = j->batch < SCAN_SLICES ? j->batch : SCAN_SLICES;
-    w.each = padded(w.kernels->depthwise_bytes(j));
     size_t weights = padded((size_t)(j->taps * j->channels) * sizeof(float));
     size_t part_w = padded((size_t)(j->slices * j->taps * j->channels) * sizeof(float));
     size_t part_bias = padded((size_t)(j->slices * j->channels) * sizeof(float));
@@ -110,7 +90,8 @@ int cpu_conv1d_depthwise_backward(struct stream *s, const struct conv1d_depthwis
     j->dstate0 = a->dstate0.data;
     j->lengths = a->lengths;
     j->resets = a->resets.data;
-    lanes_for(threads, j->slices * ((j->channels + BLOCK - 1) / BLOCK), depthwise_backward_item, &w);
+    const int64_t blocks = (j->channels + DEPTHWISE_BLOCK - 1) / DEPTHWISE_BLOCK;
+    lanes_for(threads, j->slices * blocks, kernels->depthwise_backward, &w);
     add_weights(j, &a->dw, &a->dbias);
     return 0;
 }

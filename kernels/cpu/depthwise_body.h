@@ -6,8 +6,6 @@
 #include "kernels/cpu/scan_simd.h"
 
 enum {
-    DEPTHWISE_ROWS = 32,   /* time steps of a forward item */
-    DEPTHWISE_BLOCK = 128, /* channels of a backward item */
     DEPTHWISE_TILE = 16,   /* time steps of a backward tile */
     DEPTHWISE_RING = 32,   /* rows of gp kept: a tile and K − 1 before it */
     DEPTHWISE_AT_ONCE = 4, /* outputs that share their loads */
@@ -156,8 +154,9 @@ static void write_state(const struct depthwise_job *j, int64_t row) {
 }
 
 /* Item: batch row × a stretch of DEPTHWISE_ROWS time steps. */
-static void depthwise_item(const struct depthwise_job *j, int64_t item, char *scratch) {
-    (void)scratch;
+static void depthwise_item(const void *ctx, int64_t item, int lane) {
+    const struct depthwise_job *j = ((const struct scan_lanes *)ctx)->job;
+    (void)lane;
     int64_t per_row = (j->length + DEPTHWISE_ROWS - 1) / DEPTHWISE_ROWS, row = item / per_row, t = item % per_row * DEPTHWISE_ROWS;
     int64_t end = t + DEPTHWISE_ROWS < j->length ? t + DEPTHWISE_ROWS : j->length, len = row_length(j, row);
     bool first = t == 0;
@@ -362,7 +361,9 @@ static void depthwise_backward_row(const struct depthwise_job *j, int64_t row, c
 }
 
 /* Item: slice of the batch × a block of channels. */
-static void depthwise_backward_item(const struct depthwise_job *j, int64_t item, char *scratch) {
+static void depthwise_backward_item(const void *ctx, int64_t item, int lane) {
+    const struct scan_lanes *w = ctx;
+    const struct depthwise_job *j = w->job;
     int64_t blocks = (j->channels + DEPTHWISE_BLOCK - 1) / DEPTHWISE_BLOCK, slice = item / blocks,
             first = item % blocks * DEPTHWISE_BLOCK;
     int64_t channels[2] = {first, first + DEPTHWISE_BLOCK < j->channels ? first + DEPTHWISE_BLOCK : j->channels};
@@ -371,5 +372,5 @@ static void depthwise_backward_item(const struct depthwise_job *j, int64_t item,
     for (int k = 0; k < j->taps; k++)
         memset(j->part_w + (slice * j->taps + k) * j->channels + first, 0, count);
     for (int64_t row = slice * j->batch / j->slices; row < (slice + 1) * j->batch / j->slices; row++)
-        depthwise_backward_row(j, row, channels, slice, (float *)(void *)scratch);
+        depthwise_backward_row(j, row, channels, slice, lane_scratch(w, lane));
 }

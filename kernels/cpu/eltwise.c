@@ -121,22 +121,17 @@ CPU_CLONES static void drop_words(const float *x, float *y, const uint32_t *word
         y[j] = x[j] * (rng_unit_f32(words[j]) >= p ? scale : 0.0f);
 }
 
-/* n ≤ PIECE elements, of which the first draws as number `base`. */
-static void dropout_piece(const struct dropout_args *a, uint64_t base, const float *x, float *y, int64_t n) {
-    uint32_t words[PIECE + 8], lead = base % 4;
-    draw_words(a, a->place ? a->place->step : a->step, base / 4, (int)((lead + n + 3) / 4), words);
-    drop_words(x, y, words + lead, n, a->p);
-}
-
 static void dropout_row(const void *ctx, int64_t row, int lane) {
     const struct dropout_args *a = ctx;
     int64_t t = a->x.dim[1], c = a->x.dim[2], i = row / t, r = row % t, row0 = a->place ? a->place->row0 : a->row0;
     uint64_t base = (uint64_t)(row0 + i) * (uint64_t)(a->per_channel ? c : t * c) + (a->per_channel ? 0 : (uint64_t)(r * c));
     (void)lane;
-    for (int64_t j = 0; j < c; j += PIECE) {
+    for (int64_t j = 0; j < c; j += PIECE, base += PIECE) {
         float x[PIECE], y[PIECE];
+        uint32_t words[PIECE + 8], lead = base % 4;
         int64_t n = c - j < PIECE ? c - j : PIECE, at = row * c + j;
-        dropout_piece(a, base + (uint64_t)j, act_in(&a->x, at, n, x), act_out(&a->y, at, y), n);
+        draw_words(a, a->place ? a->place->step : a->step, base / 4, (int)((lead + n + 3) / 4), words);
+        drop_words(act_in(&a->x, at, n, x), act_out(&a->y, at, y), words + lead, n, a->p);
         act_put(&a->y, at, n, y);
     }
 }

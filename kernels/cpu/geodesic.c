@@ -102,16 +102,6 @@ static void fill_tile(const struct mlp_job *j, struct mlp_tile *t, int64_t g, in
     }
 }
 
-static void mlp_rows(const struct mlp_job *j, struct mlp_tile *t, int64_t g, int64_t first, int64_t count) {
-    int64_t at = g * j->rows + first;
-    t->tangent = tensor_present(&j->tangent);
-    fill_tile(j, t, g, first, count);
-    j->k->forward(j->shape, &j->packed[g], t);
-    memcpy(mf(&j->y) + at, t->y, (size_t)count * sizeof(float));
-    if (t->tangent)
-        memcpy(mf(&j->tangent) + at, t->y + t->rows, (size_t)count * sizeof(float));
-}
-
 static void mlp_rows_backward(const struct mlp_job *j, struct mlp_tile *t, const struct mlp_packed *sums, int64_t g, int64_t first,
                               int64_t count) {
     int64_t at = g * j->rows + first;
@@ -166,10 +156,17 @@ static int64_t blocks_of(int64_t rows) {
     return blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS;
 }
 
-static void mlp_tile_item(const void *ctx, int64_t u, int lane) {
+static void mlp_rows(const void *ctx, int64_t u, int lane) {
     const struct mlp_job *j = ctx;
-    int64_t tiles = (j->rows + MLP_ROWS - 1) / MLP_ROWS, first = u % tiles * MLP_ROWS, left = j->rows - first;
-    mlp_rows(j, j->tiles[lane], u / tiles, first, left < MLP_ROWS ? left : MLP_ROWS);
+    struct mlp_tile *t = j->tiles[lane];
+    int64_t tiles = (j->rows + MLP_ROWS - 1) / MLP_ROWS, g = u / tiles, first = u % tiles * MLP_ROWS, at = g * j->rows + first;
+    int64_t count = j->rows - first < MLP_ROWS ? j->rows - first : MLP_ROWS;
+    t->tangent = tensor_present(&j->tangent);
+    fill_tile(j, t, g, first, count);
+    j->k->forward(j->shape, &j->packed[g], t);
+    memcpy(mf(&j->y) + at, t->y, (size_t)count * sizeof(float));
+    if (t->tangent)
+        memcpy(mf(&j->tangent) + at, t->y + t->rows, (size_t)count * sizeof(float));
 }
 
 int cpu_mlp(struct stream *s, const struct mlp_args *a, struct err *err) {
@@ -179,7 +176,7 @@ int cpu_mlp(struct stream *s, const struct mlp_args *a, struct err *err) {
     int rc = mlp_prepare(s, &j, err);
     if (rc)
         return rc;
-    lanes_for(cpu_threads(s), j.groups * ((j.rows + MLP_ROWS - 1) / MLP_ROWS), mlp_tile_item, &j);
+    lanes_for(cpu_threads(s), j.groups * ((j.rows + MLP_ROWS - 1) / MLP_ROWS), mlp_rows, &j);
     return 0;
 }
 

@@ -10,38 +10,40 @@ enum { BLOCK = 256, SMALL_BLOCK = 16 };
 
 /* Float rows for bf16 activations: ROW_BUFFERS of each lane, behind what an op keeps in scratch. */
 enum { ROW_BUFFERS = 4 };
-struct rows {
-    float *buffers;
-    int64_t each;
+
+/* What an op's passes over blocks of rows share. */
+struct norm_work {
+    const void *args; /* the op's */
+    float *partial;   /* two rows of sums of each block */
+    float *factors;   /* rows: scale and shift, or those of dx */
+    float *pilot, *buffers;
+    int64_t channels, rows;
 };
 
 static size_t row_buffer_floats(struct stream *s, const struct tensor *x, int64_t c) {
     return x->dtype == DTYPE_BF16 ? (size_t)(cpu_threads(s) * ROW_BUFFERS) * (size_t)c : 0;
 }
 
-static struct rows rows_of_lane(const struct rows *all, int lane) {
-    return (struct rows){all->buffers + lane * ROW_BUFFERS * all->each, all->each};
+static float *row_buffer(const struct norm_work *w, int lane, int which) {
+    return w->buffers + (lane * ROW_BUFFERS + which) * w->channels;
 }
 
-static float *row_buffer(const struct rows *b, int which) { return b->buffers + which * b->each; }
-
-/* A block of rows. */
-struct part {
-    int64_t first, rows;
-};
-
-static struct part part_of(int64_t block, int64_t rows) {
-    int64_t left = rows - block * BLOCK;
-    return (struct part){block * BLOCK, left < BLOCK ? left : BLOCK};
+/* The row behind block i of `each` rows. */
+static int64_t block_end(const struct norm_work *w, int64_t i, int64_t each) {
+    return (i + 1) * each < w->rows ? (i + 1) * each : w->rows;
 }
 
-/* out[0..c) = Σ (x − pilot), out[c..2c) = Σ (x − pilot)² over the block's rows. */
-CPU_CLONES static void block_moments(const struct tensor *x, struct part p, const float *restrict pilot, float *restrict out,
-                                     const struct rows *buffers) {
-    int64_t c = x->dim[2];
+/* Of block b's rows: partial[0..c) = Σ (x − pilot), partial[c..2c) = Σ (x − pilot)². */
+CPU_CLONES static void block_moments(const void *ctx, int64_t b, int lane) {
+    const struct norm_work *w = ctx;
+    const struct tensor *x = &((const struct batchnorm_args *)w->args)->x;
+    const int64_t c = w->channels, end = block_end(w, b, BLOCK);
+    const float *restrict pilot = w->pilot;
+    float *restrict out = w->partial + b * 2 * c, *buffer = row_buffer(w, lane, 0);
     memset(out, 0, (size_t)(2 * c) * sizeof *out);
-    for (int64_t r = p.first; r < p.first + p.rows; r++) {
-        const float *row = act_in(x, r * x->ld, c, row_buffer(buffers, 0));
+    for (int64_t r = b * BLOCK; r < end; r++) {
+        const float *row = act_in(x, r * x->ld, c, buffer);
+#pragma omp simd
         for (int64_t i = 0; i < c; i++) {
             float d = row[i] - pilot[i];
             out[i] += d;
@@ -50,14 +52,15 @@ CPU_CLONES static void block_moments(const struct tensor *x, struct part p, cons
     }
 }
 
-/* y = x·scale + shift (scale_shift[0..c), [c..2c)) on a block of rows, ReLU where asked. */
-CPU_CLONES static void affine_rows(const struct batchnorm_args *a, struct part p, const float *restrict scale_shift,
-                                   const struct rows *buffers) {
-    int64_t c = a->x.dim[2];
-    const float *restrict scale = scale_shift, *restrict shift = scale_shift + c;
-    float floor = a->relu ? 0.0f : -INFINITY, *out = row_buffer(buffers, 1);
-    for (int64_t r = p.first; r < p.first + p.rows; r++) {
-        const float *x = act_in(&a->x, r * a->x.ld, c, row_buffer(buffers, 0));
+/* y = x·scale + shift (factors[0..c), [c..2c)) on block b, ReLU where asked. */
+CPU_CLONES static void affine_rows(const void *ctx, int64_t b, int lane) {
+    const struct norm_work *w = ctx;
+    const struct batchnorm_args *a = w->args;
+    const int64_t c = w->channels, end = block_end(w, b, BLOCK);
+    const float *restrict scale = w->factors, *restrict shift = w->factors + c;
+    float floor = a->relu ? 0.0f : -INFINITY, *in = row_buffer(w, lane, 0), *out = row_buffer(w, lane, 1);
+    for (int64_t r = b * BLOCK; r < end; r++) {
+        const float *x = act_in(&a->x, r * a->x.ld, c, in);
         float *y = act_out(&a->y, r * a->y.ld, out);
 #pragma omp simd
         for (int64_t i = 0; i < c; i++) {
@@ -66,25 +69,6 @@ CPU_CLONES static void affine_rows(const struct batchnorm_args *a, struct part p
         }
         act_put(&a->y, r * a->y.ld, c, out);
     }
-}
-
-struct batchnorm_work {
-    const struct batchnorm_args *args;
-    float *partial, *scale_shift, *pilot;
-    struct rows buffers;
-};
-
-static void moments_item(const void *ctx, int64_t i, int lane) {
-    const struct batchnorm_work *w = ctx;
-    const struct tensor *x = &w->args->x;
-    const struct rows buffers = rows_of_lane(&w->buffers, lane);
-    block_moments(x, part_of(i, tensor_rows(x)), w->pilot, w->partial + i * 2 * x->dim[2], &buffers);
-}
-
-static void affine_item(const void *ctx, int64_t i, int lane) {
-    const struct batchnorm_work *w = ctx;
-    const struct rows buffers = rows_of_lane(&w->buffers, lane);
-    affine_rows(w->args, part_of(i, tensor_rows(&w->args->x)), w->scale_shift, &buffers);
 }
 
 static inline void move_running(float *running, float leaf, float momentum) { *running += momentum * (leaf - *running); }
@@ -106,10 +90,10 @@ int cpu_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *
     if (!partial)
         return ERR_EXHAUSTED;
     float *scale_shift = partial + blocks * 2 * c, *pilot = scale_shift + 2 * c;
-    const struct batchnorm_work w = {a, partial, scale_shift, pilot, {partial + floats, c}};
+    const struct norm_work w = {a, partial, scale_shift, pilot, partial + floats, c, rows};
     memmove(pilot, act_in(&a->x, 0, c, pilot),
             (size_t)c * sizeof *pilot); /* the first row is near enough to the mean to keep the squares small */
-    lanes_for(cpu_threads(s), blocks, moments_item, &w);
+    lanes_for(cpu_threads(s), blocks, block_moments, &w);
     for (int64_t j = 0; j < c; j++) {
         double sum = 0, squares = 0;
         for (int64_t i = 0; i < blocks; i++) {
@@ -134,7 +118,7 @@ int cpu_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *
         scale_shift[j] = (float)(rstd * (double)cf(&a->weight)[j]);
         scale_shift[c + j] = (float)((double)cf(&a->bias)[j] - mean * rstd * (double)cf(&a->weight)[j]);
     }
-    lanes_for(cpu_threads(s), blocks, affine_item, &w);
+    lanes_for(cpu_threads(s), blocks, affine_rows, &w);
     return 0;
 }
 
@@ -143,23 +127,25 @@ struct gradient_row {
     const float *x, *dy, *y;
 };
 
-static inline struct gradient_row gradient_row_at(const struct batchnorm_backward_args *a, int64_t r, const struct rows *buffers) {
+static inline struct gradient_row gradient_row_at(const struct batchnorm_backward_args *a, int64_t r, float *buffers) {
     int64_t c = a->x.dim[2];
-    struct gradient_row g = {.x = act_in(&a->x, r * a->x.ld, c, row_buffer(buffers, 0)),
-                             .dy = act_in(&a->dy, r * a->dy.ld, c, row_buffer(buffers, 1))};
-    g.y = a->relu ? act_in(&a->y, r * a->y.ld, c, row_buffer(buffers, 2)) : g.dy;
+    struct gradient_row g = {.x = act_in(&a->x, r * a->x.ld, c, buffers), .dy = act_in(&a->dy, r * a->dy.ld, c, buffers + c)};
+    g.y = a->relu ? act_in(&a->y, r * a->y.ld, c, buffers + 2 * c) : g.dy;
     return g;
 }
 
-/* Sums of g and g·x̂ over a block; g = dy where the ReLU let through. */
-CPU_CLONES static void block_gradient_sums(const struct batchnorm_backward_args *a, struct part p, float *restrict out,
-                                           const struct rows *buffers) {
-    int64_t c = a->x.dim[2];
+/* Sums of g and g·x̂ over block b; g = dy where the ReLU let through. */
+CPU_CLONES static void block_gradient_sums(const void *ctx, int64_t b, int lane) {
+    const struct norm_work *w = ctx;
+    const struct batchnorm_backward_args *a = w->args;
+    const int64_t c = w->channels, end = block_end(w, b, BLOCK);
     const float *restrict mean = cf(&a->save_mean), *restrict rstd = cf(&a->save_rstd);
+    float *restrict out = w->partial + b * 2 * c;
     memset(out, 0, (size_t)(2 * c) * sizeof *out);
-    for (int64_t r = p.first; r < p.first + p.rows; r++) {
-        struct gradient_row q = gradient_row_at(a, r, buffers);
+    for (int64_t r = b * BLOCK; r < end; r++) {
+        struct gradient_row q = gradient_row_at(a, r, row_buffer(w, lane, 0));
         const float *x = q.x, *dy = q.dy, *y = q.y;
+#pragma omp simd
         for (int64_t i = 0; i < c; i++) {
             float g = !a->relu || y[i] > 0 ? dy[i] : 0.0f;
             out[i] += g;
@@ -169,13 +155,14 @@ CPU_CLONES static void block_gradient_sums(const struct batchnorm_backward_args 
 }
 
 /* dx = k0·(g − k1 − x̂·k2), with k0 = w·rstd, k1 = Σg/n, k2 = Σ(g·x̂)/n. */
-CPU_CLONES static void block_dx(const struct batchnorm_backward_args *a, struct part p, const float *restrict k,
-                                const struct rows *buffers) {
-    int64_t c = a->x.dim[2];
-    const float *restrict mean = cf(&a->save_mean), *restrict rstd = cf(&a->save_rstd);
-    float *out = row_buffer(buffers, 3);
-    for (int64_t r = p.first; r < p.first + p.rows; r++) {
-        struct gradient_row q = gradient_row_at(a, r, buffers);
+CPU_CLONES static void block_dx(const void *ctx, int64_t b, int lane) {
+    const struct norm_work *w = ctx;
+    const struct batchnorm_backward_args *a = w->args;
+    const int64_t c = w->channels, end = block_end(w, b, BLOCK);
+    const float *restrict mean = cf(&a->save_mean), *restrict rstd = cf(&a->save_rstd), *restrict k = w->factors;
+    float *out = row_buffer(w, lane, 3);
+    for (int64_t r = b * BLOCK; r < end; r++) {
+        struct gradient_row q = gradient_row_at(a, r, row_buffer(w, lane, 0));
         const float *x = q.x, *dy = q.dy, *y = q.y;
         float *dx = act_out(&a->dx, r * a->dx.ld, out);
 #pragma omp simd
@@ -187,25 +174,6 @@ CPU_CLONES static void block_dx(const struct batchnorm_backward_args *a, struct 
     }
 }
 
-struct batchnorm_gradient_work {
-    const struct batchnorm_backward_args *args;
-    float *partial, *k;
-    struct rows buffers;
-};
-
-static void gradient_sums_item(const void *ctx, int64_t i, int lane) {
-    const struct batchnorm_gradient_work *w = ctx;
-    const struct tensor *x = &w->args->x;
-    const struct rows buffers = rows_of_lane(&w->buffers, lane);
-    block_gradient_sums(w->args, part_of(i, tensor_rows(x)), w->partial + i * 2 * x->dim[2], &buffers);
-}
-
-static void dx_item(const void *ctx, int64_t i, int lane) {
-    const struct batchnorm_gradient_work *w = ctx;
-    const struct rows buffers = rows_of_lane(&w->buffers, lane);
-    block_dx(w->args, part_of(i, tensor_rows(&w->args->x)), w->k, &buffers);
-}
-
 int cpu_batchnorm_backward(struct stream *s, const struct batchnorm_backward_args *a, struct err *err) {
     int64_t rows = tensor_rows(&a->x), c = a->x.dim[2], blocks = (rows + BLOCK - 1) / BLOCK;
     size_t floats = ((size_t)blocks * 2 + 3) * (size_t)c;
@@ -213,8 +181,8 @@ int cpu_batchnorm_backward(struct stream *s, const struct batchnorm_backward_arg
     if (!partial)
         return ERR_EXHAUSTED;
     float *k = partial + blocks * 2 * c;
-    const struct batchnorm_gradient_work w = {a, partial, k, {partial + floats, c}};
-    lanes_for(cpu_threads(s), blocks, gradient_sums_item, &w);
+    const struct norm_work w = {a, partial, k, NULL, partial + floats, c, rows};
+    lanes_for(cpu_threads(s), blocks, block_gradient_sums, &w);
     for (int64_t j = 0; j < c; j++) {
         double sum = 0, dot = 0;
         for (int64_t i = 0; i < blocks; i++) {
@@ -227,7 +195,7 @@ int cpu_batchnorm_backward(struct stream *s, const struct batchnorm_backward_arg
         k[c + j] = (float)(sum / (double)rows);
         k[2 * c + j] = (float)(dot / (double)rows);
     }
-    lanes_for(cpu_threads(s), blocks, dx_item, &w);
+    lanes_for(cpu_threads(s), blocks, block_dx, &w);
     return 0;
 }
 
@@ -263,14 +231,17 @@ CPU_CLONES static void layernorm_row(const struct layernorm_args *a, const float
     stats[1] = rstd;
 }
 
-CPU_CLONES static void layernorm_block(const struct layernorm_args *a, struct part p, const struct rows *buffers) {
-    int64_t d = a->x.dim[2];
-    bool keep = tensor_present(&a->sum);
-    for (int64_t r = p.first; r < p.first + p.rows; r++) {
-        const float *x = act_in(&a->x, r * d, d, row_buffer(buffers, 0));
-        const float *res = tensor_present(&a->residual) ? act_in(&a->residual, r * d, d, row_buffer(buffers, 1)) : NULL;
-        float *sum = keep ? act_out(&a->sum, r * d, row_buffer(buffers, 2)) : row_buffer(buffers, 2), stats[2];
-        float *y = act_out(&a->y, r * d, row_buffer(buffers, 3));
+CPU_CLONES static void layernorm_block(const void *ctx, int64_t block, int lane) {
+    const struct norm_work *w = ctx;
+    const struct layernorm_args *a = w->args;
+    const int64_t d = w->channels, end = block_end(w, block, SMALL_BLOCK);
+    const bool keep = tensor_present(&a->sum);
+    float *buffers = row_buffer(w, lane, 0);
+    for (int64_t r = block * SMALL_BLOCK; r < end; r++) {
+        const float *x = act_in(&a->x, r * d, d, buffers);
+        const float *res = tensor_present(&a->residual) ? act_in(&a->residual, r * d, d, buffers + d) : NULL;
+        float *sum = keep ? act_out(&a->sum, r * d, buffers + 2 * d) : buffers + 2 * d, stats[2];
+        float *y = act_out(&a->y, r * d, buffers + 3 * d);
 #pragma omp simd
         for (int64_t i = 0; i < d; i++)
             sum[i] = res ? x[i] + res[i] : x[i];
@@ -285,36 +256,27 @@ CPU_CLONES static void layernorm_block(const struct layernorm_args *a, struct pa
     }
 }
 
-struct layernorm_work {
-    const struct layernorm_args *args;
-    struct rows buffers;
-};
-
-static void layernorm_item(const void *ctx, int64_t i, int lane) {
-    const struct layernorm_work *w = ctx;
-    const struct rows buffers = rows_of_lane(&w->buffers, lane);
-    int64_t first = i * SMALL_BLOCK, left = tensor_rows(&w->args->x) - first;
-    layernorm_block(w->args, (struct part){first, left < SMALL_BLOCK ? left : SMALL_BLOCK}, &buffers);
-}
-
 int cpu_layernorm(struct stream *s, const struct layernorm_args *a, struct err *err) {
     int64_t rows = tensor_rows(&a->x), d = a->x.dim[2], blocks = (rows + SMALL_BLOCK - 1) / SMALL_BLOCK;
-    struct layernorm_work w = {a, {cpu_scratch(s, (size_t)(cpu_threads(s) * ROW_BUFFERS) * (size_t)d * sizeof(float), err), d}};
-    if (!w.buffers.buffers)
+    struct norm_work w = {.args = a, .channels = d, .rows = rows};
+    w.buffers = cpu_scratch(s, (size_t)(cpu_threads(s) * ROW_BUFFERS) * (size_t)d * sizeof(float), err);
+    if (!w.buffers)
         return ERR_EXHAUSTED;
-    lanes_for(cpu_threads(s), blocks, layernorm_item, &w);
+    lanes_for(cpu_threads(s), blocks, layernorm_block, &w);
     return 0;
 }
 
-/* A block of rows: dx, and this block's share of dweight and dbias in out[0..d) and out[d..2d). */
-CPU_CLONES static void layernorm_gradient_block(const struct layernorm_backward_args *a, struct part p, float *restrict out,
-                                                const struct rows *buffers) {
-    int64_t d = a->sum.dim[2];
+/* Block b: dx, and its share of dweight and dbias in partial[0..d) and partial[d..2d). */
+CPU_CLONES static void layernorm_gradient_block(const void *ctx, int64_t b, int lane) {
+    const struct norm_work *work = ctx;
+    const struct layernorm_backward_args *a = work->args;
+    const int64_t d = work->channels, end = block_end(work, b, BLOCK);
     const float *restrict w = cf(&a->weight);
+    float *restrict out = work->partial + b * 2 * d, *buffers = row_buffer(work, lane, 0);
     memset(out, 0, (size_t)(2 * d) * sizeof *out);
-    for (int64_t r = p.first; r < p.first + p.rows; r++) {
-        const float *x = act_in(&a->sum, r * d, d, row_buffer(buffers, 0)), *dy = act_in(&a->dy, r * d, d, row_buffer(buffers, 1));
-        float *dx = act_out(&a->dx, r * d, row_buffer(buffers, 2)), mean = cf(&a->save_mean)[r], rstd = cf(&a->save_rstd)[r];
+    for (int64_t r = b * BLOCK; r < end; r++) {
+        const float *x = act_in(&a->sum, r * d, d, buffers), *dy = act_in(&a->dy, r * d, d, buffers + d);
+        float *dx = act_out(&a->dx, r * d, buffers + 2 * d), mean = cf(&a->save_mean)[r], rstd = cf(&a->save_rstd)[r];
         float lanes[16] = {0}, dots[16] = {0};
         int64_t i = 0;
         for (; i + 16 <= d; i += 16)
@@ -347,27 +309,14 @@ static void add_blocks(float *dst, const float *partial, int64_t blocks, int64_t
             dst[i] += partial[b * stride + i];
 }
 
-struct layernorm_gradient_work {
-    const struct layernorm_backward_args *args;
-    float *partial;
-    struct rows buffers;
-};
-
-static void layernorm_gradient_item(const void *ctx, int64_t i, int lane) {
-    const struct layernorm_gradient_work *w = ctx;
-    const struct tensor *sum = &w->args->sum;
-    const struct rows buffers = rows_of_lane(&w->buffers, lane);
-    layernorm_gradient_block(w->args, part_of(i, tensor_rows(sum)), w->partial + i * 2 * sum->dim[2], &buffers);
-}
-
 int cpu_layernorm_backward(struct stream *s, const struct layernorm_backward_args *a, struct err *err) {
     int64_t rows = tensor_rows(&a->sum), d = a->sum.dim[2], blocks = (rows + BLOCK - 1) / BLOCK;
     size_t floats = (size_t)(blocks * 2 * d);
     float *partial = cpu_scratch(s, (floats + row_buffer_floats(s, &a->sum, d)) * sizeof *partial, err);
     if (!partial)
         return ERR_EXHAUSTED;
-    const struct layernorm_gradient_work w = {a, partial, {partial + floats, d}};
-    lanes_for(cpu_threads(s), blocks, layernorm_gradient_item, &w);
+    const struct norm_work w = {a, partial, NULL, NULL, partial + floats, d, rows};
+    lanes_for(cpu_threads(s), blocks, layernorm_gradient_block, &w);
     add_blocks(mf(&a->dweight), partial, blocks, 2 * d, d);
     add_blocks(mf(&a->dbias), partial + d, blocks, 2 * d, d);
     return 0;

@@ -27,9 +27,13 @@ INLINE void norm_row(const struct rmsnorm_job *j, int64_t row, float *q, const b
     }
 }
 
-static void rmsnorm_rows(const struct rmsnorm_job *job, int64_t first, int64_t count, float *scratch) {
-    const struct rmsnorm_job own = *job, *j = &own; /* so that no store can be thought to change it */
-    for (int64_t row = first; row < first + count; row++)
+static void rmsnorm_rows(const void *ctx, int64_t item, int lane) {
+    const struct scan_lanes *w = ctx;
+    const struct rmsnorm_job own = *(const struct rmsnorm_job *)w->job,
+                             *j = &own; /* so that no store can be thought to change it */
+    const int64_t first = item * RMSNORM_ROWS, end = first + RMSNORM_ROWS < j->rows ? first + RMSNORM_ROWS : j->rows;
+    float *scratch = lane_scratch(w, lane);
+    for (int64_t row = first; row < end; row++)
         if (j->bf16)
             norm_row(j, row, scratch, true);
         else
@@ -65,9 +69,11 @@ INLINE void norm_row_backward(const struct rmsnorm_job *j, int64_t row, float *p
     }
 }
 
-static void rmsnorm_backward_slice(const struct rmsnorm_job *job, int64_t slice, float *scratch) {
-    const struct rmsnorm_job own = *job, *j = &own; /* so that no store can be thought to change it */
-    float *part = j->part_w + slice * j->channels;
+static void rmsnorm_backward_slice(const void *ctx, int64_t slice, int lane) {
+    const struct scan_lanes *w = ctx;
+    const struct rmsnorm_job own = *(const struct rmsnorm_job *)w->job,
+                             *j = &own; /* so that no store can be thought to change it */
+    float *part = j->part_w + slice * j->channels, *scratch = lane_scratch(w, lane);
     memset(part, 0, (size_t)j->channels * sizeof(float));
     for (int64_t row = slice * j->rows / j->slices; row < (slice + 1) * j->rows / j->slices; row++)
         if (j->bf16)

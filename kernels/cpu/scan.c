@@ -110,44 +110,22 @@ static void pack(struct scan_job *j, const struct scan_kernels *kernels, float *
 
 /* Where the reduced gradients go. */
 struct sums {
-    const struct tensor *db, *dc, *da, *dskip, *dbias;
-};
-
-struct scan_lanes {
     const struct scan_kernels *kernels;
     const struct scan_job *job;
-    char *scratch; /* `each` bytes of each lane */
-    size_t each;
-    int64_t chunk;
-    const struct sums *to;
+    const struct tensor *db, *dc, *da, *dskip, *dbias;
 };
 
 static size_t whole_pages(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
-static void scan_item(const void *ctx, int64_t i, int lane) {
-    const struct scan_lanes *w = ctx;
-    w->kernels->forward(w->job, i, w->scratch + w->each * (size_t)lane); /* prepares the next one */
-}
-
-static void chunked_item(const void *ctx, int64_t i, int lane) {
-    const struct scan_lanes *w = ctx;
-    w->kernels->chunked(w->job, w->chunk, i, w->scratch + w->each * (size_t)lane);
-}
-
-static void scan_backward_item(const void *ctx, int64_t i, int lane) {
-    const struct scan_lanes *w = ctx;
-    w->kernels->backward(w->job, i, w->scratch + w->each * (size_t)lane);
-}
-
 static int run_forward(struct stream *s, struct scan_job *j, struct err *err) {
-    struct scan_lanes w = {.kernels = scan_kernels(), .job = j};
+    const struct scan_kernels *kernels = scan_kernels();
+    struct scan_lanes w = {.job = j, .each = whole_pages(kernels->forward_bytes(j))};
     size_t threads = (size_t)cpu_threads(s);
-    w.each = whole_pages(w.kernels->forward_bytes(j));
-    w.scratch = cpu_scratch(s, w.each * threads + packed_a_bytes(j, w.kernels->lanes), err);
+    w.scratch = cpu_scratch(s, w.each * threads + packed_a_bytes(j, kernels->lanes), err);
     if (!w.scratch)
         return ERR_EXHAUSTED;
-    pack(j, w.kernels, (float *)(void *)(w.scratch + w.each * threads));
-    lanes_for((int)threads, j->batch * j->blocks, scan_item, &w);
+    pack(j, kernels, (float *)(void *)(w.scratch + w.each * threads));
+    lanes_for((int)threads, j->batch * j->blocks, kernels->forward, &w); /* an item prepares the next one */
     return 0;
 }
 
@@ -157,12 +135,11 @@ int cpu_scan1(struct stream *s, const struct scan1_args *a, struct err *err) {
 }
 
 static int run_chunked(struct stream *s, const struct scan_job *j, int64_t chunk, struct err *err) {
-    struct scan_lanes w = {.kernels = scan_kernels(), .job = j, .chunk = chunk};
-    w.each = whole_pages(w.kernels->chunked_bytes(j, chunk));
+    struct scan_lanes w = {.job = j, .each = whole_pages(scan_kernels()->chunked_bytes(j, chunk)), .chunk = chunk};
     w.scratch = cpu_scratch(s, w.each * (size_t)cpu_threads(s), err);
     if (!w.scratch)
         return ERR_EXHAUSTED;
-    lanes_for(cpu_threads(s), j->batch * (j->channels / j->share), chunked_item, &w);
+    lanes_for(cpu_threads(s), j->batch * (j->channels / j->share), scan_kernels()->chunked, &w);
     return 0;
 }
 
@@ -187,21 +164,21 @@ static size_t lay_out(struct scan_job *j, const struct scan_kernels *kernels, ch
 
 /* dB and dC: the blocks' shares added in order, one token and group at a time. */
 static void reduce_states(const void *ctx, int64_t t, int lane) {
-    const struct scan_lanes *w = ctx;
-    const struct scan_job *j = w->job;
-    struct scan_view db = view_of(w->to->db, j->states), dc = view_of(w->to->dc, j->states);
+    const struct sums *to = ctx;
+    const struct scan_job *j = to->job;
+    struct scan_view db = view_of(to->db, j->states), dc = view_of(to->dc, j->states);
     int64_t stride = j->batch * j->length * j->groups * j->states;
     (void)lane;
     for (int64_t g = 0; g < j->groups; g++) {
         float row[MAX_STATES];
         int64_t at = (t * j->groups + g) * j->states;
         if (db.data) {
-            w->kernels->sum_parts(j->part_b + at, j->blocks_per_group, stride, j->states, row);
-            w->kernels->write_row(row, j->states, j->bf16, db.data, t * db.row + g * db.step);
+            to->kernels->sum_parts(j->part_b + at, j->blocks_per_group, stride, j->states, row);
+            to->kernels->write_row(row, j->states, j->bf16, db.data, t * db.row + g * db.step);
         }
         if (dc.data) {
-            w->kernels->sum_parts(j->part_c + at, j->blocks_per_group, stride, j->states, row);
-            w->kernels->write_row(row, j->states, j->bf16, dc.data, t * dc.row + g * dc.step);
+            to->kernels->sum_parts(j->part_c + at, j->blocks_per_group, stride, j->states, row);
+            to->kernels->write_row(row, j->states, j->bf16, dc.data, t * dc.row + g * dc.step);
         }
     }
 }
@@ -225,21 +202,14 @@ static void reduce_lanes(const struct scan_job *j, const float *part, int lanes,
 }
 
 static void unpack_block(const void *ctx, int64_t block, int lane) {
-    const struct scan_lanes *w = ctx;
+    const struct sums *to = ctx;
     (void)lane;
-    w->kernels->unpack_a(w->job, block, mf(w->to->da));
+    to->kernels->unpack_a(to->job, block, mf(to->da));
 }
 
-static void reduce_a(struct stream *s, const struct scan_lanes *w) {
-    if (tensor_present(w->to->da) && w->job->per_head)
-        reduce_lanes(w->job, w->job->part_a, w->kernels->lanes, true, w->to->da);
-    else if (tensor_present(w->to->da))
-        lanes_for(cpu_threads(s), w->job->blocks, unpack_block, w);
-}
-
-static int run_backward(struct stream *s, struct scan_job *j, const struct sums *to, struct err *err) {
-    const struct scan_kernels *kernels = scan_kernels();
-    struct scan_lanes w = {.kernels = kernels, .job = j, .each = whole_pages(kernels->backward_bytes(j)), .to = to};
+static int run_backward(struct stream *s, struct scan_job *j, struct sums *to, struct err *err) {
+    const struct scan_kernels *kernels = to->kernels = scan_kernels();
+    struct scan_lanes w = {.job = to->job = j, .each = whole_pages(kernels->backward_bytes(j))};
     int threads = cpu_threads(s);
     float *packed = NULL;
     size_t shared = lay_out(j, kernels, NULL, &packed);
@@ -249,9 +219,12 @@ static int run_backward(struct stream *s, struct scan_job *j, const struct sums 
     w.scratch = scratch + shared;
     lay_out(j, kernels, scratch, &packed);
     pack(j, kernels, packed);
-    lanes_for(threads, j->slices * j->blocks, scan_backward_item, &w);
-    lanes_for(threads, j->batch * j->length, reduce_states, &w);
-    reduce_a(s, &w);
+    lanes_for(threads, j->slices * j->blocks, kernels->backward, &w);
+    lanes_for(threads, j->batch * j->length, reduce_states, to);
+    if (j->per_head)
+        reduce_lanes(j, j->part_a, kernels->lanes, true, to->da);
+    else if (tensor_present(to->da))
+        lanes_for(threads, j->blocks, unpack_block, to);
     reduce_lanes(j, j->part_skip, kernels->lanes, false, to->dskip);
     reduce_lanes(j, j->part_bias, kernels->lanes, j->per_head, to->dbias);
     return 0;
@@ -265,7 +238,7 @@ int cpu_scan1_backward(struct stream *s, const struct scan1_backward_args *a, st
     j.dz = view_of(&a->dz, 0);
     j.dht = floats(&a->dhT);
     j.dh0 = a->dh0.data;
-    return run_backward(s, &j, &(struct sums){&a->dBm, &a->dCm, &a->dA, &a->dDskip, &a->ddbias}, err);
+    return run_backward(s, &j, &(struct sums){NULL, NULL, &a->dBm, &a->dCm, &a->dA, &a->dDskip, &a->ddbias}, err);
 }
 
 int cpu_ssd_backward(struct stream *s, const struct ssd_backward_args *a, struct err *err) {
@@ -275,5 +248,5 @@ int cpu_ssd_backward(struct stream *s, const struct ssd_backward_args *a, struct
     j.ddelta = view_of(&a->ddelta, 0);
     j.dht = floats(&a->dhT);
     j.dh0 = a->dh0.data;
-    return run_backward(s, &j, &(struct sums){&a->dBm, &a->dCm, &a->dA, &a->dDskip, &a->ddbias}, err);
+    return run_backward(s, &j, &(struct sums){NULL, NULL, &a->dBm, &a->dCm, &a->dA, &a->dDskip, &a->ddbias}, err);
 }

@@ -404,9 +404,11 @@ static void backward_row(const struct scan_job *j, const struct block *k, struct
     clear_gradient_tails(j, k);
 }
 
-static void backward_item(const struct scan_job *j, int64_t item, char *scratch) {
+static void backward_item(const void *ctx, int64_t item, int lane) {
+    const struct scan_lanes *work = ctx;
+    const struct scan_job *j = work->job;
     int64_t slice = item / j->blocks, block = item % j->blocks;
-    struct carver carver = {scratch, 0};
+    struct carver carver = {lane_scratch(work, lane), 0};
     struct back w = back_carve(j, &carver);
     int64_t width = w.t.lanes, a_floats = j->per_head ? width : packed_floats(j);
     w.sum_a = j->part_a + item * a_floats;

@@ -106,9 +106,11 @@ static void forward_ahead(const struct scan_job *j, const struct block *k, int64
     look_ahead(j, &next, step, &j->z, t);
 }
 
-static void forward_item(const struct scan_job *j, int64_t item, char *scratch) {
+static void forward_item(const void *ctx, int64_t item, int lane) {
+    const struct scan_lanes *w = ctx;
+    const struct scan_job *j = w->job;
     struct block k = block_at(j, item / j->blocks, item % j->blocks);
-    struct carver carver = {scratch, 0};
+    struct carver carver = {lane_scratch(w, lane), 0};
     struct stage t = stage_carve(j, &carver);
     float *state = carve(&carver, packed_floats(j));
     stage_block(j, &k, &t);

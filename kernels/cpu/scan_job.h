@@ -10,14 +10,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/lanes.h"
 #include "kernels/tensor.h"
 
 enum {
-    SCAN_BLOCK = 256, /* channels of one work item */
-    SCAN_TILE = 16,   /* time steps staged at once */
-    SCAN_NB = 8,      /* states are padded to a multiple of this */
-    SCAN_SPAN = 64,   /* tiles between the checkpoints of the first level */
-    SCAN_SLICES = 32, /* partial sums over the batch in the backward pass */
+    SCAN_BLOCK = 256,      /* channels of one work item */
+    SCAN_TILE = 16,        /* time steps staged at once */
+    SCAN_NB = 8,           /* states are padded to a multiple of this */
+    SCAN_SPAN = 64,        /* tiles between the checkpoints of the first level */
+    SCAN_SLICES = 32,      /* partial sums over the batch in the backward pass */
+    RMSNORM_ROWS = 16,     /* rows of a forward item */
+    DEPTHWISE_ROWS = 32,   /* time steps of a forward item */
+    DEPTHWISE_BLOCK = 128, /* channels of a backward item */
 };
 
 /* Rows of an activation: element (b,t,group,i) at ((b·L + t)·row + group·step + i). data NULL = absent. */
@@ -73,24 +77,30 @@ struct rmsnorm_job {
     float *part_w; /* (slices, D) */
 };
 
+/* What the lanes of an op work on: a job of the kernel's kind, and memory for each lane. */
+struct scan_lanes {
+    const void *job;
+    char *scratch;
+    size_t each;   /* bytes of a lane */
+    int64_t chunk; /* tokens; of `chunked` alone */
+};
+static inline void *lane_scratch(const struct scan_lanes *w, int lane) { return w->scratch + w->each * (size_t)lane; }
+
 struct scan_kernels {
     const char *isa;
     int lanes;
     size_t (*forward_bytes)(const struct scan_job *j);
     size_t (*backward_bytes)(const struct scan_job *j);
     void (*pack_a)(const struct scan_job *j, int64_t block, float *packed);
-    void (*forward)(const struct scan_job *j, int64_t item, char *scratch);  /* item = batch row · blocks + block */
-    void (*backward)(const struct scan_job *j, int64_t item, char *scratch); /* item = slice · blocks + block */
-    void (*unpack_a)(const struct scan_job *j, int64_t block, float *da);    /* part_a → dA (+=) */
+    void (*unpack_a)(const struct scan_job *j, int64_t block, float *da);                              /* part_a → dA (+=) */
     void (*sum_parts)(const float *parts, int64_t n_parts, int64_t stride, int64_t count, float *ret); /* ret = Σ parts */
     void (*write_row)(const float *row, int64_t count, bool bf16, void *dst, int64_t at);
     size_t (*chunked_bytes)(const struct scan_job *j, int64_t chunk);
-    void (*chunked)(const struct scan_job *j, int64_t chunk, int64_t item, char *scratch); /* item = batch row · heads + head */
     size_t (*depthwise_bytes)(const struct depthwise_job *j);
-    void (*depthwise)(const struct depthwise_job *j, int64_t item, char *scratch);
-    void (*depthwise_backward)(const struct depthwise_job *j, int64_t item, char *scratch);
-    void (*rmsnorm)(const struct rmsnorm_job *j, int64_t first, int64_t count, float *scratch); /* scratch: D floats */
-    void (*rmsnorm_backward)(const struct rmsnorm_job *j, int64_t slice, float *scratch);
+    /* Items of a struct scan_lanes. Of a scan_job: batch row · blocks + block, slice · blocks + block, batch row · heads + head. */
+    lanes_item *forward, *backward, *chunked;
+    lanes_item *depthwise, *depthwise_backward; /* of a depthwise_job */
+    lanes_item *rmsnorm, *rmsnorm_backward;     /* of a rmsnorm_job: RMSNORM_ROWS rows, a slice; scratch of D floats */
     /* One thread's peak, for benchmarks: `rounds` × 8 vectors of 2^x, × 12 vectors of x·a + b. */
     float (*probe_exponentials)(int64_t rounds);
     float (*probe_multiply_adds)(int64_t rounds);

@@ -56,20 +56,6 @@ int cpu_spike_merge(struct stream *s, const struct spike_merge_args *a, struct e
     return 0;
 }
 
-struct tick_work {
-    const struct spike_kernels *kernels;
-    const struct spike_tick_args *args;
-    struct spike_part *parts;
-};
-
-static void tick_part(const void *ctx, int64_t i, int lane) {
-    const struct tick_work *w = ctx;
-    unsigned was = subnormals_keep(); /* a leak gives the same bits on every device */
-    (void)lane;
-    w->kernels->part(w->args, (int)i, &w->parts[i]);
-    subnormals_restore(was);
-}
-
 int cpu_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err *err) {
     struct spike_part parts[MOST_PARTS];
     int n = a->net.parts;
@@ -77,7 +63,9 @@ int cpu_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err
         return err_set(err, ERR_INVALID, "op spike_tick: %d ranges of targets; at most %d", n, MOST_PARTS);
     if (!a->net.span)
         return err_set(err, ERR_INVALID, "op spike_tick: span is missing");
-    lanes_for(lanes_of(a, cpu_threads(s)), n, tick_part, &(struct tick_work){kernels_here(), a, parts});
+    const unsigned was = subnormals_keep(); /* a leak gives the same bits on every device */
+    lanes_for(lanes_of(a, cpu_threads(s)), n, kernels_here()->part, &(struct spike_tick){a, parts});
+    subnormals_restore(was);
     join(a, parts);
     return 0;
 }

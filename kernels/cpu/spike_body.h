@@ -384,12 +384,16 @@ INLINE void advance_part(const struct spike_tick_args *a, uint32_t from, uint32_
     ret->candidates = candidates;
 }
 
-static void spike_part(const struct spike_tick_args *a, int part, struct spike_part *ret) {
+static void spike_part(const void *ctx, int64_t part, int lane) {
+    const struct spike_tick *tick = ctx;
+    const struct spike_tick_args *a = tick->args;
+    struct spike_part *ret = &tick->parts[part];
     uint32_t padded = spike_padded(a->net.end);
+    (void)lane;
     uint64_t from = a->net.first + (uint64_t)part * a->net.part_neurons, to = from + a->net.part_neurons;
     from = from < padded ? from : padded;
     to = to < padded ? to : padded;
-    ret->events = deliver_part(a, part);
+    ret->events = deliver_part(a, (int)part);
     switch (a->net.features) {
     case 0:
         advance_part(a, (uint32_t)from, (uint32_t)to, 0, ret);

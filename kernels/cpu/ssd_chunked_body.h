@@ -99,10 +99,12 @@ static struct block head_at(const struct scan_job *j, int64_t item) {
     return k;
 }
 
-static void chunked_item(const struct scan_job *j, int64_t chunk, int64_t item, char *scratch) {
+static void chunked_item(const void *ctx, int64_t item, int lane) {
+    const struct scan_lanes *work = ctx;
+    const struct scan_job *j = work->job;
     struct block k = head_at(j, item);
-    struct carver carver = {scratch, 0};
-    struct chunk w = chunk_carve(j, chunk < j->length ? chunk : j->length, &carver);
+    struct carver carver = {lane_scratch(work, lane), 0};
+    struct chunk w = chunk_carve(j, work->chunk < j->length ? work->chunk : j->length, &carver);
     int64_t state_at = (k.row * j->channels + k.first) * j->states;
     memset(w.xs, 0, (size_t)(w.q * w.width) * sizeof(float));
     memset(w.state, 0, (size_t)(j->states * w.width) * sizeof(float));

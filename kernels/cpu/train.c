@@ -30,13 +30,20 @@ static struct loss_terms loss_of(const struct loss_args *a, double x, bool posit
     return (struct loss_terms){alpha * factor * bce, sign * alpha * (factor * dbce + dfactor * bce)};
 }
 
-struct loss_work {
-    const struct loss_args *args;
-    double *sums; /* two of each row */
+struct adam_step {
+    float beta1, beta2, eps, rate, decay_rate, scale, correct2;
+};
+
+struct train_work {
+    const void *args; /* the op's */
+    double *sums;     /* of each row or block */
+    int64_t row;
+    struct adam_step step;
+    float ema_decay;
 };
 
 static void loss_row(const void *ctx, int64_t i, int lane) {
-    const struct loss_work *w = ctx;
+    const struct train_work *w = ctx;
     const struct loss_args *a = w->args;
     const uint8_t *labels = a->labels.data, *mask = a->mask.data;
     float *grad = tensor_present(&a->dlogits) ? mf(&a->dlogits) : NULL;
@@ -62,7 +69,7 @@ int cpu_loss(struct stream *s, const struct loss_args *a, struct err *err) {
     double *sums = cpu_scratch(s, (size_t)b * 2 * sizeof *sums, err);
     if (!sums)
         return ERR_EXHAUSTED;
-    lanes_for(cpu_threads(s), b, loss_row, &(struct loss_work){a, sums});
+    lanes_for(cpu_threads(s), b, loss_row, &(struct train_work){.args = a, .sums = sums});
     double total = 0, n = 0;
     for (int64_t i = 0; i < b; i++) {
         total += sums[2 * i];
@@ -73,57 +80,41 @@ int cpu_loss(struct stream *s, const struct loss_args *a, struct err *err) {
     return 0;
 }
 
-static double block_squares(const float *x, int64_t n) {
-    double sum[8] = {0};
-    int64_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        for (int k = 0; k < 8; k++)
-            sum[k] += (double)x[i + k] * (double)x[i + k];
-    for (; i < n; i++)
-        sum[0] += (double)x[i] * (double)x[i];
-    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
-}
-
 /* Rows of an array that is one row, or (G,n). */
 static int64_t rows_of(const struct tensor *t) { return t->rank == 2 ? t->dim[0] : 1; }
 
 static int64_t block_length(int64_t i, int64_t n) { return n - i * BLOCK < BLOCK ? n - i * BLOCK : BLOCK; }
 
-struct norm_work {
-    const float *x;
-    int64_t n;
-    double *sums; /* of each block */
-};
-
-static void norm_block(const void *ctx, int64_t i, int lane) {
-    const struct norm_work *w = ctx;
+static void squares_block(const void *ctx, int64_t block, int lane) {
+    const struct train_work *w = ctx;
+    const struct tensor *t = &((const struct norm_args *)w->args)->x;
+    const float *x = cf(t) + w->row * t->ld + block * BLOCK;
+    const int64_t n = block_length(block, t->dim[t->rank - 1]);
+    double sum[8] = {0};
+    int64_t i = 0;
     (void)lane;
-    w->sums[i] = block_squares(w->x + i * BLOCK, block_length(i, w->n));
-}
-
-/* sums: one of each block, scratch. */
-static double squares(struct stream *s, const float *x, int64_t n, double *sums) {
-    int64_t blocks = (n + BLOCK - 1) / BLOCK;
-    lanes_for(cpu_threads(s), blocks, norm_block, &(struct norm_work){x, n, sums});
-    double total = 0;
-    for (int64_t i = 0; i < blocks; i++)
-        total += sums[i];
-    return total;
+    for (; i + 8 <= n; i += 8)
+        for (int k = 0; k < 8; k++)
+            sum[k] += (double)x[i + k] * (double)x[i + k];
+    for (; i < n; i++)
+        sum[0] += (double)x[i] * (double)x[i];
+    w->sums[block] = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
 }
 
 int cpu_norm(struct stream *s, const struct norm_args *a, struct err *err) {
-    int64_t n = a->x.dim[a->x.rank - 1];
-    double *sums = cpu_scratch(s, (size_t)((n + BLOCK - 1) / BLOCK) * sizeof *sums, err);
-    if (!sums)
+    const int64_t blocks = (a->x.dim[a->x.rank - 1] + BLOCK - 1) / BLOCK;
+    struct train_work w = {.args = a, .sums = cpu_scratch(s, (size_t)blocks * sizeof *w.sums, err)};
+    if (!w.sums)
         return ERR_EXHAUSTED;
-    for (int64_t row = 0; row < rows_of(&a->x); row++)
-        a->sum_squares[row] = squares(s, cf(&a->x) + row * a->x.ld, n, sums);
+    for (; w.row < rows_of(&a->x); w.row++) {
+        double total = 0;
+        lanes_for(cpu_threads(s), blocks, squares_block, &w);
+        for (int64_t i = 0; i < blocks; i++)
+            total += w.sums[i];
+        a->sum_squares[w.row] = total;
+    }
     return 0;
 }
-
-struct adam_step {
-    float beta1, beta2, eps, rate, decay_rate, scale, correct2;
-};
 
 CPU_CLONES static void adam_block(const struct adam_step *step, const struct adamw_args *a, int64_t row, int64_t at, int64_t n) {
     const struct adam_step h = *step; /* local, so that no store can be thought to change it */
@@ -148,15 +139,8 @@ CPU_CLONES static void ema_block(float *restrict ema, const float *restrict p, i
         ema[i] = d * ema[i] + (1.0f - d) * p[i];
 }
 
-struct adam_work {
-    const struct adamw_args *args;
-    struct adam_step step;
-    int64_t row;
-    float ema_decay;
-};
-
 static void adam_item(const void *ctx, int64_t i, int lane) {
-    const struct adam_work *w = ctx;
+    const struct train_work *w = ctx;
     const struct adamw_args *a = w->args;
     int64_t at = i * BLOCK, count = block_length(i, a->decay.dim[0]);
     (void)lane;
@@ -172,10 +156,10 @@ int cpu_adamw(struct stream *s, const struct adamw_args *a, struct err *err) {
         place = *a->place;
     else
         adamw_place(a, &place);
-    struct adam_work w = {.args = a,
-                          .step = {SAME_MEMBERS(*a, beta1, beta2, eps), .rate = place.rate, .decay_rate = place.decay_rate,
-                                   .scale = a->grad_scale, .correct2 = place.correct2},
-                          .ema_decay = place.ema_decay};
+    struct train_work w = {.args = a,
+                           .step = {SAME_MEMBERS(*a, beta1, beta2, eps), .rate = place.rate, .decay_rate = place.decay_rate,
+                                    .scale = a->grad_scale, .correct2 = place.correct2},
+                           .ema_decay = place.ema_decay};
     for (; w.row < rows_of(&a->param); w.row++) {
         double norm = a->sum_squares ? sqrt(a->sum_squares[w.row]) : 0;
         if (!isfinite(norm))

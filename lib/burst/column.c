@@ -41,6 +41,7 @@ struct column {
     uint64_t seed;
     uint32_t first[POPULATIONS + 1];
     int64_t synapses[POPULATIONS][POPULATIONS], total;
+    int64_t at[POPULATIONS * POPULATIONS]; /* the first synapse of each pair */
     struct connectome_area areas[POPULATIONS];
     float *v, *threshold, *leak, *current_leak, *current_gain;
     uint16_t *refractory;
@@ -75,6 +76,7 @@ static void column_count(struct column *c) {
         for (int j = 0; j < POPULATIONS; j++) {
             double pairs = (double)neurons_of[i] * neurons_of[j], whole = log1p(-chance[i][j]) / log1p(-1 / pairs);
             c->synapses[i][j] = (int64_t)rint(whole * c->scale * c->scale);
+            c->at[i * POPULATIONS + j] = c->total;
             c->total += c->synapses[i][j];
         }
 }
@@ -132,12 +134,16 @@ static void drive_population(struct column *c, int p) {
     area->constant = (float)lacking(c, p);
 }
 
-static void draw_projection(struct column *c, int target, int source, int64_t at) {
+/* The synapses of pair k of populations. */
+static void draw_projection(const void *ctx, int64_t k, int lane) {
+    const struct column *c = ctx;
+    const int target = (int)k / POPULATIONS, source = (int)k % POPULATIONS;
     double delay = inhibits(source) ? 0.8 : 1.5;
     uint32_t targets = c->first[target + 1] - c->first[target], sources = c->first[source + 1] - c->first[source];
     struct rng rng;
+    (void)lane;
     rng_init(&rng, c->seed, RNG_WIRING, (uint32_t)(POPULATIONS * (1 + target) + source));
-    for (int64_t i = at; i < at + c->synapses[target][source]; i++) {
+    for (int64_t i = c->at[k]; i < c->at[k] + c->synapses[target][source]; i++) {
         c->src[i] = c->first[source] + (uint32_t)((uint64_t)rng_u32(&rng) * sources >> 32);
         c->dst[i] = c->first[target] + (uint32_t)((uint64_t)rng_u32(&rng) * targets >> 32);
         c->weight[i] = (uint8_t)rint(clamped(WEIGHT * (1 + 0.1 * normal(&rng)), 0, 255));
@@ -147,27 +153,11 @@ static void draw_projection(struct column *c, int target, int source, int64_t at
     }
 }
 
-struct drawing {
-    struct column *c;
-    const int64_t *at; /* the first synapse of each pair of populations */
-};
-
-static void draw_pair(const void *ctx, int64_t k, int lane) {
-    const struct drawing *d = ctx;
-    (void)lane;
-    draw_projection(d->c, (int)k / POPULATIONS, (int)k % POPULATIONS, d->at[k]);
-}
-
 static int column_draw(struct column *c, int64_t max_bytes, struct connectome **ret, struct err *err) {
-    int64_t at[POPULATIONS * POPULATIONS], next = 0;
     int rc = column_alloc(c, err);
     if (rc)
         return rc;
-    for (int k = 0; k < POPULATIONS * POPULATIONS; k++) {
-        at[k] = next;
-        next += c->synapses[k / POPULATIONS][k % POPULATIONS];
-    }
-    lanes_for(lanes_here(), POPULATIONS * POPULATIONS, draw_pair, &(struct drawing){c, at});
+    lanes_for(lanes_here(), POPULATIONS * POPULATIONS, draw_projection, c);
     for (int p = 0; p < POPULATIONS; p++) {
         draw_population(c, p);
         drive_population(c, p);

@@ -98,34 +98,27 @@ SORT_ROW(packed, spike_packed, spike_packed_target)
 SORT_ROW(wide, struct spike_wide, wide_target)
 #undef SORT_ROW
 
-static void sort_row(struct connectome *c, uint32_t source, void *room, int bits) {
+static void sort_row(const struct connectome *c, uint32_t source, void *room) {
     int64_t first = c->net.row[source], n = c->net.live[source];
+    const int bits = c->net.n > 2 ? 32 - __builtin_clz(c->net.n - 1) : 1; /* of a target */
     if (c->net.wide)
         sort_wide((struct spike_wide *)c->net.synapses + first, room, n, bits);
     else
         sort_packed((spike_packed *)c->net.synapses + first, room, n, bits);
 }
 
-struct sorting {
-    struct connectome *c;
-    int bits;
-};
-
 static void sort_short_row(const void *ctx, int64_t i, int lane) {
-    const struct sorting *s = ctx;
+    const struct connectome *c = ctx;
     struct spike_wide room[SHORT_ROW];
     (void)lane;
-    if (s->c->net.live[i] <= SHORT_ROW)
-        sort_row(s->c, (uint32_t)i, room, s->bits);
+    if (c->net.live[i] <= SHORT_ROW)
+        sort_row(c, (uint32_t)i, room);
 }
 
 /* Short rows on all threads, each with room of its own; then the long ones. Returns false when memory is short. */
 static bool sort_rows(struct connectome *c) {
-    int bits = 1;
     uint32_t longest = 0;
-    while (bits < 32 && (uint64_t)1 << bits < c->net.n)
-        bits++;
-    lanes_for(lanes_here(), c->net.n, sort_short_row, &(struct sorting){c, bits});
+    lanes_for(lanes_here(), c->net.n, sort_short_row, c);
     for (uint32_t i = 0; i < c->net.n; i++)
         longest = c->net.live[i] > longest ? c->net.live[i] : longest;
     if (longest <= SHORT_ROW)
@@ -133,7 +126,7 @@ static bool sort_rows(struct connectome *c) {
     void *room = malloc((size_t)longest * synapse_bytes(c->net.wide));
     for (uint32_t i = 0; room && i < c->net.n; i++)
         if (c->net.live[i] > SHORT_ROW)
-            sort_row(c, i, room, bits);
+            sort_row(c, i, room);
     free(room);
     return room != NULL;
 }
