@@ -21,33 +21,33 @@ static int open_watch(struct services *s, int device, struct err *err) {
 /* How the jobs of a device take turns: in memory that their processes share with the daemon, or among threads. */
 static int open_turns(struct services *s, int device, const struct config *config, struct err *err) {
     int rc;
-    s->turns[device] = &s->own_turns[device];
-    turns_init(s->turns[device]);
+    s->jobs.turns[device] = &s->jobs.own_turns[device];
+    turns_init(s->jobs.turns[device]);
     if (!config->jobs_in_processes)
         return 0;
-    if ((rc = job_page_new(&s->pages[device].page, s->pages[device].path, err)))
+    if ((rc = job_page_new(&s->jobs.pages[device].page, s->jobs.pages[device].path, err)))
         return rc;
-    s->turns[device] = &s->pages[device].page->turns;
-    device_share_live(device_hosts_device(device_set_at(s->devices, device)), &s->pages[device].page->live_batches, true);
+    s->jobs.turns[device] = &s->jobs.pages[device].page->turns;
+    device_share_live(device_hosts_device(device_set_at(s->devices, device)), &s->jobs.pages[device].page->live_batches, true);
     return 0;
 }
 
 /* The configuration of the processes of jobs on this place of the device. */
 static int open_process(struct services *s, int place, int number, const struct config *config, const struct config_source *source,
                         struct err *err) {
-    const int device = s->devices_of[place];
-    char *cache = s->processes[place].cache;
+    const int device = s->jobs.devices[place];
+    char *cache = s->jobs.processes[place].cache;
     struct device_info info;
     device_hosts_describe(device_set_at(s->devices, device), &info);
-    s->processes[place].config = (struct process_config){.config = source->path,
-                                                         .sets = source->overrides,
-                                                         .n_sets = source->n_overrides,
-                                                         .device = device_set_name(s->devices, device),
-                                                         .cache = cache,
-                                                         .page = s->pages[device].path,
-                                                         .threads = info.threads};
-    if (!str_format(cache, sizeof s->processes[place].cache, number ? "%s/jobs/%s.%d" : "%s/jobs/%s", config->cache,
-                    s->processes[place].config.device, number + 1))
+    s->jobs.processes[place].config = (struct process_config){.config = source->path,
+                                                              .sets = source->overrides,
+                                                              .n_sets = source->n_overrides,
+                                                              .device = device_set_name(s->devices, device),
+                                                              .cache = cache,
+                                                              .page = s->jobs.pages[device].path,
+                                                              .threads = info.threads};
+    if (!str_format(cache, sizeof s->jobs.processes[place].cache, number ? "%s/jobs/%s.%d" : "%s/jobs/%s", config->cache,
+                    s->jobs.processes[place].config.device, number + 1))
         return err_set(err, ERR_RANGE, "paths.cache is too long");
     return 0;
 }
@@ -56,27 +56,27 @@ static int open_process(struct services *s, int place, int number, const struct 
 static int open_worker(struct services *s, int device, int number, const struct config *config, const struct config_source *source,
                        struct err *err) {
     struct device_hosts *hosts = device_set_at(s->devices, device);
-    const int place = s->n_workers;
+    const int place = s->jobs.n;
     int rc;
-    s->devices_of[place] = device;
+    s->jobs.devices[place] = device;
     if (config->jobs_in_processes && (rc = open_process(s, place, number, config, source, err)))
         return rc;
     const struct worker_config worker = {.executor = config->jobs_in_processes ? &executor_process : &executor_local,
-                                         .places.process = &s->processes[place].config,
-                                         .file = config->jobs_in_processes ? &s->pages[device].page->files[number] : NULL,
+                                         .places.process = &s->jobs.processes[place].config,
+                                         .file = config->jobs_in_processes ? &s->jobs.pages[device].page->files[number] : NULL,
                                          .runner = {.version = versions_own(),
                                                     .device = device_hosts_device(hosts),
                                                     .source = s->source,
                                                     .default_wall_clock_ms = config->default_wall_clock_ms,
                                                     SAME_MEMBERS(*config, price_per_hour, currency),
                                                     .memory_limit_bytes = device_hosts_memory_limit(hosts),
-                                                    .turn = {s->turns[device], number},
+                                                    .turn = {s->jobs.turns[device], number},
                                                     .metrics = s->metrics},
                                          .wake = s->wake,
                                          .wake_ctx = s->wake_ctx};
-    if ((rc = worker_start(&worker, &s->workers[place], err)))
+    if ((rc = worker_start(&worker, &s->jobs.workers[place], err)))
         return rc;
-    s->n_workers++;
+    s->jobs.n++;
     return 0;
 }
 
@@ -87,11 +87,11 @@ static int open_clusters(struct services *s, const struct config *config, struct
         for (int64_t k = 0; k <= config->clusters[i].jobs; k++) {
             const struct worker_config worker = {
                 .executor = &executor_slurm, .places.cluster = &config->clusters[i], .wake = s->wake, .wake_ctx = s->wake_ctx};
-            if ((rc = worker_start(&worker, &s->workers[s->n_workers], err)))
+            if ((rc = worker_start(&worker, &s->jobs.workers[s->jobs.n], err)))
                 return rc;
-            s->is_for_cancel[s->n_workers] = k == config->clusters[i].jobs;
-            s->devices_of[s->n_workers] = DEVICE_ANY;
-            s->clusters[s->n_workers++] = &config->clusters[i];
+            s->jobs.is_for_cancel[s->jobs.n] = k == config->clusters[i].jobs;
+            s->jobs.devices[s->jobs.n] = DEVICE_ANY;
+            s->jobs.clusters[s->jobs.n++] = &config->clusters[i];
         }
     return 0;
 }
@@ -128,7 +128,7 @@ int devices_open(struct services *s, const struct config *config, const struct c
     s->place_stream = devices_place_stream;
     for (int i = 0; i < config->n_devices; i++) {
         device_hosts_describe(device_set_at(s->devices, i), &info);
-        str_format(s->described[i], sizeof s->described[i], "%s: %s", info.name, info.description);
+        str_format(s->jobs.described[i], sizeof s->jobs.described[i], "%s: %s", info.name, info.description);
         if ((rc = open_turns(s, i, config, err)) || (rc = open_watch(s, i, err)))
             return rc;
     }
@@ -143,7 +143,7 @@ void devices_close(struct services *s) {
     for (int i = 0; i < DEVICE_SET_MAX; i++)
         device_watch_stop(s->device_watches[i]);
     for (int i = 0; i < SLOTS_MAX; i++)
-        worker_stop(s->workers[i]);
+        worker_stop(s->jobs.workers[i]);
     burst_service_end_orders(&s->burst);
     device_set_stop(s->devices);
     burst_service_close(&s->burst);
@@ -158,8 +158,8 @@ static int find_device(void *ctx, const char *name, struct err *err) {
 
 static int find_executor(void *ctx, const char *name, struct err *err) {
     const struct services *s = ctx;
-    for (int i = 0; i < s->n_workers; i++)
-        if (s->clusters[i] && !strcmp(s->clusters[i]->name, name))
+    for (int i = 0; i < s->jobs.n; i++)
+        if (s->jobs.clusters[i] && !strcmp(s->jobs.clusters[i]->name, name))
             return 0;
     return err_set(err, ERR_NOT_FOUND, "executor: '%.60s' is no entry of executors in daemon.yaml", name);
 }
@@ -190,43 +190,43 @@ static int run_in_cluster(const struct services *s, int place, const struct job 
     const char *directories[JOBFILE_MAX_ARRAY];
     const int n = sched_array(s->sched, job, members, &head);
     if (!n)
-        return worker_run(s->workers[place], job, err);
+        return worker_run(s->jobs.workers[place], job, err);
     for (int i = 0; i < n; i++)
         directories[i] = members[i] ? members[i]->directory : NULL;
     const struct runner_array array = {head->id, head->directory, job->array.index, n, directories};
-    return worker_run_array(s->workers[place], job, &array, err);
+    return worker_run_array(s->jobs.workers[place], job, &array, err);
 }
 
 /* The job has its first place, and others if it wants several devices. */
 static int run_job(void *ctx, int place, const struct job *job, struct err *err) {
     struct services *s = ctx;
-    struct worker *team[DEVICE_SET_MAX] = {s->workers[place]};
+    struct worker *team[DEVICE_SET_MAX] = {s->jobs.workers[place]};
     int n = 1, rc;
-    if (s->clusters[place])
+    if (s->jobs.clusters[place])
         return run_in_cluster(s, place, job, err);
-    for (int i = 0; i < s->n_workers; i++) {
+    for (int i = 0; i < s->jobs.n; i++) {
         if (sched_on(s->sched, i) != job)
             continue;
-        device_set_reserve(s->devices, s->devices_of[i], job->memory_bytes);
+        device_set_reserve(s->devices, s->jobs.devices[i], job->memory_bytes);
         if (i != place)
-            team[n++] = s->workers[i];
+            team[n++] = s->jobs.workers[i];
     }
     if (!(rc = worker_run_shared(team, n, job, err)))
         return 0;
-    for (int i = 0; i < s->n_workers; i++)
+    for (int i = 0; i < s->jobs.n; i++)
         if (sched_on(s->sched, i) == job)
-            device_set_release(s->devices, s->devices_of[i], job->memory_bytes);
+            device_set_release(s->devices, s->jobs.devices[i], job->memory_bytes);
     return rc;
 }
 
 static void interrupt_job(void *ctx, int place, enum stop_reason why) {
-    worker_interrupt(((const struct services *)ctx)->workers[place], why);
+    worker_interrupt(((const struct services *)ctx)->jobs.workers[place], why);
 }
 
 static void job_ended(void *ctx, int place) {
     const struct services *s = ctx;
-    if (!s->clusters[place])
-        device_set_release(s->devices, s->devices_of[place], sched_on(s->sched, place)->memory_bytes);
+    if (!s->jobs.clusters[place])
+        device_set_release(s->devices, s->jobs.devices[place], sched_on(s->sched, place)->memory_bytes);
 }
 
 static void room_for_job(void *ctx, int device, int64_t *ret_limit, int64_t *ret_free) {
@@ -242,13 +242,13 @@ void devices_fill_sched(struct services *s, struct sched_config *sched) {
     sched->interrupt = interrupt_job;
     sched->ended = job_ended;
     sched->room = room_for_job;
-    sched->n_places = s->n_workers;
-    for (int i = 0; i < s->n_workers; i++) {
-        const int device = s->devices_of[i];
-        sched->places[i].remote = s->clusters[i] != NULL;
-        sched->places[i].for_cancel = s->is_for_cancel[i];
-        sched->places[i].name = s->clusters[i] ? s->clusters[i]->name : device_set_name(s->devices, device);
-        sched->places[i].description = s->clusters[i] ? s->clusters[i]->name : s->described[device];
+    sched->n_places = s->jobs.n;
+    for (int i = 0; i < s->jobs.n; i++) {
+        const int device = s->jobs.devices[i];
+        sched->places[i].remote = s->jobs.clusters[i] != NULL;
+        sched->places[i].for_cancel = s->jobs.is_for_cancel[i];
+        sched->places[i].name = s->jobs.clusters[i] ? s->jobs.clusters[i]->name : device_set_name(s->devices, device);
+        sched->places[i].description = s->jobs.clusters[i] ? s->jobs.clusters[i]->name : s->jobs.described[device];
         sched->places[i].further = device != DEVICE_ANY && i != device;
         sched->places[i].device = device;
     }
@@ -272,7 +272,7 @@ void devices_fill_rules(struct services *s, struct submission_rules *rules) {
     rules->find_executor = find_executor;
     rules->check = check_job;
     rules->n_devices = most_of_one_kind(s->devices);
-    if (s->n_workers < 2 || s->devices_of[1] == DEVICE_ANY) /* the only place: nothing to choose */
+    if (s->jobs.n < 2 || s->jobs.devices[1] == DEVICE_ANY) /* the only place: nothing to choose */
         return;
     device_hosts_describe(device_set_at(s->devices, 0), &info);
     rules->estimate_device = device_set_name(s->devices, 0);
@@ -281,8 +281,8 @@ void devices_fill_rules(struct services *s, struct submission_rules *rules) {
 
 const char *devices_jobs(const struct services *s, int device, char buf[DEVICES_JOBS_TEXT]) {
     struct str text = str_of(DEVICES_JOBS_TEXT - 1);
-    for (int i = 0; i < s->n_workers; i++)
-        if (s->devices_of[i] == device && sched_on(s->sched, i))
+    for (int i = 0; i < s->jobs.n; i++)
+        if (s->jobs.devices[i] == device && sched_on(s->sched, i))
             str_printf(&text, "%s%s", text.len ? "," : "", sched_on(s->sched, i)->id);
     str_copy(buf, DEVICES_JOBS_TEXT, text.len ? str_cstr(&text) : "none");
     str_done(&text);
@@ -316,7 +316,7 @@ static void put_more(struct services *s, const char *family, int device, double 
 
 static void count_turns(struct services *s, int device) {
     int64_t turns = 0, waited_ms = 0;
-    turns_take_counts(s->turns[device], &turns, &waited_ms);
+    turns_take_counts(s->jobs.turns[device], &turns, &waited_ms);
     put_more(s, "brrd_device_turns_total", device, (double)turns);
     put_more(s, "brrd_device_turn_wait_seconds_total", device, (double)waited_ms / 1000);
 }

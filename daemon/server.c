@@ -68,8 +68,8 @@ static void on_signal(uv_signal_t *handle, int signum) {
 
 /* Handles reports of the workers about their jobs, and starts the next jobs when some have ended. */
 static void take_reports(struct services *s) {
-    for (int i = 0; i < s->n_workers; i++)
-        for (struct worker_report *r; (r = worker_take(s->workers[i]));) {
+    for (int i = 0; i < s->jobs.n; i++)
+        for (struct worker_report *r; (r = worker_take(s->jobs.workers[i]));) {
             sched_report(s->sched, r->job_id, &r->report);
             worker_report_free(r);
         }
@@ -131,8 +131,8 @@ static void on_reports(uv_async_t *handle) {
 
 static void show_waiting(struct services *s) {
     char text[JOB_REASON_SIZE];
-    for (int i = 0; i < s->n_workers; i++) {
-        worker_waits(s->workers[i], FILE_MS, text, sizeof text);
+    for (int i = 0; i < s->jobs.n; i++) {
+        worker_waits(s->jobs.workers[i], FILE_MS, text, sizeof text);
         sched_waits(s->sched, i, text);
     }
 }
@@ -142,10 +142,10 @@ static void look_at_alarms(struct daemon *d) {
     struct services *s = &d->services;
     journal_tick(s->journal);
     hooks_tick(s->hooks);
-    atomic_store(&s->journal_fails, journal_is_failing(s->journal));
-    atomic_store(&s->hooks_fail, !hooks_ready(s->hooks));
-    meters_ready(&d->meters, "journal", !atomic_load(&s->journal_fails));
-    meters_ready(&d->meters, "hooks", !atomic_load(&s->hooks_fail));
+    atomic_store(&s->ready.journal_fails, journal_is_failing(s->journal));
+    atomic_store(&s->ready.hooks_fail, !hooks_ready(s->hooks));
+    meters_ready(&d->meters, "journal", !atomic_load(&s->ready.journal_fails));
+    meters_ready(&d->meters, "hooks", !atomic_load(&s->ready.hooks_fail));
 }
 
 static void on_tick(uv_timer_t *timer) {
@@ -163,8 +163,8 @@ static void on_tick(uv_timer_t *timer) {
     sessions_tick(s->sessions);
     desk_tick(s->desk);
     snapshot_store_tick(d->snapshot_store);
-    atomic_store(&s->unsaved_streams, sessions_unsaved(s->sessions));
-    meters_ready(&d->meters, "snapshots", !atomic_load(&s->unsaved_streams));
+    atomic_store(&s->ready.unsaved_streams, sessions_unsaved(s->sessions));
+    meters_ready(&d->meters, "snapshots", !atomic_load(&s->ready.unsaved_streams));
     look_at_alarms(d);
     models_tick(s->models);
     rpc_server_tick(d->rpc);
@@ -175,7 +175,7 @@ static void on_tick(uv_timer_t *timer) {
     if (d->retention && !d->stopping)
         retention_tick(d->retention);
     server_watch_tick(d);
-    atomic_store(&s->writable, sched_writable(s->sched));
+    atomic_store(&s->ready.writable, sched_writable(s->sched));
     meters_tick(&d->meters, s->sched, d->rpc);
     gather_tick(d->gather);
     devices_measure(s);
@@ -215,14 +215,14 @@ static void announce(struct daemon *d) {
     meters_ready(&d->meters, "daemon", true);
     meters_ready(&d->meters, "device", true);
     look_at_alarms(d);
-    atomic_store(&s->serving, true);
-    atomic_store(&s->device_serves, true);
-    atomic_store(&s->writable, sched_writable(s->sched));
+    atomic_store(&s->ready.serving, true);
+    atomic_store(&s->ready.device_serves, true);
+    atomic_store(&s->ready.writable, sched_writable(s->sched));
     meters_tick(&d->meters, s->sched, d->rpc);
     gather_tick(d->gather);
     devices_measure(s);
     for (int i = 0; i < device_set_count(s->devices); i++)
-        log_info("device", "description=\"%s\"", s->described[i]);
+        log_info("device", "description=\"%s\"", s->jobs.described[i]);
     if (!clock_zone_known())
         log_warn("TZ names no time zone of this machine: local times are those of UTC", "TZ=\"%.100s\"", getenv("TZ"));
     log_info("serving", "version=%s devices=%d unix=%s tcp=%s http=%s", versions_own(), device_set_count(s->devices),

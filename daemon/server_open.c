@@ -316,17 +316,10 @@ static int open_http(struct daemon *d, struct err *err) {
     if (!(d->services.recordings = recordings_new()) || !(d->errands = errands_new(wake_loop, &d->reports)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for the pages");
     str_format(key, sizeof key, "%.*spage.key", slash ? (int)(slash + 1 - d->config->database) : 0, d->config->database);
-    const struct http_state state = {.serving = &d->services.serving,
+    const struct http_state state = {.ready = &d->services.ready,
                                      .watches = d->services.device_watches,
                                      .n_watches = device_set_count(d->services.devices),
-                                     .writable = &d->services.writable,
-                                     .device_serves = &d->services.device_serves,
-                                     .models = &d->services.models_state,
                                      .devices = d->services.devices,
-                                     .results_full = &d->services.results_full,
-                                     .unsaved = &d->services.unsaved_streams,
-                                     .journal_fails = &d->services.journal_fails,
-                                     .hooks_fail = &d->services.hooks_fail,
                                      .auth = d->access.auth,
                                      .tls = d->access.tls,
                                      .metrics = d->services.metrics,

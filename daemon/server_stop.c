@@ -76,8 +76,8 @@ void server_leave_if_late(const struct daemon *d) {
         return;
     if (sched_idle(d->services.sched))
         log_warn("calls did not end within jobs.stop_wait: exiting", "seconds=%lld", (long long)(d->config->stop_wait_ms / 1000));
-    for (int i = 0; i < d->services.n_workers; i++)
-        if (d->services.devices_of[i] != DEVICE_ANY && sched_on(d->services.sched, i))
+    for (int i = 0; i < d->services.jobs.n; i++)
+        if (d->services.jobs.devices[i] != DEVICE_ANY && sched_on(d->services.sched, i))
             log_warn("a running job did not stop within jobs.stop_wait: exiting; the job goes on from its newest checkpoint",
                      "job=%s device=%s seconds=%lld", sched_on(d->services.sched, i)->id, sched_on(d->services.sched, i)->on,
                      (long long)(d->config->stop_wait_ms / 1000));
@@ -89,7 +89,7 @@ void server_stop(struct daemon *d) {
         return;
     d->stopping = true;
     d->stop_ms = clock_ms();
-    atomic_store(&d->services.serving, false);
+    atomic_store(&d->services.ready.serving, false);
     svc_health_changed(&d->services);
     meters_ready(&d->meters, "daemon", false);
     log_info("stopping: running jobs checkpoint first, then streams are saved", NULL);

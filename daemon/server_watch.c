@@ -63,13 +63,13 @@ void server_watch_devices(struct daemon *d) {
 
 void server_watch_models(struct daemon *d) {
     struct services *s = &d->services;
-    const bool was_warm = atomic_load(&s->models_state) == MODELS_WARM; /* which stays */
+    const bool was_warm = atomic_load(&s->ready.models) == MODELS_WARM; /* which stays */
     enum models_state now = was_warm ? MODELS_WARM : models_state(s->models);
     const bool restoring = !was_warm && (snapshot_store_restoring(d->snapshot_store) || sessions_restoring(s->sessions));
     if (now == MODELS_WARM && restoring)
         now = MODELS_LOADING;
     if (!was_warm) {
-        atomic_store(&s->models_state, (int)now);
+        atomic_store(&s->ready.models, (int)now);
         meters_ready(&d->meters, "models", now == MODELS_WARM);
     }
     meters_models(&d->meters, s->models, s->sessions);
@@ -86,7 +86,7 @@ void server_watch_models(struct daemon *d) {
 bool server_watch_pulse(struct daemon *d) {
     struct services *s = &d->services;
     const bool serves = !device_set_stalled(s->devices);
-    if (serves == atomic_exchange(&s->device_serves, serves))
+    if (serves == atomic_exchange(&s->ready.device_serves, serves))
         return serves;
     if (serves)
         log_info("the device serves its orders again", NULL);
@@ -110,9 +110,9 @@ static void look_at_model_files(struct daemon *d) {
 static void look_at_results(struct daemon *d) {
     int64_t free_bytes = volume_free_bytes(d->results);
     bool full = free_bytes >= 0 && free_bytes < FULL_BYTES;
-    if (full && !atomic_load(&d->services.results_full))
+    if (full && !atomic_load(&d->services.ready.results_full))
         log_error("the volume of paths.results is full", "path=%s free_bytes=%lld", d->config->results, (long long)free_bytes);
-    atomic_store(&d->services.results_full, full);
+    atomic_store(&d->services.ready.results_full, full);
     meters_ready(&d->meters, "results", !full);
     meters_volume(&d->meters, "results", d->results);
     meters_volume(&d->meters, "cache", sched_cache(d->services.sched));

@@ -27,11 +27,11 @@ static void say_loading(const struct http_state *state, struct str *body) {
 /* The state in one line; true if the daemon takes new work. */
 static bool http_readiness(const struct http_state *state, struct str *body) {
     const struct device_fault *bad = device_watch_faults(state->watches, state->n_watches, true);
-    bool serving = atomic_load(state->serving), writable = atomic_load(state->writable);
-    bool full = atomic_load(state->results_full);
-    bool device_serves = atomic_load(state->device_serves);
-    int models = atomic_load(state->models), unsaved = atomic_load(state->unsaved);
-    bool journal = atomic_load(state->journal_fails), hooks = atomic_load(state->hooks_fail);
+    const struct readiness *r = state->ready;
+    bool serving = atomic_load(&r->serving), writable = atomic_load(&r->writable), full = atomic_load(&r->results_full);
+    bool device_serves = atomic_load(&r->device_serves), journal = atomic_load(&r->journal_fails),
+         hooks = atomic_load(&r->hooks_fail);
+    int models = atomic_load(&r->models), unsaved = atomic_load(&r->unsaved_streams);
     if (!serving)
         str_puts(body, "not ready: the daemon is starting or stopping\n");
     else if (bad)
@@ -258,7 +258,7 @@ static const struct {
 static enum MHD_Result answer_line(const struct http_request *r, const struct page_view *v) {
     OWNED(str_done) struct str body = str_of(LINE_BYTES);
     str_printf(&body, "brrd %s (%s): %s\n%s%s\n/metrics /healthz /readyz, and pages for browsers\n", v->status->version,
-               v->status->revision, atomic_load(r->server->http->state.serving) ? "serving" : "not serving", v->readiness,
+               v->status->revision, atomic_load(&r->server->http->state.ready->serving) ? "serving" : "not serving", v->readiness,
                v->status->notice);
     return http_answer_text(r, MHD_HTTP_OK, text_type, &body);
 }

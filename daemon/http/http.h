@@ -9,6 +9,7 @@
 #include "base/metrics.h"
 #include "daemon/device/device_watch.h"
 #include "daemon/rpc/auth.h"
+#include "daemon/status/readiness.h"
 #include "daemon/status/status.h"
 
 struct http;
@@ -20,16 +21,10 @@ struct errands;
 struct rpc_method;
 /* State from which requests are answered; copied. */
 struct http_state {
-    const atomic_bool *serving;
+    const struct readiness *ready;
     struct device_watch *const *watches; /* one for each device; ready while one of them is not bad */
     int n_watches;
-    const atomic_bool *writable; /* whether the job database can be written */
-    const atomic_bool *device_serves;
-    const atomic_int *models; /* enum models_state */
     const struct device_set *devices;
-    const atomic_bool *results_full; /* the volume of paths.results */
-    const atomic_int *unsaved;       /* live streams that go on without snapshots */
-    const atomic_bool *journal_fails, *hooks_fail;
     struct auth *auth; /* decides who may read */
     struct tls *tls;   /* NULL: plain text */
     struct metrics *metrics;

@@ -16,9 +16,10 @@ struct health_watch {
 };
 
 static serving_status status_of(const struct services *services) {
-    bool ready = atomic_load(&services->serving) && atomic_load(&services->writable) && atomic_load(&services->device_serves) &&
+    bool ready = atomic_load(&services->ready.serving) && atomic_load(&services->ready.writable) &&
+                 atomic_load(&services->ready.device_serves) &&
                  !device_watch_faults(services->device_watches, device_set_count(services->devices), true) &&
-                 atomic_load(&services->models_state) == MODELS_WARM;
+                 atomic_load(&services->ready.models) == MODELS_WARM;
     return ready ? GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
                  : GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING;
 }

@@ -20,6 +20,7 @@
 #include "daemon/models/models.h"
 #include "daemon/rpc/rpc.h"
 #include "daemon/services/offload.h"
+#include "daemon/status/readiness.h"
 
 enum { SERVICES_MAX_LIBRARIES = 16 };
 
@@ -27,17 +28,11 @@ struct service_library {
     char name[24], version[64];
 };
 
-/* rpc_context of every call; the daemon fills it and owns everything in it. */
-struct services {
-    uv_loop_t *loop;
-    struct device_set *devices;
-    struct stream_places streams; /* over these devices */
-    struct burst_service burst;
-    struct live_host_config live_hosts; /* of the devices' hosts */
-    struct network_host_config network_hosts;
-    struct worker *workers[SLOTS_MAX]; /* of jobs; for the first place of each device, further ones, then places in clusters */
-    int n_workers;
-    int devices_of[SLOTS_MAX];                                      /* the device of a place; DEVICE_ANY: in a cluster */
+/* The places of jobs: the first one of each device, further ones, then those in clusters. devices.c */
+struct job_places {
+    struct worker *workers[SLOTS_MAX];
+    int n;
+    int devices[SLOTS_MAX];                                         /* the device of a place; DEVICE_ANY: in a cluster */
     const struct slurm_config *clusters[SLOTS_MAX];                 /* of these places; NULL: a device */
     bool is_for_cancel[SLOTS_MAX];                                  /* as slot.for_cancel */
     struct turns *turns[DEVICE_SET_MAX], own_turns[DEVICE_SET_MAX]; /* of the jobs of a device: own_turns, or those of its page */
@@ -48,9 +43,20 @@ struct services {
     struct {
         struct process_config config;
         char cache[4096];
-    } processes[SLOTS_MAX]; /* of jobs, for each place of a device */
-    struct device_watch *device_watches[DEVICE_SET_MAX];
+    } processes[SLOTS_MAX];                          /* for each place of a device */
     char described[DEVICE_SET_MAX][JOB_DEVICE_SIZE]; /* "cuda:0: NVIDIA H200, sm_90" */
+};
+
+/* rpc_context of every call; the daemon fills it and owns everything in it. */
+struct services {
+    uv_loop_t *loop;
+    struct device_set *devices;
+    struct stream_places streams; /* over these devices */
+    struct burst_service burst;
+    struct live_host_config live_hosts; /* of their hosts */
+    struct network_host_config network_hosts;
+    struct job_places jobs; /* on them, and in clusters */
+    struct device_watch *device_watches[DEVICE_SET_MAX];
     /* The device for a stream of this model: the one that the client names, else the one of its model's devices with the fewest
      * streams. NOT_FOUND, INVALID (the model serves elsewhere), UNAVAILABLE. NULL: the first one. */
     int (*place_stream)(void *services, const char *wanted, const char *model, int *ret, struct err *err);
@@ -80,18 +86,13 @@ struct services {
     const char *database;       /* path of the job database */
     /* http_page_url */
     int (*page_url)(struct services *s, const char *path, char *ret, size_t size, struct err *err);
-    struct recordings *recordings;         /* that callers look at */
-    const char *corrections;               /* viewer.corrections, or NULL */
-    void (*drain)(struct services *s);     /* same as SIGTERM */
-    atomic_bool serving, writable;         /* serving: the daemon does not stop. writable: the job database can be written */
-    bool draining;                         /* streams are being ended, and none is taken any more */
-    atomic_bool device_serves;             /* false while device_set_stalled */
-    atomic_int models_state;               /* enum models_state; WARM is final: models loaded later do not change it */
-    atomic_bool results_full;              /* the volume of paths.results */
-    atomic_bool journal_fails, hooks_fail; /* entries cannot be written; a hook does not deliver */
-    atomic_int unsaved_streams;            /* that go on although their snapshots cannot be written */
-    struct health_watch *health;           /* open Watch calls, health.c */
-    void (*wake)(void *ctx);               /* makes the loop look at its mailboxes. Any thread */
+    struct recordings *recordings;     /* that callers look at */
+    const char *corrections;           /* viewer.corrections, or NULL */
+    void (*drain)(struct services *s); /* same as SIGTERM */
+    struct readiness ready;
+    bool draining;               /* streams are being ended, and none is taken any more */
+    struct health_watch *health; /* open Watch calls, health.c */
+    void (*wake)(void *ctx);     /* makes the loop look at its mailboxes. Any thread */
     void *wake_ctx;
     int64_t start_ms; /* monotonic */
     const char *version, *revision, *notice;

@@ -91,8 +91,8 @@ static void describe_device(struct services *s, int i, struct device_message *m)
     device->streams = s->streams.streams[i];
     device->isa = (char *)(uintptr_t)device_isa();
     device->occupants = m->occupants;
-    for (int k = 0; k < s->n_workers; k++)
-        if (s->devices_of[k] == i && sched_on(s->sched, k))
+    for (int k = 0; k < s->jobs.n; k++)
+        if (s->jobs.devices[k] == i && sched_on(s->sched, k))
             m->occupants[device->n_occupants++] = (char *)(uintptr_t)sched_on(s->sched, k)->id;
     if (device->n_occupants)
         device->occupant = m->occupants[0];
@@ -322,7 +322,7 @@ static int doctor(struct rpc_call *call, const void *message, struct err *err) {
         device_watch_latest(s->device_watches[d->n_devices], &device->health);
         device->bad = device_watch_fault(s->device_watches[d->n_devices]);
     }
-    d->serving = atomic_load(&s->serving);
+    d->serving = atomic_load(&s->ready.serving);
     d->paused_jobs = sched_paused(s->sched);
     for (int i = 0; i < models_count(s->models); i++)
         d->served_models += models_at(s->models, i)->opened != NULL;

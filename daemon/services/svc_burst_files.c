@@ -47,8 +47,8 @@ static void drop_file(struct offload *work) {
 /* NULL after an error. */
 static struct file_call *file_call_new(struct rpc_call *call, struct err *err) {
     struct services *s = services_of(call);
-    if (s->burst.files == MOST_FILES || !atomic_load(&s->serving)) {
-        bool stops = !atomic_load(&s->serving);
+    if (s->burst.files == MOST_FILES || !atomic_load(&s->ready.serving)) {
+        bool stops = !atomic_load(&s->ready.serving);
         err_set(err, ERR_UNAVAILABLE,
                 stops ? "the daemon is stopping, and its networks end"
                       : "%d networks or snapshots are on their way; try again later",

@@ -298,7 +298,7 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
                                          .fact = fact,
                                          .patient = patient,
                                          .notice = notice};
-    v->default_wall_clock_ms = worker_default_wall_clock(s->workers[0]);
+    v->default_wall_clock_ms = worker_default_wall_clock(s->jobs.workers[0]);
     return 0;
 }
 

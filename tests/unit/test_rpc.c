@@ -297,7 +297,7 @@ static int set_up(void **state) {
                                          .places = &b->places};
     b->services.loop = &b->loop;
     b->services.sessions = sessions_new(&sessions);
-    atomic_store(&b->services.serving, true);
+    atomic_store(&b->services.ready.serving, true);
     if (models_new(&models, &b->services.models, NULL))
         return -1;
     uv_timer_init(&b->loop, &b->tick);
