@@ -24,7 +24,7 @@ bool hook_url_is_secure(const char *url) {
 bool hook_url_is_mail(const char *url) { return str_starts(url, "smtps://") || str_starts(url, "smtp://"); }
 
 bool hook_wants(const struct hook *h, const struct journal_entry *e) {
-    if (e->kind == JOURNAL_TECHNICAL_ON || e->kind == JOURNAL_TECHNICAL_OFF) /* no receiver hears that it does not hear */
+    if (journal_kind_is_technical(e->kind)) /* no receiver hears that it does not hear */
         if (str_starts(e->detail, alarm_kind_name(ALARM_RECEIVER)) && !strcmp(e->client, h->name))
             return false;
     /* who is told that something does not work is told that it is over */

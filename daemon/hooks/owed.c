@@ -36,13 +36,9 @@ void owed_done(struct owed *o) {
 
 /* ---- keys ---- */
 
-static bool is_of_equipment(const struct journal_entry *e) {
-    return e->kind == JOURNAL_TECHNICAL_ON || e->kind == JOURNAL_TECHNICAL_OFF;
-}
-
 /* Without tokens the bed is its own owner; technical alarms and heartbeats are the daemon's. */
 static const char *caller_of(const struct journal_entry *e, const char *key) {
-    if (is_of_equipment(e) || e->kind == JOURNAL_HEARTBEAT)
+    if (journal_kind_is_technical(e->kind) || e->kind == JOURNAL_HEARTBEAT)
         return "";
     return str_starts(e->principal, "uid:") ? key : e->principal;
 }
@@ -51,7 +47,7 @@ static const char *caller_of(const struct journal_entry *e, const char *key) {
 static void key_of(const struct journal_entry *e, char ret[OWED_KEY]) {
     struct alarms_cause c;
     const char *test = alarm_entry_is_test(e) ? TEST : "";
-    if (is_of_equipment(e))
+    if (journal_kind_is_technical(e->kind))
         str_format(ret, OWED_KEY, TECHNICAL "%s%s", alarm_entry_cause(e, &c) ? alarm_kind_name(c.kind) : "", test);
     else if (e->kind == JOURNAL_ESCALATED)
         str_format(ret, OWED_KEY, ESCALATION "%lld%s\x1f%s", (long long)e->step, test, e->principal);
@@ -68,7 +64,7 @@ static int class_of(const struct journal_entry *e) {
         return RANK_REPLAY;
     if (e->kind == JOURNAL_ALARM_ON || e->kind == JOURNAL_ESCALATED)
         return RANK_ON;
-    return is_of_equipment(e) || e->kind == JOURNAL_HEARTBEAT ? RANK_TECHNICAL : RANK_OVER;
+    return journal_kind_is_technical(e->kind) || e->kind == JOURNAL_HEARTBEAT ? RANK_TECHNICAL : RANK_OVER;
 }
 
 static void take_item(struct owed *o, struct owed_bed *b, struct telling_item *i) {
@@ -173,7 +169,7 @@ struct owed_bed *owed_add(struct owed *o, struct journal_line *line, int64_t now
             owed_forget_if_done(o, b, now_ms);
         return NULL;
     }
-    if (b->n >= (is_of_equipment(e) || is_group(b) ? OWED_TECHNICAL : OWED_ITEMS))
+    if (b->n >= (journal_kind_is_technical(e->kind) || is_group(b) ? OWED_TECHNICAL : OWED_ITEMS))
         settle_item(o, b, b->items, "superseded: too much waits");
     if (!b->items)
         b->place.since_ms = now_ms;

@@ -12,9 +12,6 @@ static bool is_on(const struct journal_entry *e) { return e->kind == JOURNAL_ALA
 static bool is_off(const struct journal_entry *e) { return e->kind == JOURNAL_ALARM_OFF; }
 static bool begins(const struct telling_item *i) { return is_on(&i->line->entry) && !i->stale; }
 static bool is_alarm(const struct journal_entry *e) { return is_on(e) || is_off(e); }
-static bool is_technical(const struct journal_entry *e) {
-    return e->kind == JOURNAL_TECHNICAL_ON || e->kind == JOURNAL_TECHNICAL_OFF;
-}
 static bool has_ended(const struct journal_entry *e) { return !strcmp(e->detail, journal_off_name(JOURNAL_OFF_ENDED)); }
 
 enum telling_wait telling_wait(const struct journal_line *l, int64_t now_ms, int64_t rejoin_ms, int64_t *ret_ms) {
@@ -29,7 +26,7 @@ enum telling_wait telling_wait(const struct journal_line *l, int64_t now_ms, int
         ready_ms += OUTLET_WAIT_MS;
     if (is_off(&l->entry) && has_ended(&l->entry) && l->made_ms + rejoin_ms > ready_ms)
         ready_ms = l->made_ms + rejoin_ms;
-    if (is_technical(&l->entry))
+    if (journal_kind_is_technical(l->entry.kind))
         ready_ms = l->made_ms + TELLING_GROUP_MS;
     *ret_ms = ready_ms;
     return ready_ms <= now_ms ? TELLING_NOW : TELLING_LATER;
@@ -119,7 +116,7 @@ bool telling_take(struct telling_item **list, int64_t now_ms, int64_t rejoin_ms,
     if (!last)
         return false;
     *t = (struct telling){.entry = &last->line->entry, .is_on = begins(last), .made_ms = INT64_MAX};
-    if (is_technical(t->entry) || t->entry->kind == JOURNAL_ESCALATED) {
+    if (journal_kind_is_technical(t->entry->kind) || t->entry->kind == JOURNAL_ESCALATED) {
         take_group(list, now_ms, t);
         return true;
     }
@@ -291,7 +288,7 @@ void telling_text(const struct telling *t, char ret[TELLING_TEXT]) {
     out[0] = '\0';
     if (e->kind == JOURNAL_HEARTBEAT)
         str_copy(out, TELLING_TEXT, e->detail);
-    else if (is_technical(e))
+    else if (journal_kind_is_technical(e->kind))
         technical_text(t, out);
     else if (is_on(e) && !t->is_on)
         str_format(out, TELLING_TEXT, "%s: an alarm began at %s; the daemon stopped, and when it ended is unknown", bed, since);

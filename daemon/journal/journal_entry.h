@@ -50,6 +50,9 @@ bool journal_kind_find(const char *name, enum journal_kind *ret); /* false: ther
 /* True for what an alarm passes: alarms, technical ones too, their answers, and the ends of streams. These entries are written
  * before all others. */
 bool journal_kind_is_alarm(enum journal_kind kind);
+static inline bool journal_kind_is_technical(enum journal_kind kind) {
+    return kind == JOURNAL_TECHNICAL_ON || kind == JOURNAL_TECHNICAL_OFF;
+}
 
 /* Why an alarm went off. Only ENDED says that the seizure is over; otherwise monitoring stopped while the alarm was on. */
 enum journal_off {

@@ -3,8 +3,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/scan_job.h"
 
-static struct scan_view view_of(const struct tensor *t) { return (struct scan_view){t->data, t->ld, 0}; }
-
 /* The transposed weights w[k][c], flipped for reverse, and back. */
 static void pack_weights(const float *w, float *packed, int64_t d, int taps, bool reverse) {
     for (int64_t c = 0; c < d; c++)
@@ -22,7 +20,7 @@ static struct depthwise_job job_of(const struct tensor *x, const struct tensor *
         .pad = reverse ? taps - 1 - pad_left : pad_left,
         .bf16 = x->dtype == DTYPE_BF16,
         .reverse = reverse,
-        .x = view_of(x),
+        .x = scan_view_of(x),
     };
 }
 
@@ -35,7 +33,7 @@ int cpu_conv1d_depthwise(struct stream *s, const struct conv1d_depthwise_args *a
         return ERR_EXHAUSTED;
     pack_weights(cf(&a->w), packed, j->channels, j->taps, a->reverse);
     j->silu = a->silu;
-    j->y = view_of(&a->y);
+    j->y = scan_view_of(&a->y);
     j->w = packed;
     j->bias = a->bias.data;
     j->state0 = a->state0.data;
@@ -83,8 +81,8 @@ int cpu_conv1d_depthwise_backward(struct stream *s, const struct conv1d_depthwis
     j->silu = a->silu;
     j->w = packed;
     j->bias = a->bias.data;
-    j->dy = view_of(&a->dy);
-    j->dx = view_of(&a->dx);
+    j->dy = scan_view_of(&a->dy);
+    j->dx = scan_view_of(&a->dx);
     j->state0 = a->state0.data;
     j->dstate = a->dstate.data;
     j->dstate0 = a->dstate0.data;

@@ -2,8 +2,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/scan_job.h"
 
-static struct scan_view view_of(const struct tensor *t) { return (struct scan_view){t->data, t->ld, 0}; }
-
 int cpu_rmsnorm_gated(struct stream *s, const struct rmsnorm_gated_args *a, struct err *err) {
     int threads = cpu_threads(s);
     const struct rmsnorm_job j = {
@@ -12,9 +10,9 @@ int cpu_rmsnorm_gated(struct stream *s, const struct rmsnorm_gated_args *a, stru
         .groups = a->groups,
         .bf16 = a->y.dtype == DTYPE_BF16,
         .eps = a->eps,
-        .y = view_of(&a->y),
-        .z = view_of(&a->z),
-        .out = view_of(&a->out),
+        .y = scan_view_of(&a->y),
+        .z = scan_view_of(&a->z),
+        .out = scan_view_of(&a->out),
         .weight = a->weight.data,
         .rstd = a->save_rstd.data,
     };
@@ -32,11 +30,11 @@ int cpu_rmsnorm_gated_backward(struct stream *s, const struct rmsnorm_gated_back
         .channels = a->y.dim[a->y.rank - 1],
         .groups = a->groups,
         .bf16 = a->y.dtype == DTYPE_BF16,
-        .y = view_of(&a->y),
-        .z = view_of(&a->z),
-        .dout = view_of(&a->dout),
-        .dy = view_of(&a->dy),
-        .dz = view_of(&a->dz),
+        .y = scan_view_of(&a->y),
+        .z = scan_view_of(&a->z),
+        .dout = scan_view_of(&a->dout),
+        .dy = scan_view_of(&a->dy),
+        .dz = scan_view_of(&a->dz),
         .weight = a->weight.data,
         .rstd = a->save_rstd.data,
     };

@@ -30,6 +30,8 @@ struct scan_view {
     int64_t row, step;
 };
 
+static inline struct scan_view scan_view_of(const struct tensor *t) { return (struct scan_view){t->data, t->ld, 0}; }
+
 struct scan_job {
     int64_t batch, length, channels, groups, states, share;
     int64_t states_padded, blocks, blocks_per_group, block_channels, block_vectors; /* blocks = groups·blocks_per_group */

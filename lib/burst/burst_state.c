@@ -5,25 +5,20 @@
 
 #define MOST_ARRIVING (INT64_C(1) << 61)
 
-static void *copy_of(const void *from, size_t bytes) {
-    void *p = malloc(bytes ? bytes : 1);
-    return p && bytes ? memcpy(p, from, bytes) : p;
-}
-
 /* The state on the host, once all of the device's arrays are fetched. */
 static int gather(struct burst *b, struct burst_state *state, struct err *err) {
     const struct spike_net *net = &b->c->net;
     size_t n = net->n, waiting = (size_t)(b->n_pending - b->head);
-    state->v = copy_of(net->v, n * sizeof *net->v);
-    state->current = net->current ? copy_of(net->current, n * sizeof *net->current) : NULL;
-    state->countdown = copy_of(net->countdown, n * sizeof *net->countdown);
-    state->fire_count = copy_of(net->fire_count, n * sizeof *net->fire_count);
-    state->psp = copy_of(net->psp, n);
-    state->alive = copy_of(net->flags, n);
+    state->v = connectome_copy(net->v, n * sizeof *net->v);
+    state->current = net->current ? connectome_copy(net->current, n * sizeof *net->current) : NULL;
+    state->countdown = connectome_copy(net->countdown, n * sizeof *net->countdown);
+    state->fire_count = connectome_copy(net->fire_count, n * sizeof *net->fire_count);
+    state->psp = connectome_copy(net->psp, n);
+    state->alive = connectome_copy(net->flags, n);
     bool counts = net->divisor || connectome_has_lost(b->c);
     state->divisor = counts ? calloc(n, sizeof *state->divisor) : NULL;
     state->fired_ids = malloc((n + 1) * sizeof *state->fired_ids);
-    state->pending = copy_of(b->pending ? b->pending + b->head : NULL, waiting * sizeof *b->pending);
+    state->pending = connectome_copy(b->pending ? b->pending + b->head : NULL, waiting * sizeof *b->pending);
     state->n_arriving = (int64_t)burst_ring_size(b);
     state->arriving = malloc(burst_ring_size(b) * sizeof *state->arriving + 1);
     if (!state->v || (net->current && !state->current) || !state->countdown || !state->fire_count || !state->psp || !state->alive ||
@@ -163,7 +158,7 @@ int burst_restore(struct burst *b, const struct burst_state *state, struct err *
     struct burst_injection *pending = NULL;
     int rc;
     if ((rc = burst_settle(b, err)) || (rc = check(b, state, err)) ||
-        (!(pending = copy_of(state->pending, (size_t)state->n_pending * sizeof *pending)) &&
+        (!(pending = connectome_copy(state->pending, (size_t)state->n_pending * sizeof *pending)) &&
          (rc = err_set(err, ERR_EXHAUSTED, "out of memory for %lld injections", (long long)state->n_pending))) ||
         (needs_divisors(b->c, state) && (rc = connectome_make_divisors(b->c, err)))) {
         free(pending);

@@ -36,6 +36,11 @@ static inline struct connectome_range connectome_cut(int64_t neurons, struct con
     return (struct connectome_range){(uint32_t)first, (uint32_t)(end < neurons ? end : neurons), (uint32_t)each};
 }
 
+static inline void *connectome_copy(const void *array, size_t bytes) {
+    void *p = malloc(bytes ? bytes : 1);
+    return p && bytes ? memcpy(p, array, bytes) : p;
+}
+
 /* The arrays of a network. Names and defaults are those of the file format; NULL stands for an array that is missing. */
 struct connectome_arrays {
     int64_t neurons, synapses;

@@ -179,11 +179,6 @@ static int check_kind(struct reader *r, const char *expected) {
                : err_set(r->err, ERR_INVALID, "%s: brr.kind is '%s'; expected '%s'", r->path, kind, expected);
 }
 
-static void *copy_of(const void *from, size_t bytes) {
-    void *p = malloc(bytes ? bytes : 1);
-    return p && bytes ? memcpy(p, from, bytes) : p;
-}
-
 /* A number of the metadata in 0..most. */
 static int read_number(struct reader *r, const char *key, uint64_t most, uint64_t *ret) {
     const char *text = safetensors_metadata(r->file, key);
@@ -206,21 +201,21 @@ static int copy_state(struct reader *r, const struct state_arrays *a, struct bur
         return rc;
     s.fraction_bits = (int)fraction;
     s.every_tick = every_tick;
-    s.v = copy_of(a->v, n * sizeof *s.v);
-    s.countdown = copy_of(a->countdown, n * sizeof *s.countdown);
-    s.fire_count = copy_of(a->fire_count, n * sizeof *s.fire_count);
-    s.psp = copy_of(a->psp, n);
-    s.alive = copy_of(a->alive, n);
-    s.divisor = a->divisor ? copy_of(a->divisor, n * sizeof *s.divisor) : NULL;
-    s.current = a->current ? copy_of(a->current, n * sizeof *s.current) : NULL;
-    s.fired_ids = copy_of(a->fired, fired * sizeof *s.fired_ids);
+    s.v = connectome_copy(a->v, n * sizeof *s.v);
+    s.countdown = connectome_copy(a->countdown, n * sizeof *s.countdown);
+    s.fire_count = connectome_copy(a->fire_count, n * sizeof *s.fire_count);
+    s.psp = connectome_copy(a->psp, n);
+    s.alive = connectome_copy(a->alive, n);
+    s.divisor = a->divisor ? connectome_copy(a->divisor, n * sizeof *s.divisor) : NULL;
+    s.current = a->current ? connectome_copy(a->current, n * sizeof *s.current) : NULL;
+    s.fired_ids = connectome_copy(a->fired, fired * sizeof *s.fired_ids);
     s.n_ledger_ticks = r->length[LEDGER];
     s.n_ledger_ids = r->length[LEDGER_IDS];
-    s.ledger_fired = copy_of(a->ledger_fired, (size_t)s.n_ledger_ticks * sizeof *s.ledger_fired);
-    s.ledger_ids = copy_of(a->ledger_ids, (size_t)s.n_ledger_ids * sizeof *s.ledger_ids);
+    s.ledger_fired = connectome_copy(a->ledger_fired, (size_t)s.n_ledger_ticks * sizeof *s.ledger_fired);
+    s.ledger_ids = connectome_copy(a->ledger_ids, (size_t)s.n_ledger_ids * sizeof *s.ledger_ids);
     s.pending = calloc(pending + 1, sizeof *s.pending);
     s.n_arriving = r->length[ARRIVING];
-    s.arriving = copy_of(a->arriving, (size_t)s.n_arriving * sizeof *s.arriving);
+    s.arriving = connectome_copy(a->arriving, (size_t)s.n_arriving * sizeof *s.arriving);
     if (!s.v || !s.countdown || !s.fire_count || !s.psp || !s.alive || (a->divisor && !s.divisor) || (a->current && !s.current) ||
         !s.fired_ids || !s.pending || !s.arriving || !s.ledger_fired || !s.ledger_ids) {
         burst_state_done(&s);
@@ -314,7 +309,7 @@ static int copy_areas(struct reader *r, const uint32_t *area, struct netfile_are
                            r->path, i, area[i], ret->n_areas);
     ret->neurons = n;
     ret->synapses = r->length[SYNAPSE];
-    ret->area_of = area ? copy_of(area, (size_t)n * sizeof *area) : calloc((size_t)n, sizeof *area);
+    ret->area_of = area ? connectome_copy(area, (size_t)n * sizeof *area) : calloc((size_t)n, sizeof *area);
     return ret->area_of ? 0 : err_set(r->err, ERR_EXHAUSTED, "%s: out of memory for %" PRId64 " neurons", r->path, n);
 }
 

@@ -49,8 +49,6 @@ static int check_sources(const struct eeg_info *info, const struct montage *m, s
     return rc;
 }
 
-static bool is_usable(const struct eeg_signal *s) { return !s->annotation && s->usable && s->rate_hz > 0; }
-
 void channels_ignored(const struct eeg_info *info, size_t room, char *buf, size_t size) {
     enum { LIST_MAX = 128 << 10 };
     static const char prefix[] = "unusable: ";
@@ -59,7 +57,7 @@ void channels_ignored(const struct eeg_info *info, size_t room, char *buf, size_
     str_init(&text, size - 1);
     for (int i = 0; i < info->n_signals; i++) {
         const struct eeg_signal *s = &info->signals[i];
-        if (s->annotation || is_usable(s))
+        if (s->annotation || channels_usable(s))
             continue;
         const char *why = str_starts(s->note, prefix) ? s->note + strlen(prefix) : *s->note ? s->note : "its rate is 0 Hz";
         str_printf(&list, "%s%s (%s)", list.len ? "; " : "", *s->label ? s->label : "a signal without a label", why);
@@ -135,7 +133,7 @@ int channels_choose(const struct eeg_info *info, const struct frontend_config *c
     if (!c->labels || !c->signals)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %d labels", info->n_signals);
     for (int i = 0; i < info->n_signals && c->n < FRONTEND_MAX_LABELS; i++)
-        if (is_usable(&info->signals[i])) {
+        if (channels_usable(&info->signals[i])) {
             c->labels[c->n] = info->signals[i].label;
             c->signals[c->n++] = i;
         }

@@ -19,6 +19,7 @@ struct channels {
     char faults[200]; /* what had to be assumed about the channels used, or "" */
 };
 
+static inline bool channels_usable(const struct eeg_signal *s) { return !s->annotation && s->usable && s->rate_hz > 0; }
 /* Labels belong to info; call channels_done also after a failure. Errors: INVALID (settings), PRECONDITION (the montage cannot be
  * made; its channels differ in rate; one of them is no voltage), EXHAUSTED. */
 int channels_choose(const struct eeg_info *info, const struct frontend_config *config, struct channels *ret, struct err *err);

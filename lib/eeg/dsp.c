@@ -171,20 +171,11 @@ static bool rational(double rate, int64_t *ret_p, int64_t *ret_q) {
     return false;
 }
 
-static int64_t gcd(int64_t a, int64_t b) {
-    while (b) {
-        int64_t t = a % b;
-        a = b;
-        b = t;
-    }
-    return a;
-}
-
 int dsp_ratio(double rate_hz, int64_t *ret_up, int64_t *ret_down, struct err *err) {
     int64_t p, q;
     if (!(rate_hz >= 1) || !(rate_hz <= 65536) || !rational(rate_hz, &p, &q))
         return err_set(err, ERR_INVALID, "sampling rate %.17g Hz; expected a rational rate from 1 to 65536 Hz", rate_hz);
-    int64_t common = gcd(DSP_RATE_HZ * q, p);
+    int64_t common = rate_divisor(DSP_RATE_HZ * q, p);
     *ret_up = DSP_RATE_HZ * q / common;
     *ret_down = p / common;
     return 0;

@@ -24,3 +24,6 @@ void filebytes_scattered(const struct filebytes *b, bool scattered);
 int filebytes_get(const struct filebytes *b, size_t offset, size_t n, uint8_t *buffer, const uint8_t **ret, struct err *err);
 /* True for a small text file that stands for content elsewhere (git-annex, git-lfs). */
 bool filebytes_is_pointer(const char *path);
+static inline uint32_t filebytes_u32(const uint8_t *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}

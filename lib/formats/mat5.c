@@ -104,10 +104,6 @@ static int mat_skip(struct mat_stream *s, uint64_t n, struct err *err) {
     return 0;
 }
 
-static uint32_t u32_of(const uint8_t *p) {
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 /* The tag of an element. Of a small one the data are in the tag: they are the next bytes, and `pad` what follows them. */
 struct mat_tag {
     uint32_t type, bytes, pad;
@@ -120,13 +116,13 @@ static int take_tag(struct mat_stream *s, struct mat_tag *t, struct err *err) {
     int rc = mat_take(s, raw, sizeof raw, err);
     if (rc)
         return rc;
-    uint32_t word = u32_of(raw);
+    uint32_t word = filebytes_u32(raw);
     *t = (struct mat_tag){.type = word & 0xFFFF, .bytes = word >> 16, .is_small = word >> 16 != 0};
     memcpy(t->small, raw + 4, 4);
     if (t->is_small)
         return t->bytes <= 4 ? 0 : corrupt(s, err, "a small element of more than 4 bytes");
     t->type = word;
-    t->bytes = u32_of(raw + 4);
+    t->bytes = filebytes_u32(raw + 4);
     t->pad = t->type == MI_COMPRESSED ? 0 : (8 - t->bytes % 8) % 8;
     return 0;
 }
@@ -156,7 +152,7 @@ static int number_bytes(uint32_t type) {
 static double number_of(const uint8_t *p, uint32_t type) {
     float narrow;
     double wide;
-    const uint64_t whole = number_bytes(type) == 8 ? (uint64_t)u32_of(p + 4) << 32 | u32_of(p) : 0;
+    const uint64_t whole = number_bytes(type) == 8 ? (uint64_t)filebytes_u32(p + 4) << 32 | filebytes_u32(p) : 0;
     switch (type) {
     case MAT_I8:
         return (int8_t)p[0];
@@ -167,9 +163,9 @@ static double number_of(const uint8_t *p, uint32_t type) {
     case MAT_U16:
         return p[0] | p[1] << 8;
     case MAT_I32:
-        return (int32_t)u32_of(p);
+        return (int32_t)filebytes_u32(p);
     case MAT_U32:
-        return u32_of(p);
+        return filebytes_u32(p);
     case MAT_F32:
         memcpy(&narrow, p, sizeof narrow);
         return (double)narrow;
@@ -296,7 +292,7 @@ static int read_struct(struct mat_stream *s, int depth, struct mat_value *v, str
     int rc;
     if ((rc = take_tag(s, &t, err)) || (rc = take_data(s, &t, 8, &raw, err)))
         return rc;
-    const uint32_t width = t.bytes >= 4 ? u32_of(raw) : 0;
+    const uint32_t width = t.bytes >= 4 ? filebytes_u32(raw) : 0;
     if ((rc = take_tag(s, &t, err)) || (rc = take_data(s, &t, (size_t)MOST_FIELDS * MOST_FIELD_NAME, &raw, err)))
         return rc;
     if (t.bytes && (!width || width > MOST_FIELD_NAME || t.bytes % width))
@@ -331,7 +327,7 @@ static int read_array_head(struct mat_stream *s, struct mat_value *v, int *ret_c
         return rc;
     v->n = t.bytes >= 8 ? 1 : 0;
     for (uint32_t i = 0; i + 4 <= t.bytes; i += 4) {
-        int64_t size = (int32_t)u32_of(raw + i);
+        int64_t size = (int32_t)filebytes_u32(raw + i);
         int64_t *side = i == 0 ? &v->rows : &v->columns; /* of an array that is empty, columns may be beyond all bounds */
         if (size < 0 || __builtin_mul_overflow(v->n, size, &v->n) || v->n > (int64_t)1 << 32 ||
             __builtin_mul_overflow(i < 8 ? 1 : *side, size, side))

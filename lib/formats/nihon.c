@@ -76,10 +76,6 @@ static int nk_get(const struct filebytes *bytes, size_t at, size_t n, uint8_t *b
     return filebytes_get(bytes, at, n, buffer, ret, err);
 }
 
-static uint32_t nk_u32(const uint8_t *p) {
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 /* "NAME.21E" beside "NAME.EEG", in the letter case that is there. NOT_FOUND is no error to its callers. */
 static int nk_open(const struct format_source *source, const char *ending, char path[FORMAT_PATH_SIZE], struct filebytes *ret,
                    struct err *err) {
@@ -201,7 +197,7 @@ static int add_nk_block(struct nk *k, const struct filebytes *bytes, size_t whol
         return rc;
     const int n = p[NK_CHANNELS], rate_hz = (p[NK_RATE] | p[NK_RATE + 1] << 8) & 0x3FFF;
     const double clock = nk_clock(p + NK_START, &start);
-    int64_t samples = (int64_t)nk_u32(p + NK_TENTHS) * rate_hz / 10;
+    int64_t samples = (int64_t)filebytes_u32(p + NK_TENTHS) * rate_hz / 10;
     if ((rc = nk_get(bytes, at + NK_FIRST, (size_t)n * NK_CHANNEL, list, &channels, err)) ||
         (rc = nk_layout(k, channels, n, rate_hz, err)))
         return rc;
@@ -240,12 +236,12 @@ static int read_blocks_of_nk(struct nk *k, const struct filebytes *bytes, size_t
     for (int i = 0, n = *p; i < n; i++) {
         if ((rc = nk_get(bytes, NK_LIST + (size_t)i * NK_ENTRY, 4, word, &p, err)))
             return rc;
-        const size_t control = nk_u32(p);
+        const size_t control = filebytes_u32(p);
         if ((rc = nk_get(bytes, control + NK_IN_BLOCKS, 1, one, &p, err)))
             return rc;
         for (int j = 0, blocks = *p; j < blocks; j++)
             if ((rc = nk_get(bytes, control + NK_IN_LIST + (size_t)j * NK_ENTRY, 4, word, &p, err)) ||
-                (rc = add_nk_block(k, bytes, whole, nk_u32(p), err)))
+                (rc = add_nk_block(k, bytes, whole, filebytes_u32(p), err)))
                 return rc;
     }
     return 0;
@@ -283,8 +279,8 @@ static int read_nk_events(struct nk *k, const struct filebytes *bytes, struct er
     for (int i = 0; i < blocks && i < NK_LOG_BLOCKS; i++) {
         if ((rc = nk_get(bytes, NK_LIST + (size_t)i * NK_ENTRY, 4, word, &p, err)))
             return rc;
-        const size_t list = nk_u32(p);
-        size_t second = nk_get(bytes, NK_LIST + (size_t)(i + NK_LOG_BLOCKS) * NK_ENTRY, 4, word, &p, NULL) ? 0 : nk_u32(p);
+        const size_t list = filebytes_u32(p);
+        size_t second = nk_get(bytes, NK_LIST + (size_t)(i + NK_LOG_BLOCKS) * NK_ENTRY, 4, word, &p, NULL) ? 0 : filebytes_u32(p);
         if ((rc = nk_get(bytes, list + 0x12, 1, one, &p, err)))
             return rc;
         for (size_t j = 0, n = *p; j < n; j++) {

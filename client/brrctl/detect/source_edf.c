@@ -22,15 +22,13 @@ struct source_edf {
     float *samples, **uv;
 };
 
-static bool candidate(const struct eeg_signal *s) { return !s->annotation && s->usable && s->rate_hz > 0; }
-
 /* The electrodes that are named by the signals with so many samples per record. */
 static int electrodes_of(const struct source_edf *s, int64_t samples) {
     const struct eeg_info *info = s->base.info;
     const char *labels[FRONTEND_MAX_LABELS];
     int n = 0;
     for (int i = 0; i < info->n_signals && n < FRONTEND_MAX_LABELS; i++)
-        if (candidate(&info->signals[i]) && info->signals[i].samples_per_record == samples)
+        if (channels_usable(&info->signals[i]) && info->signals[i].samples_per_record == samples)
             labels[n++] = s->names[i];
     return montage_electrodes(labels, n);
 }
@@ -42,7 +40,7 @@ static int64_t electrode_samples(const struct source_edf *source) {
     int most = 0, n = 0;
     for (int i = 0; i < info->n_signals && n < 16; i++) {
         const struct eeg_signal *s = &info->signals[i];
-        bool known = !candidate(s);
+        bool known = !channels_usable(s);
         for (int k = 0; k < n; k++)
             known |= tried[k] == s->samples_per_record;
         if (known)
@@ -68,9 +66,9 @@ static int64_t common_samples(const struct source_edf *source) {
             const struct eeg_signal *s = &info->signals[i];
             int same = 0;
             for (int k = 0; k < info->n_signals; k++)
-                same += candidate(&info->signals[k]) && (!volt || info->signals[k].volt) &&
+                same += channels_usable(&info->signals[k]) && (!volt || info->signals[k].volt) &&
                         info->signals[k].samples_per_record == s->samples_per_record;
-            if (candidate(s) && same > most) {
+            if (channels_usable(s) && same > most) {
                 most = same;
                 best = s->samples_per_record;
             }
@@ -88,7 +86,7 @@ static int choose_signals(struct source_edf *s, const char *path, const char *re
     s->per_record = common_samples(s);
     for (int i = 0; i < base->info->n_signals && base->n < FRONTEND_MAX_LABELS; i++) {
         const struct eeg_signal *signal = &base->info->signals[i];
-        if (!candidate(signal) || signal->samples_per_record != s->per_record)
+        if (!channels_usable(signal) || signal->samples_per_record != s->per_record)
             continue;
         base->rate_hz = signal->rate_hz;
         base->labels[base->n] = s->names[i];
