@@ -1,5 +1,6 @@
 """Beds whose signal a test decides: streams of made-up EEG over gRPC, in real time after a first burst, with a seizure on demand."""
 import json
+import math
 import os
 import threading
 import time
@@ -56,7 +57,7 @@ class Bed:
         self.name, self.flat, self.burst_s, self.model = name, flat, burst_s, model
         self.seizure, self.over, self.alarm = threading.Event(), threading.Event(), threading.Event()
         self.quiet = threading.Event()  # connected, and nothing comes
-        self.alarm_at, self.error, self.sent = None, None, []
+        self.alarm_at, self.error, self.sent, self.onset_s = None, None, [], math.inf
         self.rng = numpy.random.default_rng(len(name) + sum(map(ord, name)))
         self.folder, _, self.pb, stubs = messages()
         self.channel = grpc.insecure_channel(endpoint(d))
@@ -67,8 +68,9 @@ class Bed:
     def signal(self, first, n):
         t = (first + numpy.arange(n)) / RATE
         uv = self.rng.normal(0, 12, (len(LABELS), n)) + 15 * numpy.sin(2 * numpy.pi * 9.5 * t)
-        if self.seizure.is_set():
-            uv += 260 * numpy.sign(numpy.sin(2 * numpy.pi * 5 * t)) * (1 + 0.2 * self.rng.normal(0, 1, (len(LABELS), 1)))
+        if self.seizure.is_set():  # it grows as fast as a background learns: the alarm stays on however long a test takes
+            self.onset_s = min(self.onset_s, t[0])
+            uv += 260 * 2 ** ((t[0] - self.onset_s) / 240) * numpy.sign(numpy.sin(2 * numpy.pi * 5 * t)) * (1 + 0.2 * self.rng.normal(0, 1, (len(LABELS), 1)))
         if self.flat:
             uv[1] = 0
         return uv.astype("<f4")

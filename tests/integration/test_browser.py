@@ -170,6 +170,7 @@ def check_three(p, beds):
     assert browser.run("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than a phone"
     assert browser.run("Array.from(document.querySelectorAll('.tile')).every(t => t.scrollWidth <= t.clientWidth)"), "a tile is narrower than what is in it"
     browser.size(1280, 960)
+    browser.wait("document.querySelector('.tile[data-mood=alarm]')")
     session = browser.run("document.querySelector('.tile[data-mood=alarm]').id.slice(2)")
     p.open(f"/streams/{session}", "stream", "page-stream")
     assert "Alarm on" in browser.run("document.body.innerText")

@@ -216,8 +216,8 @@ def check_places(s, d):
     assert browser.run(SOUND) == "high" and near(s.place(button), at), (s.place(button), at)
     assert browser.run(f"[...{LIST}.children].map(r => r.id)") == rows
     assert browser.run(f"{NEW}.getBoundingClientRect().top >= 0"), "the line is out of sight"
+    s.mouse("mousePressed", at)  # before the hand rests: a list moves a moment after that
     browser.run("clearInterval(window.hand)")
-    s.mouse("mousePressed", at)
     third = begin(d, "bed-1")
     browser.wait(f"{NEW}.textContent.startsWith('3 new: ')")
     assert near(s.place(button), at), (s.place(button), at)
