@@ -1,5 +1,6 @@
 #include "daemon/alarms/alarm_entry.h"
 
+static const char forgotten[] = "forgotten: the alarm has been on for more than 5 min";
 static const char due[] = "people are told: it has been on for the least duration of its bed";
 
 unsigned alarm_entry_kinds(void) {
@@ -91,7 +92,9 @@ static void take_on(struct alarms *all, const struct journal_entry *e, const str
 static void take_answer(struct alarms *all, const struct journal_entry *e, const struct alarms_now *now) {
     struct alarm_answer answer;
     struct err err;
-    if (alarm_entry_answer(e, &answer))
+    if (!strcmp(e->detail, forgotten))
+        alarms_forgotten(all, e->alarm, e->received_ms, now);
+    else if (alarm_entry_answer(e, &answer))
         (void)alarms_answer(all, e->alarm, &answer, now, &err); /* to an alarm that is forgotten */
 }
 
@@ -188,6 +191,7 @@ static void put_alarm(const struct alarm *a, struct journal_entry *e) {
 
 void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
     static const enum journal_kind kinds[] = {[ALARMS_ROW_ANSWERED] = JOURNAL_ANSWERED,
+                                              [ALARMS_ROW_FORGOTTEN] = JOURNAL_ANSWERED,
                                               [ALARMS_ROW_ESCALATED] = JOURNAL_ESCALATED,
                                               [ALARMS_ROW_STANDBY] = JOURNAL_STANDBY,
                                               [ALARMS_ROW_TECHNICAL_ON] = JOURNAL_TECHNICAL_ON,
@@ -208,6 +212,11 @@ void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
         put_answer(ret->detail, row->answer);
         str_copy(ret->person, sizeof ret->person, row->answer->author.by);
         ret->until_ms = row->answer->for_ms ? row->at_ms + row->answer->for_ms : 0;
+    }
+    if (row->kind == ALARMS_ROW_FORGOTTEN) {
+        str_copy(ret->detail, sizeof ret->detail, forgotten);
+        str_copy(ret->person, sizeof ret->person, row->alarm->before.by);
+        ret->untold = true;
     }
     if (row->kind == ALARMS_ROW_TECHNICAL_ON || row->kind == ALARMS_ROW_TECHNICAL_OFF)
         str_format(ret->detail, sizeof ret->detail, "%s%s%s", alarm_kind_name(row->alarm->kind), *row->alarm->why ? ": " : "",

@@ -471,10 +471,22 @@ static void look_for_status(struct alarms *all, struct alarm *a, const struct al
     if (a->status || a->off_ms || !a->live || now->boot_ms - a->on_boot_ms < ALARMS_STATUS_MS)
         return;
     a->status = true;
-    if (a->answered.at_ms)
-        forget_answer(a, now->boot_ms);
     a->silent_boot_ms = 0;
     all->changed = true;
+    if (!a->answered.at_ms)
+        return;
+    forget_answer(a, now->boot_ms);
+    alarms_write(all, &(struct alarms_row){.kind = ALARMS_ROW_FORGOTTEN, .alarm = a, ROW_AT(now)});
+}
+
+void alarms_forgotten(struct alarms *all, const char *id, int64_t at_ms, const struct alarms_now *now) {
+    struct alarm *a = map_get(all->patients, id);
+    if (!a || a->status)
+        return;
+    take_out(all, a);
+    a->status = true;
+    forget_answer(a, alarms_boot_of(at_ms, now));
+    put_in(all, a);
 }
 
 void alarms_tick(struct alarms *all, const struct alarms_now *now) {

@@ -50,6 +50,7 @@ struct alarms_plan {
 struct alarms_row {
     enum {
         ALARMS_ROW_ANSWERED,
+        ALARMS_ROW_FORGOTTEN, /* the answer does not cover it any more: it has been on for ALARMS_STATUS_MS */
         ALARMS_ROW_ESCALATED,
         ALARMS_ROW_STANDBY,
         ALARMS_ROW_TECHNICAL_ON,
@@ -128,6 +129,8 @@ const struct alarm *alarms_of_onset(const struct alarms *all, const struct alarm
  * register that is restored keeps the alarm with its answer, in case a later row says that it came back; if none does, alarms_merge
  * leaves it out. */
 void alarms_moved(struct alarms *all, const char *session);
+/* Its answer did not cover it any more from that time on: from the journal, after a restart. */
+void alarms_forgotten(struct alarms *all, const char *id, int64_t at_ms, const struct alarms_now *now);
 /* Step `step` of this alarm was taken at that time: from the journal, after a restart. */
 void alarms_escalated(struct alarms *all, const char *id, int step, int64_t at_ms, const struct alarms_now *now);
 /* A hook has told people of the alarm (step 0) or of a step, or has failed to. The next step is taken now if this is the present

@@ -79,8 +79,17 @@ static void a_seizure_of_five_minutes_alarms_again(void **state) {
     pass(w, 1000);
     assert_true(a->status);
     assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_HIGH);
-    pass(w, MINUTE);
-    assert_int_equal(rows_of(w, JOURNAL_ESCALATED), 1);
+    const struct journal_entry *row = &w->rows[w->n - 1]; /* who looks for the answer finds that it is none any more */
+    assert_true(row->kind == JOURNAL_ANSWERED && str_starts(row->detail, "forgotten: ") && row->untold);
+    assert_string_equal(row->person, "token:nurse");
+    pass(w, MINUTE / 2);
+    restart(w, 0);
+    a = alarms_find(w->all, id);
+    assert_true(!a->answered.at_ms && a->status);
+    assert_string_equal(a->before.person, "Ana B");
+    pass(w, MINUTE / 2);
+    assert_int_equal(rows_of(w, JOURNAL_ESCALATED), 1); /* its minute began when the answer was forgotten */
+    assert_int_equal(rows_of(w, JOURNAL_ANSWERED), 2);
     assert_int_equal(acknowledge(w, a), 0);
     restart(w, 1000);
     assert_true(alarms_find(w->all, id)->answered.at_ms && alarms_find(w->all, id)->status);
