@@ -22,6 +22,13 @@ static void take_eeg(const char *other, const char *dir, const char *id, struct 
         snapshot_remove_eeg(other, id, NULL);
 }
 
+/* What the daemon before was handed over and has not taken. */
+static void take_alarm(const char *other, const char *dir, const char *id, struct claim *ret) {
+    if (!snapshot_read_alarm(other, id, &ret->alarm, &ret->alarm_len, NULL) &&
+        !snapshot_write_alarm(dir, id, ret->alarm, ret->alarm_len, NULL))
+        snapshot_remove_alarm(other, id, NULL);
+}
+
 /* NOT_FOUND also if another daemon was faster. */
 static int take_from(const char *other, const char *dir, const char *id, struct claim *ret, struct err *err) {
     char from[4096], to[4096];
@@ -37,6 +44,7 @@ static int take_from(const char *other, const char *dir, const char *id, struct 
     snapshot_unmark(other, id, NULL);
     snapshot_note_moved(other, id, fsio_basename(dir), NULL);
     snapshot_note_moved(dir, id, NULL, NULL);
+    take_alarm(other, dir, id, ret);
     take_eeg(other, dir, id, ret);
     ret->moved = true;
     ret->ended = ended;

@@ -11,6 +11,8 @@ struct claim {
     bool moved, ended; /* ended: the stream has, as in snapshot_entry; of a snapshot that moved */
     char *state;       /* of a snapshot that moved; free() */
     size_t len;
+    char *alarm; /* what snapshot_read_alarm reads, or NULL; free() */
+    size_t alarm_len;
     char *eeg; /* what snapshot_read_eeg reads, or NULL; free() */
     size_t eeg_len;
 };

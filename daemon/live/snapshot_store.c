@@ -125,6 +125,7 @@ static struct task *pop(struct lane *lane) {
 static void task_free(struct task *t) {
     FREE_MEMBERS(*t, state, eeg);
     free(t->found.eeg);
+    free(t->found.alarm);
     eegring_drop(t->ring);
     FREE_MEMBERS(*t, list, model, models);
     claim_alarms_free(t->alarms, t->n_alarms);
@@ -474,12 +475,24 @@ static void remember_other(struct snapshot_store *s, const char *id) {
     qsort(s->others, s->n_others, sizeof *s->others, by_id);
 }
 
+/* Once the register has it, its row is on its way to the disk; the file goes at the next look. */
+static void receive(struct snapshot_store *s, const struct claim_alarm *a, const char *id) {
+    static char known;
+    if (map_remove(s->received, id)) {
+        ask_or_log(s, DEED_UNHAND, id);
+    } else if (sessions_receive_alarm(s->restoring.sessions, a->data, a->len)) {
+        forget_other(s, id);
+        (void)map_put(s->received, id, &known, NULL); /* without memory it is taken again */
+    }
+}
+
 static void on_claimed(struct snapshot_store *s, struct task *t) {
     struct sessions *all = s->restoring.sessions;
     char text[800];
     s->claims--;
     if (t->found.moved) {
         forget_other(s, t->id);
+        (void)map_remove(s->received, t->id);
         sessions_disown(all, t->id);
         if (!t->err.code)
             sessions_restore(all, t->found.state, t->found.len, t->found.ended, &t->err);
@@ -487,6 +500,8 @@ static void on_claimed(struct snapshot_store *s, struct task *t) {
             sessions_inherit_eeg(all, t->id, t->found.eeg, t->found.eeg_len);
             t->found.eeg = NULL;
         }
+        if (!t->err.code && t->found.alarm)
+            receive(s, &(struct claim_alarm){.data = t->found.alarm, .len = t->found.alarm_len}, t->id);
         log_info("a stream of another daemon goes on here", "session=%s", t->id);
     }
     if (t->err.code && t->err.code != ERR_NOT_FOUND && t->err.code != ERR_CANCELLED)
@@ -510,17 +525,6 @@ static void on_others(struct snapshot_store *s, struct task *t) {
     t->list = NULL;
 }
 
-/* Once the register has it, its row is on its way to the disk; the file goes at the next look. */
-static void receive(struct snapshot_store *s, const struct claim_alarm *a) {
-    static char known;
-    if (map_remove(s->received, a->id)) {
-        ask_or_log(s, DEED_UNHAND, a->id);
-    } else if (sessions_receive_alarm(s->restoring.sessions, a->data, a->len)) {
-        forget_other(s, a->id);
-        (void)map_put(s->received, a->id, &known, NULL); /* without memory it is taken again */
-    }
-}
-
 /* A stream whose client is away writes no snapshot, at which it would notice. */
 static void on_moved(struct snapshot_store *s, const struct task *t) {
     struct sessions *all = s->restoring.sessions;
@@ -530,7 +534,7 @@ static void on_moved(struct snapshot_store *s, const struct task *t) {
         sessions_disown(all, t->list[i].id);
     }
     for (size_t i = 0; i < t->n_alarms; i++)
-        receive(s, &t->alarms[i]);
+        receive(s, &t->alarms[i], t->alarms[i].id);
 }
 
 /* ---- alarms of streams that went to another daemon ---- */

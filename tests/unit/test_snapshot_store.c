@@ -510,7 +510,8 @@ static int64_t on_in(void *ctx, const char *session, char ret[JOURNAL_ALARM]) {
 
 static int give(void *ctx, const char *session, struct journal_entry ret[SESSION_GIVEN]) {
     char id[JOURNAL_ALARM];
-    ret[0] = (struct journal_entry){.kind = JOURNAL_ALARM_ON, .number = 5};
+    ret[0] = (struct journal_entry){.kind = JOURNAL_ALARM_ON, .number = 5, .start_s = 5. / 256};
+    journal_alarm_id(session, 5, ret[0].alarm);
     str_copy(ret[0].session, sizeof ret[0].session, session);
     return on_in(ctx, session, id) >= 0;
 }
@@ -579,6 +580,40 @@ static void an_alarm_goes_after_its_stream(void **state) {
     assert_int_equal(snapshot_remove(peer->dir, id, NULL), 0);
     round_of(d, 6000);
     assert_true(fsio_exists(path) && !fsio_exists(back));
+    end_peer(peer);
+    stop(d);
+}
+
+/* A daemon from which a stream is taken before it has taken its alarm gives up both: one of them knows whether it is over. */
+static void an_alarm_on_its_way_goes_with_its_stream(void **state) {
+    struct daemon_side *d = *state;
+    struct daemon_side *peer = make_peer(d);
+    char token[RESUME_TOKEN_SIZE], id[SESSION_ID_SIZE], name[64], path[1024], back[1024];
+    for (int over = 0; over < 2; over++) {
+        know(d, &ledgers[0]);
+        know(peer, &ledgers[1]);
+        struct session *s = make_stream(d, token);
+        str_copy(id, sizeof id, session_id(s));
+        str_copy(ledgers[0].on, sizeof ledgers[0].on, id);
+        str_format(name, sizeof name, "%s.alarm", id);
+        path_of(peer, "", name, path);
+        path_of(d, "", name, back);
+        claim(peer, token);
+        settle_all(d);
+        closed(&d->b, s->stream);
+        assert_true(fsio_exists(path) && !fsio_exists(back));
+        struct session *there = sessions_find(peer->b.all, token, "uid:1");
+        journal_alarm_id(id, 5, there->alarm_id);
+        there->alarm_off = over ? 9 : -1;
+        save_again(peer, there);
+        claim(d, token);
+        assert_true(!fsio_exists(path) && fsio_exists(back));
+        assert_int_equal(ledgers[0].received, !over);
+        round_of(d, 6000);
+        assert_false(fsio_exists(back));
+        session_end(sessions_find(d->b.all, token, "uid:1"), "uid:0", "");
+        round_of(peer, 6000);
+    }
     end_peer(peer);
     stop(d);
 }
@@ -752,6 +787,7 @@ int main(void) {
         STORE_TEST(a_snapshot_that_cannot_be_used_is_not_taken),
         STORE_TEST(a_stream_that_another_daemon_has_taken_has_moved),
         STORE_TEST(an_alarm_goes_after_its_stream),
+        STORE_TEST(an_alarm_on_its_way_goes_with_its_stream),
         STORE_TEST(a_stream_whose_client_is_away_moves_without_a_write),
         STORE_TEST(a_stream_that_comes_back_has_not_moved),
         STORE_TEST(a_folder_that_does_not_answer_leaves_unknown_who_has_the_stream),
