@@ -51,8 +51,13 @@ class Timeline:
     another stream of its bed goes on there."""
 
     def __init__(self, d):
-        self.of, on_in = {}, {}
-        for r in rows(d, "alarm_on", "alarm_off", "answered"):
+        self.of, on_in, known = {}, {}, 0
+        for r in rows(d, "alarm_on", "alarm_off", "answered", "moved", "restored", "resumed", "lost"):
+            known = max(known, r["at"] or 0)
+            if r["kind"] in ("moved", "restored", "resumed", "lost"):
+                continue
+            if r["kind"] == "answered" and r["at"] is not None:
+                r["at"] = known  # an answer that was given at the other daemon is known when it comes
             if r["kind"] != "answered" or r["detail"].startswith("acknowledge"):
                 goes_on = r["kind"] == "alarm_on" and on_in.get(r["alarm"], r["session"]) != r["session"]
                 if r["kind"] == "alarm_on":
@@ -214,7 +219,7 @@ def check_attempts(day, d, begun):
                 first.setdefault(i, at)
         for r in begun:
             told = first.get(delivery_id(pager.name, r["session"], r["kind"], r["number"]))
-            if told is None or any(session == r["session"] and r["at"] <= at <= told for session, at in came) or disturbed(day, "", r["at"], told, [d], STARTED_S):
+            if told is None or any(session == r["session"] and r["at"] - STARTED_S <= at <= told for session, at in came) or disturbed(day, "", r["at"], told, [d], STARTED_S):
                 continue
             between = attempts[:bisect.bisect_right(begins, told)]
             flights = [(a, body, min(end, told)) for a, body, end in between if end >= r["at"] and a < told]
