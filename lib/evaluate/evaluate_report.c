@@ -1,12 +1,13 @@
 #include "evaluate/evaluate_report.h"
 
-#include "eeg/half.h"
+#include "base/clones.h"
+#include "eeg/half_rows.h"
 #include "eeg/montage.h"
 #include "evaluate/evaluate_operating.h"
 #include "plot/plot.h"
 #include "windows/recording.h"
 
-enum { PATH_SIZE = 4096, REPORT_BYTES = 256 << 20, PLOT_ROWS = 65536 };
+enum { PATH_SIZE = 4096, REPORT_BYTES = 256 << 20, PLOT_VALUES = 4096 };
 
 /* Detected events as seconds, malloc'd. */
 static struct score_event *in_seconds(const struct evaluation_recording *r) {
@@ -85,20 +86,43 @@ static int write_events(struct evaluate *e, const struct evaluation_recording *r
     return write_alarms(r, path, err);
 }
 
+/* Widens the extremes of n channels by those of some rows. */
+CLONES static void widen_extremes(const float *restrict x, int64_t rows, int columns, int n, float *restrict low,
+                                  float *restrict high) {
+    for (int64_t r = 0; r < rows; r++, x += columns)
+#pragma omp simd
+        for (int c = 0; c < n; c++) {
+            low[c] = x[c] < low[c] ? x[c] : low[c];
+            high[c] = x[c] > high[c] ? x[c] : high[c];
+        }
+}
+
+/* Of rows that are drawn in one column. */
+static void trace_rows(struct plot_trace *channels, int n, int64_t at, const uint16_t *half, int64_t rows, int columns) {
+    float x[PLOT_VALUES], low[PLOT_MAX_CHANNELS], high[PLOT_MAX_CHANNELS];
+    const int64_t most = PLOT_VALUES / columns;
+    for (int c = 0; c < n; c++) {
+        low[c] = INFINITY;
+        high[c] = -INFINITY;
+    }
+    for (int64_t i = 0, some; i < rows; i += some) {
+        some = rows - i < most ? rows - i : most;
+        half_to_floats(half + i * columns, (size_t)(some * columns), x);
+        widen_extremes(x, some, columns, n, low, high);
+    }
+    for (int c = 0; c < n; c++)
+        plot_trace_extend(&channels[c], at, low[c], high[c]);
+}
+
 /* The filtered channels as envelopes. */
 static void trace_channels(const struct evaluation_recording *r, struct plot_trace *channels, int n) {
     struct recording_info info;
     recording_info(r->entry->recording, &info);
-    OWNED_MEMORY float *column = malloc(PLOT_ROWS * sizeof *column);
-    for (int s = 0; column && s < info.n_segments; s++)
-        for (int64_t at = info.segments[s].first; at < info.segments[s].end; at += PLOT_ROWS) {
-            int64_t rows = info.segments[s].end - at < PLOT_ROWS ? info.segments[s].end - at : PLOT_ROWS;
-            const uint16_t *half = recording_rows(r->entry->recording, s, at);
-            for (int c = 0; c < n; c++) {
-                for (int64_t i = 0; i < rows; i++)
-                    column[i] = half_to_f32(half[i * info.columns + c]);
-                plot_trace_add(&channels[c], at, column, rows);
-            }
+    for (int s = 0; n && s < info.n_segments; s++)
+        for (int64_t at = info.segments[s].first, until; at < info.segments[s].end; at = until) {
+            until = plot_trace_until(channels, at);
+            until = until < info.segments[s].end ? until : info.segments[s].end;
+            trace_rows(channels, n, at, recording_rows(r->entry->recording, s, at), until - at, info.columns);
         }
 }
 

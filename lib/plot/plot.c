@@ -34,18 +34,49 @@ void plot_trace_init(struct plot_trace *t, const char *name, double duration_s, 
 
 static bool is_empty(const struct plot_trace *t, int column) { return t->low[column] > t->high[column]; }
 
+static double columns_per_sample(const struct plot_trace *t) { return PLOT_COLUMNS / (t->duration_s * t->rate_hz); }
+
+int64_t plot_trace_until(const struct plot_trace *t, int64_t at) {
+    const double per_sample = columns_per_sample(t);
+    const int column = (int)((double)at * per_sample);
+    int64_t until = (int64_t)((column + 1) / per_sample);
+    until = until > at ? until : at + 1;
+    while (until > at + 1 && (int)((double)(until - 1) * per_sample) > column)
+        until--;
+    while ((int)((double)until * per_sample) == column)
+        until++;
+    return until;
+}
+
+static bool is_shown(const struct plot_trace *t, int64_t at) {
+    return at >= 0 && (double)at * columns_per_sample(t) < PLOT_COLUMNS;
+}
+
+void plot_trace_extend(struct plot_trace *t, int64_t at, float low, float high) {
+    if (!is_shown(t, at) || low > high)
+        return;
+    const int column = (int)((double)at * columns_per_sample(t));
+    const bool empty = is_empty(t, column);
+    t->low[column] = empty || low < t->low[column] ? low : t->low[column];
+    t->high[column] = empty || high > t->high[column] ? high : t->high[column];
+}
+
 void plot_trace_add(struct plot_trace *t, int64_t first, const float *values, int64_t n) {
-    double per_sample = PLOT_COLUMNS / (t->duration_s * t->rate_hz);
-    for (int64_t i = 0; i < n; i++) {
-        double at = (double)(first + i) * per_sample;
-        if (isnan(values[i]) || at < 0 || at >= PLOT_COLUMNS)
-            continue;
-        int column = (int)at;
-        bool empty = is_empty(t, column);
-        t->low[column] = empty || values[i] < t->low[column] ? values[i] : t->low[column];
-        t->high[column] = empty || values[i] > t->high[column] ? values[i] : t->high[column];
-        t->sum[column] += (double)values[i];
-        t->count[column]++;
+    for (int64_t i = first < 0 ? -first : 0, until; i < n && is_shown(t, first + i); i = until) {
+        const int64_t at = first + i;
+        const int column = (int)((double)at * columns_per_sample(t));
+        float low = INFINITY, high = -INFINITY;
+        until = plot_trace_until(t, at) - first;
+        until = until < n ? until : n;
+        for (; i < until; i++) {
+            if (isnan(values[i]))
+                continue;
+            low = values[i] < low ? values[i] : low;
+            high = values[i] > high ? values[i] : high;
+            t->sum[column] += (double)values[i];
+            t->count[column]++;
+        }
+        plot_trace_extend(t, at, low, high);
     }
 }
 

@@ -18,6 +18,10 @@ struct plot_trace {
 void plot_trace_init(struct plot_trace *t, const char *name, double duration_s, double rate_hz);
 /* Adds n samples from index `first` on, in any order of calls. NaN and samples outside the duration are ignored. */
 void plot_trace_add(struct plot_trace *t, int64_t first, const float *values, int64_t n);
+/* For envelopes alone, which need no mean: the end of the samples that are drawn in one column with sample `at`, and the
+ * lowest and the highest of some of these; low > high: all are NaN. */
+int64_t plot_trace_until(const struct plot_trace *t, int64_t at);
+void plot_trace_extend(struct plot_trace *t, int64_t at, float low, float high);
 
 struct plot_span {
     double onset_s, end_s;
