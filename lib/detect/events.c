@@ -11,7 +11,8 @@ enum {
     MAX_LOOKBACK_S = 3600,
     FIND_CHUNK = 65536,
     TRIMMED = 4096, /* samples at least, so that the others are rarely moved */
-    BLOCK = 64      /* samples, of struct events_trace */
+    BLOCK = 64,     /* samples, of struct events_trace */
+    WIDE = 16 * BLOCK
 };
 
 /* Flat morphology on a binary trace is a rule on run lengths. With an odd kernel k = 2r + 1 and samples outside the segment
@@ -468,23 +469,27 @@ int events_find(const struct events_config *config, const float *p, int64_t n, s
 
 /* ---- whole traces, under many thresholds ---- */
 
+static struct events_block block_of(const float *p, int64_t n) {
+    struct events_block b = {INFINITY, -INFINITY};
+    bool missing = false;
+    for (int64_t i = 0; i < n; i++) {
+        b.lowest = p[i] < b.lowest ? p[i] : b.lowest;
+        b.highest = p[i] > b.highest ? p[i] : b.highest;
+        missing |= isnan(p[i]);
+    }
+    return missing ? (struct events_block){NAN, NAN} : b;
+}
+
 int events_trace_init(struct events_trace *t, const float *p, int64_t n, struct err *err) {
-    struct events_block *blocks = malloc((size_t)(n / BLOCK + 1) * sizeof *blocks), *b = blocks;
+    const int64_t wide = n / BLOCK + 1;
+    struct events_block *blocks = malloc((size_t)(wide + n / WIDE + 1) * sizeof *blocks);
     if (!blocks)
         return err_set(err, ERR_EXHAUSTED, "out of memory finding events");
-    for (int64_t at = 0; at < n; at += BLOCK, b++) {
-        const int64_t end = at + BLOCK < n ? at + BLOCK : n;
-        bool missing = false;
-        *b = (struct events_block){INFINITY, -INFINITY};
-        for (int64_t i = at; i < end; i++) {
-            b->lowest = p[i] < b->lowest ? p[i] : b->lowest;
-            b->highest = p[i] > b->highest ? p[i] : b->highest;
-            missing |= isnan(p[i]);
-        }
-        if (missing)
-            *b = (struct events_block){NAN, NAN};
-    }
-    *t = (struct events_trace){p, n, blocks};
+    for (int64_t at = 0; at < n; at += BLOCK)
+        blocks[at / BLOCK] = block_of(p + at, n - at < BLOCK ? n - at : BLOCK);
+    for (int64_t at = 0; at < n; at += WIDE)
+        blocks[wide + at / WIDE] = block_of(p + at, n - at < WIDE ? n - at : WIDE);
+    *t = (struct events_trace){p, n, blocks, blocks + wide};
     return 0;
 }
 
@@ -511,10 +516,12 @@ int events_find_spans(const struct events_config *config, const struct events_tr
                       struct err *err) {
     struct collected c = {0};
     struct events e = {.config = *config, .emit = collect, .ctx = &c, .trace = (float *)(uintptr_t)trace->p, .spans_only = true};
-    const struct events_block *block = trace->blocks;
-    for (int64_t at = 0; at < trace->n; at += BLOCK, block++) {
-        const int64_t end = at + BLOCK < trace->n ? at + BLOCK : trace->n;
-        for (int64_t i = pass_block(&e, block, end - at) ? end : at; i < end; i++) {
+    for (int64_t at = 0, end; at < trace->n; at = end) {
+        end = at + WIDE < trace->n ? at + WIDE : trace->n;
+        if (at % WIDE == 0 && pass_block(&e, &trace->wide[at / WIDE], end - at))
+            continue;
+        end = at + BLOCK < trace->n ? at + BLOCK : trace->n;
+        for (int64_t i = pass_block(&e, &trace->blocks[at / BLOCK], end - at) ? end : at; i < end; i++) {
             if (isnan(trace->p[i])) {
                 events_finish(&e, NULL);
                 e.now = e.segment = i + 1;

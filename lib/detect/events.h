@@ -60,7 +60,7 @@ struct events_block {
 struct events_trace {
     const float *p; /* borrowed */
     int64_t n;
-    struct events_block *blocks;
+    struct events_block *blocks, *wide; /* one allocation */
 };
 int events_trace_init(struct events_trace *t, const float *p, int64_t n, struct err *err);
 void events_trace_done(struct events_trace *t);

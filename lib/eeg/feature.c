@@ -117,17 +117,8 @@ bool feature_hears(const struct feature *f) { return !f->learns || f->hears; }
 
 int64_t feature_ahead(const struct feature *f) { return FEATURE_BLOCK - f->filled; }
 
-CLONES static void widen(const float *restrict x, int n, double *restrict to) {
-#pragma omp simd
-    for (int i = 0; i < n; i++)
-        to[i] = (double)x[i];
-}
-
 static void unpack_row(const struct feature *f, const uint16_t *row, double *to) {
-    float x[FRONTEND_MAX_CHANNELS];
-    half_to_floats(row, (size_t)f->channels, x);
-    memset(x + f->channels, 0, (size_t)(f->lanes - f->channels) * sizeof *x);
-    widen(x, f->lanes, to);
+    half_to_doubles(row, (size_t)f->channels, (size_t)f->lanes, to);
 }
 
 /* The segment's first row; the background is there. */

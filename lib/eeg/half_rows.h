@@ -6,6 +6,9 @@
 #include "base/base.h"
 
 void half_to_floats(const uint16_t *from, size_t n, float *to);
+enum { HALF_LANES_MOST = 64 };
+/* n values and zeros up to `lanes`, a multiple of 8 that is at most HALF_LANES_MOST. */
+void half_to_doubles(const uint16_t *from, size_t n, size_t lanes, double *to);
 void half_from_floats(const float *from, size_t n, uint16_t *to);
 
 enum { HALF_ASINH_MOST = 64 }; /* values of a call, a multiple of 8 */

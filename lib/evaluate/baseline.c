@@ -50,8 +50,10 @@ static void run_rows(const struct baseline *b, struct feature *f, const struct f
     const float scale = modelfile_logit_scale(&b->model);
     uint16_t halves[ROWS];
     feature_run(f, *in, (struct feature_output){halves, 1});
-    for (int64_t i = 0; i < in->n; i++)
-        p[i] = 1 / (1 + expf(-scale * (map.weight * half_to_f32(halves[i]) + map.bias)));
+    for (int64_t i = 0; i < in->n; i++) { /* the feature is the same for FEATURE_BLOCK rows */
+        const bool same = i && halves[i] == halves[i - 1];
+        p[i] = same ? p[i - 1] : 1 / (1 + expf(-scale * (map.weight * half_to_f32(halves[i]) + map.bias)));
+    }
 }
 
 /* The trace as in struct score_trace. */
@@ -82,15 +84,14 @@ static void run_segments(const struct baseline *b, const struct recording *rec, 
 /* Events of the trace in file time, and their scores. */
 static int score(const struct baseline *b, const struct score_trace *view, const float *p, struct score_counts *ret,
                  struct err *err) {
-    struct event *events = NULL;
+    OWNED(events_trace_done) struct events_trace trace = {0};
+    OWNED_MEMORY struct event *events = NULL;
     int64_t n = 0;
-    int rc = events_find(&b->model.events, p, view->n, &events, &n, err);
-    if (rc)
+    int rc = events_trace_init(&trace, p, view->n, err);
+    if (rc || (rc = events_find_spans(&b->model.events, &trace, &events, &n, err)))
         return rc;
     score_trace_to_time(view, events, n);
-    rc = score_apply(view, events, n, ret, err);
-    free(events);
-    return rc;
+    return score_apply(view, events, n, ret, err);
 }
 
 int baseline_add(struct baseline *b, int64_t i, const struct manifest_entry *entry, struct err *err) {

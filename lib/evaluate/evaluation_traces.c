@@ -281,23 +281,39 @@ int evaluation_alarm_trace(struct evaluation *e, int i, const float **ret_p, str
     return 0;
 }
 
+/* n samples of one probability and label; the bits of their sum one by one. */
+static void add_alike(struct evaluation_samples *sums, float p, bool seizure, int64_t n) {
+    const double q = fmin(fmax((double)p, 1e-7), 1 - 1e-7), share = seizure ? log(q) : log1p(-q);
+    for (int64_t i = 0; i < n; i++)
+        sums->loss -= share;
+    sums->count += n;
+    auroc_add_run(&sums->auroc, p, seizure, (uint64_t)n);
+}
+
+/* Whether sample i is in a span, from number *at on; *until: where that changes, if it is sooner. */
+static bool is_among(const struct window_span *spans, int n, int64_t i, int *at, int64_t *until) {
+    while (*at < n && i >= spans[*at].end)
+        ++*at;
+    const bool in = *at < n && i >= spans[*at].first;
+    const int64_t change = *at == n ? *until : in ? spans[*at].end : spans[*at].first;
+    *until = change < *until ? change : *until;
+    return in;
+}
+
 void evaluation_add_samples(struct evaluation_samples *sums, const struct recording_info *info, const float *p) {
-    int seizure = 0, masked = 0;
-    for (int s = 0; s < info->n_segments; s++, p++) {
-        for (int64_t i = info->segments[s].first; i < info->segments[s].end; i++, p++) {
-            while (seizure < info->n_seizures && i >= info->seizures[seizure].end)
-                seizure++;
-            while (masked < info->n_masked && i >= info->masked[masked].end)
-                masked++;
-            if (isnan(*p) || (masked < info->n_masked && i >= info->masked[masked].first))
-                continue;
-            uint8_t label = seizure < info->n_seizures && i >= info->seizures[seizure].first;
-            double q = fmin(fmax((double)*p, 1e-7), 1 - 1e-7);
-            sums->loss -= label ? log(q) : log1p(-q);
-            sums->count++;
-            auroc_add(&sums->auroc, p, &label, 1);
+    int at_seizure = 0, at_masked = 0;
+    for (int s = 0; s < info->n_segments; s++, p++)
+        for (int64_t i = info->segments[s].first, until; i < info->segments[s].end; i = until) {
+            until = info->segments[s].end;
+            const bool seizure = is_among(info->seizures, info->n_seizures, i, &at_seizure, &until);
+            const bool masked = is_among(info->masked, info->n_masked, i, &at_masked, &until);
+            for (const float *end = p + (until - i), *same; p < end; p = same) {
+                for (same = p + 1; same < end && *same == *p;)
+                    same++;
+                if (!masked && !isnan(*p))
+                    add_alike(sums, *p, seizure, same - p);
+            }
         }
-    }
 }
 
 int evaluation_add_up(struct evaluation *e, const struct trace *t, const float *p, struct err *err) {

@@ -16,10 +16,10 @@ struct tally {
     int32_t alarmed, false_alarms;
 };
 
-/* Lowest and highest value of BLOCK samples of a segment; present: none of them is NaN. */
+/* Lowest and highest value of BLOCK samples of a segment, and how many blocks from this one on have no NaN. */
 struct block {
     float lowest, highest;
-    bool present;
+    int32_t present;
 };
 
 struct alarm_progress {
@@ -133,7 +133,7 @@ static int make_blocks(struct alarm_progress *p, const struct score_trace *t, st
     for (int s = 0; s < n; s++, x++)
         for (int64_t left = segments[s].end - segments[s].first; left > 0;) {
             int64_t size = left < BLOCK ? left : BLOCK;
-            struct block b = {INFINITY, -INFINITY, true};
+            struct block b = {INFINITY, -INFINITY, 1};
             for (int64_t i = 0; i < size; i++) {
                 b.present &= !isnan(x[i]);
                 b.lowest = x[i] < b.lowest ? x[i] : b.lowest;
@@ -143,6 +143,8 @@ static int make_blocks(struct alarm_progress *p, const struct score_trace *t, st
             x += size;
             left -= size;
         }
+    for (int64_t i = p->n_blocks - 2; i >= 0; i--)
+        blocks[i].present += blocks[i].present ? blocks[i + 1].present : 0;
     return 0;
 }
 
@@ -160,9 +162,10 @@ static bool pass_block(struct alarm_rule *rule, const struct block *b, int64_t s
     if (!b->present)
         return false;
     if (!rule->active) {
-        if ((double)b->highest >= c->on)
+        const bool all = (double)b->lowest >= c->on && rule->run + size < c->min_onset;
+        if (!all && (double)b->highest >= c->on)
             return false;
-        rule->run = 0;
+        rule->run = all ? rule->run + size : 0;
         return true;
     }
     bool below = (double)b->highest < c->off;
@@ -175,6 +178,13 @@ static bool pass_block(struct alarm_rule *rule, const struct block *b, int64_t s
         rule->run = rule->age = 0;
     }
     return true;
+}
+
+/* How many of n blocks a rule that is on can pass: it stays on, and samples after them decide when it ends. */
+static int64_t latched_blocks(const struct alarm_rule *rule, const struct block *b, int64_t n) {
+    const int64_t blocks = (rule->config.latch - rule->age - rule->config.min_offset) / BLOCK,
+                  most = n < b->present ? n : b->present;
+    return !rule->active || blocks < 0 ? 0 : blocks < most ? blocks : most;
 }
 
 /* The samples of one segment. */
@@ -190,6 +200,12 @@ static int run_segment(struct alarm_progress *p, const struct alarm_config *rule
             continue;
         }
         blocks = p->blocks + block;
+        size = latched_blocks(&rule, blocks, (n - at) / BLOCK) * BLOCK;
+        if (size) {
+            rule.age += size;
+            rule.run = 0;
+            continue;
+        }
         size = n - at < BLOCK ? n - at : BLOCK;
         if (pass_block(&rule, blocks, size))
             continue;

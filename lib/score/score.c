@@ -468,10 +468,14 @@ static size_t auroc_bin(float p) {
     return (p < 0.5F ? bits_of(p) : 2 * half - bits_of(fmaxf(1 - p, 0x1p-25F))) >> 12;
 }
 
+void auroc_add_run(struct auroc *a, float p, bool positive, uint64_t n) {
+    (positive ? a->positive : a->negative)[auroc_bin(p)] += n;
+}
+
 void auroc_add(struct auroc *a, const float *p, const uint8_t *labels, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         if (!isnan(p[i]) && labels[i] <= 1)
-            (labels[i] ? a->positive : a->negative)[auroc_bin(p[i])]++;
+            auroc_add_run(a, p[i], labels[i], 1);
 }
 
 struct auroc_sums {

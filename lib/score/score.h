@@ -73,6 +73,7 @@ enum { AUROC_BINS = 307201 };
 struct auroc {
     uint64_t positive[AUROC_BINS], negative[AUROC_BINS];
 };
+void auroc_add_run(struct auroc *a, float p, bool positive, uint64_t n); /* n samples of one p, which is a number */
 void auroc_add(struct auroc *a, const float *p, const uint8_t *labels, int64_t n);
 double auroc_value(const struct auroc *a); /* NaN with one class only */
 /* No order of the samples inside the bins can move the value further; NaN with one class only. */
