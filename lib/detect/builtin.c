@@ -17,6 +17,7 @@ int builtin_model(const char *name, struct modelfile *ret, struct err *err) {
                                              .bandpass_hz = {0.5, own->highest_hz},
                                              .fill_gap_s = own->fill_gap_s,
                                              .learn_background = true,
+                                             .hold_background = type == SEIZURE_TYPE_WARD,
                                              .normalize = frontend_normalize_from_name(name)};
     struct modelfile m = {.hop = SEIZURE_STEP, .prior = 0.5, SAME_MEMBERS(*own, temperature, most_missing)};
     int rc = seizure_preset(type, "", 1, &m.model, err);

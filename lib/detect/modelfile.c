@@ -38,7 +38,7 @@ static int parse(const struct safetensors *st, const char *key, const char *path
 }
 
 /* A model file without "normalize" takes z-scored windows; one without "reference" takes channels as recorded,
- * and baselines follow from their prior on in one without "learn_background". */
+ * and baselines follow from their prior on in one without "learn_background", through events without "hold_background". */
 static int read_frontend(const struct json *j, const char *path, struct modelfile *m, struct err *err) {
     const struct json *band = json_get(j, "bandpass_hz");
     const char *normalize = json_str(json_get(j, "normalize"), frontend_normalize_name(FRONTEND_WINDOW));
@@ -50,12 +50,16 @@ static int read_frontend(const struct json *j, const char *path, struct modelfil
         .normalize = frontend_normalize_from_name(normalize),
         .reference = frontend_reference_from_name(reference),
         .learn_background = json_bool(json_get(j, "learn_background"), false),
+        .hold_background = json_bool(json_get(j, "hold_background"), false),
     };
     if (f.normalize < 0)
         return err_set(err, ERR_INVALID, "%s: brr.frontend says normalize '%.40s'; expected " FRONTEND_NORMALIZE_NAMES, path,
                        normalize);
     if (json_bool(json_get(j, "hold_baseline"), false))
         return err_set(err, ERR_INVALID, "%s: brr.frontend says hold_baseline, which no version has any more: train again", path);
+    if (f.hold_background && (!f.learn_background || f.normalize != FRONTEND_WARD))
+        return err_set(err, ERR_INVALID,
+                       "%s: brr.frontend says hold_background; expected it beside learn_background and normalize 'ward'", path);
     if (f.reference < 0)
         return err_set(err, ERR_INVALID, "%s: brr.frontend says reference '%.40s'; expected " FRONTEND_REFERENCE_NAMES, path,
                        reference);

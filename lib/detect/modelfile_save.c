@@ -30,6 +30,8 @@ static void put_frontend(struct json_writer *w, const struct frontend_config *f)
         json_put_str(w, "reference", frontend_reference_name(f->reference));
     if (f->learn_background)
         json_put_bool(w, "learn_background", true);
+    if (f->hold_background)
+        json_put_bool(w, "hold_background", true);
     json_end(w, '}');
 }
 

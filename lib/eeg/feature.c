@@ -10,6 +10,9 @@
 enum {
     BLOCKS_PER_S = DSP_RATE_HZ / FEATURE_BLOCK,
     MOST_FLAT = 4, /* channels, as detect/contact.h */
+    EVENT_BEGINS = 10 * BLOCKS_PER_S,
+    EVENT_ENDS = 60 * BLOCKS_PER_S,
+    EVENT_HOLDS = 1800 * BLOCKS_PER_S,
     FIRST = FRONTEND_LINE_LENGTH
 };
 
@@ -26,6 +29,7 @@ static const struct measure {
     [FRONTEND_BAND_POWER - FIRST] = {{2.5, 8}, 2, true, 256, 20, 0.4},
 };
 static const float BESIDE = 0.6F;                                        /* the slopes of the models are 6 and 10 */
+static const float EVENT = 0.28F;                                        /* p of ward is 0.41 */
 static const double LARGEST_UV = 1 << 17, OFFSET_UV = 0.3, LOUDEST = 25; /* of the prior */
 _Static_assert((int)BLOCKS_PER_S == (int)BACKGROUND_BLOCKS_PER_S, "a background takes a value a block");
 
@@ -40,6 +44,8 @@ struct feature {
     bool learns, hears;                /* feature_learn; the newest block was heard */
     int64_t learned;                   /* blocks that came while the background was not the person's own */
     int64_t fresh;                     /* blocks until the means hold nothing but this segment; of one that learns */
+    bool holds;                        /* feature_hold */
+    int64_t evidence, calm, lasts; /* blocks in an event, less those out of one; since the newest of them; that the event lasts */
     uint16_t value;
     uint8_t order[FRONTEND_MAX_CHANNELS]; /* the channels, sorted by their sums */
     struct feature *beside;               /* the second of two, whose mean is given; or NULL */
@@ -103,6 +109,8 @@ void feature_learn(struct feature *f) {
         feature_learn(f->beside);
 }
 
+void feature_hold(struct feature *f) { f->holds = true; }
+
 int feature_learning_s(const struct feature *f) {
     const int own = background_left_s(&f->background), other = f->beside ? feature_learning_s(f->beside) : 0;
     return own > other ? own : other;
@@ -134,7 +142,8 @@ static void begin_segment(struct feature *f, const uint16_t *row) {
         f->block[c] = 0;
         f->sum[c] = f->blocks * steps;
     }
-    f->at = f->filled = 0;
+    f->at = f->filled = f->evidence = f->calm = f->lasts = 0;
+    f->background.holds = false;
     f->fresh = f->blocks;
     f->hears = false;
     f->value = half_from_f32(0);
@@ -264,9 +273,24 @@ static void join_block(struct feature *beside, const struct feature_rows *in, co
         out->to[i * out->stride] = half_from_f32((half_to_f32(out->to[i * out->stride]) + BESIDE * half_to_f32(other[i])) / 2);
 }
 
+static void hold_backgrounds(struct feature *f) {
+    f->background.holds = f->beside->background.holds = f->lasts > 0 && f->lasts <= EVENT_HOLDS;
+}
+
+/* A block of both has given this value. */
+static void follow_event(struct feature *f, float value) {
+    const bool in_event = value >= EVENT;
+    f->evidence += in_event ? f->evidence < EVENT_BEGINS : -(f->evidence > 0);
+    f->calm = in_event ? 0 : f->calm + 1;
+    f->lasts = (f->lasts ? f->calm < EVENT_ENDS : f->evidence == EVENT_BEGINS) ? f->lasts + 1 : 0;
+    hold_backgrounds(f);
+}
+
 void feature_run(struct feature *f, struct feature_rows in, struct feature_output out) {
     for (int64_t left = in.n; left > 0; left -= in.n) {
-        in.n = left < DSP_BLOCK ? left : DSP_BLOCK;
+        const int64_t most =
+            f->holds && !in.held ? feature_ahead(f) : DSP_BLOCK; /* what one block does, the next one of both sees */
+        in.n = left < most ? left : most;
         for (int64_t i = 0; i < in.n; i++)
             unpack_row(f, in.rows + i * in.stride, f->banded + i * f->lanes);
         if (f->beside)
@@ -274,6 +298,8 @@ void feature_run(struct feature *f, struct feature_rows in, struct feature_outpu
         run_block(f, &in, &out);
         if (f->beside)
             join_block(f->beside, &in, &out);
+        if (f->holds && !in.held && !f->filled)
+            follow_event(f, half_to_f32(out.to[(in.n - 1) * out.stride]));
         in.rows += in.n * in.stride;
         out.to += in.n * out.stride;
     }
@@ -309,6 +335,11 @@ void feature_save(const struct feature *f, struct str *out) {
         pack_i64(out, f->fresh);
         pack_i64(out, f->hears);
     }
+    if (f->holds) {
+        pack_i64(out, f->evidence);
+        pack_i64(out, f->calm);
+        pack_i64(out, f->lasts);
+    }
     pack_i64(out, f->value);
     if (f->beside)
         feature_save(f->beside, out);
@@ -335,6 +366,9 @@ void feature_load(struct feature *f, struct unpack *in) {
     f->learned = f->learns ? unpack_i64(in, 0, INT64_C(1) << 60) : 0;
     f->fresh = f->learns ? unpack_i64(in, 0, f->blocks) : 0;
     f->hears = f->learns && unpack_bool(in);
+    f->evidence = f->holds ? unpack_i64(in, 0, EVENT_BEGINS) : 0;
+    f->calm = f->holds ? unpack_i64(in, 0, INT64_C(1) << 60) : 0;
+    f->lasts = f->holds ? unpack_i64(in, 0, INT64_C(1) << 60) : 0;
     f->value = (uint16_t)unpack_i64(in, 0, UINT16_MAX);
     memset(f->sum, 0, n * sizeof *f->sum);
     unpack_require(in, within(f->block, n) && within(f->ring, (size_t)f->blocks * n));
@@ -342,4 +376,6 @@ void feature_load(struct feature *f, struct unpack *in) {
         f->sum[i % n] += f->ring[i];
     if (f->beside && !in->failed)
         feature_load(f->beside, in);
+    if (f->holds)
+        hold_backgrounds(f);
 }

@@ -234,6 +234,8 @@ static int make_columns(struct frontend *f, const struct frontend_config *config
         rc = feature_new(normalize, f->channels, &f->feature, err);
     if (f->feature && config->learn_background)
         feature_learn(f->feature);
+    if (f->feature && config->hold_background)
+        feature_hold(f->feature);
     if (rc || frontend_is_feature(normalize))
         return rc;
     return history_new(f->channels, f->lanes, normalize != FRONTEND_CAUSAL, &f->history, err);

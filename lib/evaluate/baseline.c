@@ -62,6 +62,8 @@ static void run_segments(const struct baseline *b, const struct recording *rec, 
     int held = 0;
     if (b->model.frontend.learn_background)
         feature_learn(f);
+    if (b->model.frontend.hold_background)
+        feature_hold(f);
     for (int s = 0; s < info->n_segments; s++) {
         int64_t end = info->segments[s].end;
         const uint16_t *row = recording_rows(rec, s, info->segments[s].first);

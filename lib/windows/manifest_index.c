@@ -43,6 +43,8 @@ static int index_path(const struct manifest_config *c, char *ret, size_t size, s
         json_put_str(&json, "reference", frontend_reference_name(c->frontend.reference));
     if (c->frontend.learn_background)
         json_put_bool(&json, "learn_background", true);
+    if (c->frontend.hold_background)
+        json_put_bool(&json, "hold_background", true);
     if (c->frontend.rename)
         json_put_str(&json, "rename", c->frontend.rename);
     if (c->frontend.unit)

@@ -79,6 +79,8 @@ static int make_key(struct builder *b, struct err *err) {
         json_put_str(&json, "reference", frontend_reference_name(r->frontend.reference));
     if (r->frontend.learn_background)
         json_put_bool(&json, "learn_background", true);
+    if (r->frontend.hold_background)
+        json_put_bool(&json, "hold_background", true);
     if (r->hole_every_s > 0)
         json_put_f64(&json, "hole_every_s", r->hole_every_s);
     if (r->frontend.rename)

@@ -6,7 +6,7 @@
 tests/bench/real_eeg.py prints the same rows of a model with --hearing. Each row is a recording that is put together from the people's own EEG (BRR_EEG_DIR) and
 streamed. Seizures: the eight of CHB-MIT, at the level recorded or scaled so that the median line length of the ten seconds before them is 0.6, 1 or 2 µV, behind so
 many seconds of that background, forwards and backwards in turn. Found is what has an event that begins at most 5 s before the seizure and before it ends; of a
-recording as it is, one that overlaps it. The loops of chb02_16 and chb02_16+ have events of their own at the level recorded. Negatives: twelve healthy adults, whose
+recording as it is, one that overlaps it. The loops of chb02_16 and chb02_16+ have events of their own at the level recorded. Lasts: such a seizure, forwards and backwards in turn for half an hour behind 600 s of its background. Negatives: twelve healthy adults, whose
 event anywhere is false, and the share of seconds at 0.5 or more. The recordings of crop301 (sleep; muscle and movement) and sparcnet are reported beside them.
 A state of no signal is 0.01 µV. Nothing is averaged away: the rows name who was not found and who had an event.
 Returns: streams of quiet children (1 µV) who have been heard for 600 s and whose signal is away: electrodes off (flat, or mains hum of up
@@ -35,6 +35,7 @@ from daemon import SOURCE, Daemon, temporary  # noqa: E402
 
 EEG = os.environ.get("BRR_EEG_DIR") or os.path.join(SOURCE, "..", "shared", "eeg")
 FLAT_UV, HUM_UV, EARLY_S, LONGEST_S, SIDE_BY_SIDE = 0.01, 2000, 5, 4 * 3600, 2
+BEFORE_S, LASTS_S, BEHIND_S = 600, 1800, 300
 REMEMBERS = ["limits.patient_memory=1h"]
 CLIPS = {name: (child, *spans) for child, clips in ward_data.CLIPS.items() for name, spans in clips.items()}
 
@@ -220,6 +221,21 @@ def seizure_events(d, model, name, row, folder):
     return [(a - first, b - first) for a, b in events if a >= first - EARLY_S]
 
 
+def judge_lasting(d, model, name, folder):
+    """The share of the seconds of half an hour, and how many of the five minutes behind it, at 0.5 or more, and when the last event in it ends."""
+    _, calm, _ = CLIPS[name]
+    r = Recording(f"{EEG}/chbmit/{name}.edf")
+    calm_uv, ictal = r.part(*calm), r.uv[int(calm[1] * r.rate):]
+    path = f"{folder}/{name}.edf"
+    write_edf(path, r.labels, r.rate, [loop(calm_uv, BEFORE_S * r.rate), loop(ictal, LASTS_S * r.rate), loop(calm_uv, BEHIND_S * r.rate)])
+    p, events = stream(d, path, model, name)
+    os.remove(path)
+    above = np.nanmean(p[:len(p) // 256 * 256].reshape(-1, 256), axis=1) >= 0.5
+    during = above[BEFORE_S:BEFORE_S + LASTS_S]
+    return {"until_s": max((min(round(b) - BEFORE_S, LASTS_S) for a, b in events if b > BEFORE_S and a < BEFORE_S + LASTS_S), default=0),
+            "share": round(float(during.mean()), 2), "behind": int(above[BEFORE_S + LASTS_S:].sum())}
+
+
 def alike(events, wanted):
     """True if each event has one counterpart that overlaps it."""
     return len(events) == len(wanted) and all(a < d and c < b for (a, b), (c, d) in zip(events, wanted))
@@ -285,6 +301,9 @@ def judge(d, model, wanted, people, keep):
             keep({"model": model, "seizures": name, "found": len(found) - len(missed), "of": len(found), "missed": missed,
                   "events_before": {clip: f["before"] for clip, f in found.items() if f["before"]}})
     judge_returns(d, model, wanted, clips, keep)
+    if clips and re.search(wanted, "lasts: 30 min"):
+        heard = in_parallel(lambda clip: judge_lasting(d, model, clip, d.dir), clips)
+        keep({"model": model, "lasts": "30 min", "found": sum(h["until_s"] == LASTS_S for h in heard.values()), "of": len(heard), "clips": heard})
     everybody = ward_data.people(EEG)
     healthy = {path: person for person, (corpus, paths) in everybody.items() if corpus != "chbmit" and (not people or person in people) for path in paths}
     for name, before in healthy_rows().items():
@@ -311,6 +330,8 @@ def printed(row):
         text = f"{text:<40} {row['found']} of {row['of']}, the same events in {row['same']}"
         text += f", {min(later):+.2f} to {max(later):+.2f} s later" if later else ""
         return text + "".join(f"  {clip} {events}" for clip, events in row["differ"].items())
+    if "lasts" in row:
+        return f"lasts, {row['lasts']:<33} {row['found']} of {row['of']} to its end  " + "  ".join(f"{clip} {h['until_s']} s, {h['share']}, {h['behind']} s behind" for clip, h in row["clips"].items())
     if "healthy" in row:
         return f"healthy, {row['healthy']:<31} {row['events']} events, {len(row['people'])} of {row['of']} people, {row['percent']:.2f} % of {row['seconds']} s  {' '.join(row['people'])}"
     name = "crop301" if "crop301" in row else "sparcnet"

@@ -80,7 +80,8 @@ int main(int argc, char **argv) {
     int n = rc ? 0 : eegfile_info(edf)->n_signals;
     for (int i = 0; i < n && i < 64; i++)
         labels[i] = eegfile_info(edf)->signals[i].label;
-    struct frontend_config config = {argv[2], 60, {0.5, 120}, 2, FRONTEND_WINDOW, FRONTEND_REFERENCE_RECORDED, NULL, NULL, false};
+    struct frontend_config config = {argv[2], 60,   {0.5, 120}, 2,    FRONTEND_WINDOW, FRONTEND_REFERENCE_RECORDED,
+                                     NULL,    NULL, false,      false};
     struct frontend_source source = {labels, n, 256};
     if (!rc)
         rc = frontend_new(&config, &source, on_rows, &run, &f, &report, &err);

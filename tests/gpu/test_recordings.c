@@ -129,8 +129,9 @@ static void compare(const char *name, bool causal, const struct modelfile *file,
 static void run(const char *name, bool causal, int batch) {
     struct modelfile file = {.hop = 64};
     struct seizure_net *net = NULL;
-    struct frontend_config frontend = {"custom:Fp1,F3,C3",          60,   {1, 70}, 1.5,  causal ? FRONTEND_CAUSAL : FRONTEND_WINDOW,
-                                       FRONTEND_REFERENCE_RECORDED, NULL, NULL,    false};
+    struct frontend_config frontend = {
+        "custom:Fp1,F3,C3",          60,   {1, 70}, 1.5,   causal ? FRONTEND_CAUSAL : FRONTEND_WINDOW,
+        FRONTEND_REFERENCE_RECORDED, NULL, NULL,    false, false};
     const struct seizure_options options = {.max_batch = batch, .precision = DTYPE_F32};
     int rc = causal ? seizure_preset(SEIZURE_TYPE_CAUSAL, "tiny", C, &file.model, &err) : gpu_model("mini", C, &file.model);
     if (causal) {

@@ -9,8 +9,8 @@ enum { MODEL_CHANNELS = 3, MODEL_WINDOW = 512, MODEL_HOP = 128 };
 
 /* 0, or what failed. bf16_bound: 0 = the default. */
 static inline int fixture_bounded_model(struct device *device, struct stream *queue, const char *path, double bf16_bound) {
-    struct frontend_config frontend = {"custom:Fp1,F3,C3",          60,   {1, 70}, 1.5,  FRONTEND_WINDOW,
-                                       FRONTEND_REFERENCE_RECORDED, NULL, NULL,    false};
+    struct frontend_config frontend = {"custom:Fp1,F3,C3",          60,   {1, 70}, 1.5,   FRONTEND_WINDOW,
+                                       FRONTEND_REFERENCE_RECORDED, NULL, NULL,    false, false};
     struct modelfile file = {.hop = MODEL_HOP, .prior = 0.0625, .bf16_bound = bf16_bound};
     struct seizure_options options = {.max_batch = 1, .precision = DTYPE_F32};
     struct seizure_net *net = NULL;

@@ -53,6 +53,7 @@ static void files_are_written_with_the_same_bytes_each_time(void **state) {
         assert_string_equal(sha[0], sha[1]);
         struct modelfile m;
         ok(modelfile_read(path, &m, &err));
+        assert_true(m.frontend.learn_background && m.frontend.hold_background == !strcmp(names[i], "ward"));
         assert_string_equal(m.montage, "bipolar-18");
         assert_string_equal(seizure_type_name(m.model.type), names[i]);
         assert_string_equal(frontend_normalize_name(m.frontend.normalize), names[i]);
@@ -114,6 +115,7 @@ static void hostile_files_are_refused(void **state) {
         {"brr.frontend", FRONTEND("band_power"), "cannot take normalize 'band_power'"},
         {"brr.frontend", FRONTEND("window"), "cannot take normalize 'window'"},
         {"brr.frontend", FRONTEND("power"), "normalize 'power'"},
+        {"brr.frontend", FRONTEND("line_length\",\"hold_background\":true,\"x\":\""), "hold_background"},
     };
     ok(open_changed(*state, "", NULL, 1));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -29,8 +29,8 @@ static void check(int rc) {
 static int setup(void **state) {
     struct model *f = calloc(1, sizeof *f);
     char sha[65];
-    struct frontend_config frontend = {"custom:Fp1,F3,C3",          60,   {1, 70}, 1.5,  FRONTEND_ENVELOPE,
-                                       FRONTEND_REFERENCE_RECORDED, NULL, NULL,    false};
+    struct frontend_config frontend = {"custom:Fp1,F3,C3",          60,   {1, 70}, 1.5,   FRONTEND_ENVELOPE,
+                                       FRONTEND_REFERENCE_RECORDED, NULL, NULL,    false, false};
     check(seizure_preset(SEIZURE_TYPE_CAUSAL, "tiny", INPUTS, &f->file.model, &err));
     f->file.model.window = WINDOW;
     f->file.model.stage_convs = 2;

@@ -32,8 +32,8 @@ static void net_new(struct model *f, int batch) {
 
 static int setup(void **state) {
     struct model *f = calloc(1, sizeof *f);
-    struct frontend_config frontend = {"custom:Fp1,F3,C3",          60,   {1, 70}, 1.5,  FRONTEND_WINDOW,
-                                       FRONTEND_REFERENCE_RECORDED, NULL, NULL,    false};
+    struct frontend_config frontend = {"custom:Fp1,F3,C3",          60,   {1, 70}, 1.5,   FRONTEND_WINDOW,
+                                       FRONTEND_REFERENCE_RECORDED, NULL, NULL,    false, false};
     assert_int_equal(seizure_preset(SEIZURE_TYPE_UNET, "tiny", C, &f->file.model, NULL), 0);
     f->file.model.window = WINDOW;
     memcpy(f->file.model.encoder_channels, (int[]){8, 8, 16, 16}, sizeof f->file.model.encoder_channels);

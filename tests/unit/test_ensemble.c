@@ -25,8 +25,8 @@ struct nets {
 };
 
 static void write_models(enum seizure_type type, int normalize) {
-    struct frontend_config frontend = {"custom:Fp1,F3,C3",          60,   {1, 70}, 1.5,  normalize,
-                                       FRONTEND_REFERENCE_RECORDED, NULL, NULL,    false};
+    struct frontend_config frontend = {"custom:Fp1,F3,C3",          60,   {1, 70}, 1.5,   normalize,
+                                       FRONTEND_REFERENCE_RECORDED, NULL, NULL,    false, false};
     struct modelfile m = {.hop = 256, .labels = "auto"};
     struct device *dev = NULL;
     struct stream *s = NULL;

@@ -160,8 +160,8 @@ static void write_hours(const char *root, int hours) {
 
 /* The file of a model of the type for such recordings; small, as nothing of it is computed. */
 static void write_model(const char *path, enum seizure_type type) {
-    struct frontend_config frontend = {"custom:Fp1,F3,C3",          60,   {1, 70}, 1.5,  FRONTEND_WINDOW,
-                                       FRONTEND_REFERENCE_RECORDED, NULL, NULL,    false};
+    struct frontend_config frontend = {"custom:Fp1,F3,C3",          60,   {1, 70}, 1.5,   FRONTEND_WINDOW,
+                                       FRONTEND_REFERENCE_RECORDED, NULL, NULL,    false, false};
     struct modelfile file = {.hop = HOP_S * 256, .prior = 0.0625};
     struct seizure_options options = {.max_batch = 1, .precision = DTYPE_F32};
     struct seizure_net *net = NULL;

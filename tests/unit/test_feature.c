@@ -141,13 +141,15 @@ static void the_feature_of_both_is_their_mean_by_slopes(void **state) {
 
 static void chunks_and_snapshots_change_no_bit(void **state) {
     (void)state;
-    for (int i = 0; i < 8; i++) {
-        int normalize = FRONTEND_BASELINES + i / 2;
+    for (int i = 0; i < 9; i++) {
+        int normalize = i < 8 ? FRONTEND_BASELINES + i / 2 : FRONTEND_WARD;
         struct feature *f = make(normalize), *other = make(normalize), *chunked = make(normalize);
         struct str saved;
         struct feature *const all[] = {f, other, chunked};
-        for (int k = 0; k < 3 && i % 2; k++)
+        for (int k = 0; k < 3 && (i % 2 || i == 8); k++)
             feature_learn(all[k]);
+        for (int k = 0; k < 3 && i == 8; k++)
+            feature_hold(all[k]);
         feature_start(f, rows);
         run(f, 0, N, N, got);
         feature_start(chunked, rows);
@@ -200,6 +202,71 @@ static void a_quiet_seizure_is_heard_after_seconds_and_after_a_gap(void **state)
     assert_true(hear(f, seizure, 5) > 0.4F);
     feature_free(f);
     feature_free(before);
+}
+
+static struct feature *ward(bool holds) {
+    struct feature *f = make(FRONTEND_WARD);
+    feature_learn(f);
+    if (holds)
+        feature_hold(f);
+    feature_start(f, rows);
+    hear(f, 0.25F, 120);
+    return f;
+}
+
+/* As f, through a snapshot. */
+static struct feature *copied(struct feature *f) {
+    struct feature *copy = make(FRONTEND_WARD);
+    struct str saved = str_of(1 << 20);
+    feature_learn(copy);
+    feature_hold(copy);
+    feature_save(f, &saved);
+    feature_free(f);
+    struct unpack in = unpack_of(str_cstr(&saved), saved.len);
+    feature_load(copy, &in);
+    assert_true(unpack_done(&in));
+    str_done(&saved);
+    return copy;
+}
+
+static void a_seizure_of_half_an_hour_does_not_become_the_background(void **state) {
+    (void)state;
+    const float seizure = 0.6F;
+    struct feature *f = ward(true), *before = ward(false);
+    assert_true(hear(f, seizure, 120) > 0.4F && hear(before, seizure, 120) > 0.28F);
+    f = copied(f);
+    assert_true(hear(f, seizure, 1640) > 0.4F && hear(before, seizure, 1640) < 0.1F);
+    assert_true(hear(f, seizure, 600) < 0.1F); /* half an hour is over: this is the person now, without a pause of a minute */
+    assert_true(hear(f, 0.25F, 600) < 0.1F && hear(f, seizure, 300) > 0.4F); /* and that is the next event */
+    assert_true(hear(f, 0.25F, 20) < 0.1F);
+    feature_free(f);
+    feature_free(before);
+}
+
+/* Pauses that are shorter than the movement do not let it in; longer ones do. */
+static void movement_with_long_pauses_becomes_the_background(void **state) {
+    (void)state;
+    float left[2];
+    for (int k = 0; k < 2; k++) {
+        struct feature *f = ward(true);
+        for (int i = 0; i < 40; i++) {
+            hear(f, 0.6F, 6);
+            hear(f, 0.25F, k ? 10 : 4);
+        }
+        left[k] = hear(f, 0.6F, 4);
+        feature_free(f);
+    }
+    assert_true(left[0] > 0.55F && left[1] < 0.45F);
+}
+
+static void a_gap_ends_an_event(void **state) {
+    (void)state;
+    struct feature *f = ward(true);
+    hear(f, 0.6F, 60);
+    feature_resume(f, rows, 60);
+    hear(f, 0.6F, 120);
+    assert_true(hear(f, 0.6F, 240) < 0.28F);
+    feature_free(f);
 }
 
 static void flat_and_impossible_signal_is_not_heard(void **state) {
@@ -410,6 +477,9 @@ int main(void) {
         cmocka_unit_test(the_feature_of_both_is_their_mean_by_slopes),
         cmocka_unit_test(chunks_and_snapshots_change_no_bit),
         cmocka_unit_test(a_quiet_seizure_is_heard_after_seconds_and_after_a_gap),
+        cmocka_unit_test(a_seizure_of_half_an_hour_does_not_become_the_background),
+        cmocka_unit_test(movement_with_long_pauses_becomes_the_background),
+        cmocka_unit_test(a_gap_ends_an_event),
         cmocka_unit_test(flat_and_impossible_signal_is_not_heard),
         cmocka_unit_test(what_was_learned_goes_on_after_a_gap),
         cmocka_unit_test(held_rows_leave_the_feature_as_it_was),

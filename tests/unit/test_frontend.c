@@ -52,7 +52,7 @@ static void free_heard(struct heard *h) {
 }
 
 static const struct frontend_config config = {
-    "referential-19", 50, {0.5, 120}, 2, FRONTEND_WINDOW, FRONTEND_REFERENCE_RECORDED, NULL, NULL, false};
+    "referential-19", 50, {0.5, 120}, 2, FRONTEND_WINDOW, FRONTEND_REFERENCE_RECORDED, NULL, NULL, false, false};
 
 static struct frontend *open_frontend(double rate, struct heard *h) {
     struct frontend *f = NULL;
@@ -423,7 +423,8 @@ static int put_half(void *ctx, const uint16_t *rows_f16, int64_t n, int64_t firs
 }
 
 static int filter_stdin(double rate, double notch) {
-    struct frontend_config c = {"custom:Cz", notch, {0.5, 120}, 2, FRONTEND_WINDOW, FRONTEND_REFERENCE_RECORDED, NULL, NULL, false};
+    struct frontend_config c = {"custom:Cz", notch, {0.5, 120}, 2,    FRONTEND_WINDOW, FRONTEND_REFERENCE_RECORDED,
+                                NULL,        NULL,  false,      false};
     const char *labels[] = {"Cz"};
     struct frontend *f = NULL;
     float x[333];

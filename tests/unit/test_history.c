@@ -218,8 +218,8 @@ static int hear(void *ctx, const uint16_t *from, int64_t n, int64_t first, bool 
 static void stream(int normalize, int chunk, struct heard *h) {
     static const char *const labels[C] = {"Fp1", "F3", "C3"};
     static const int steps[] = {20 * 200, -200, 10 * 200, -20 * 200, 12 * 200};
-    struct frontend_config config = {"custom:Fp1,F3,C3",          50,   {0.5, 70}, 2,    normalize,
-                                     FRONTEND_REFERENCE_RECORDED, NULL, NULL,      false};
+    struct frontend_config config = {"custom:Fp1,F3,C3",          50,   {0.5, 70}, 2,     normalize,
+                                     FRONTEND_REFERENCE_RECORDED, NULL, NULL,      false, false};
     struct frontend *f = NULL;
     struct frontend_report report;
     static float data[C][4000];

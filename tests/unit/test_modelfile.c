@@ -18,8 +18,8 @@ static void ok(int rc) {
 
 static void make_example(struct modelfile *m) {
     *m = (struct modelfile){.hop = 128, .step = 4321, .epoch = 7, .prior = 0.1, .bf16_bound = 0.375};
-    struct frontend_config frontend = {"custom:Fp1,F3,C3",          60,   {1, 70.5}, 1.5,  FRONTEND_CAUSAL,
-                                       FRONTEND_REFERENCE_RECORDED, NULL, NULL,      false};
+    struct frontend_config frontend = {"custom:Fp1,F3,C3",          60,   {1, 70.5}, 1.5,   FRONTEND_CAUSAL,
+                                       FRONTEND_REFERENCE_RECORDED, NULL, NULL,      false, false};
     ok(seizure_preset(SEIZURE_TYPE_UNET, "tiny", 3, &m->model, &err));
     m->model.window = 512;
     m->model.mamba_layers = 1;
@@ -92,6 +92,7 @@ static void everything_comes_back(void **state) {
         ok(modelfile_read(in_dir(state, "m.safetensors"), &back, &err));
         assert_int_equal(back.frontend.reference, average);
     }
+    assert_false(back.frontend.learn_background || back.frontend.hold_background);
     assert_ptr_equal(back.frontend.montage, back.montage);
     assert_string_equal(back.montage, "custom:Fp1,F3,C3");
     assert_true(back.frontend.notch_hz == 60 && back.frontend.bandpass_hz[0] == 1 && back.frontend.bandpass_hz[1] == 70.5 &&

@@ -204,7 +204,7 @@ static void a_written_recording_reads_back(void **state) {
 }
 
 static const struct frontend_config frontend = {
-    "referential-19", 50, {0.5, 120}, 2, FRONTEND_WINDOW, FRONTEND_REFERENCE_RECORDED, NULL, NULL, false};
+    "referential-19", 50, {0.5, 120}, 2, FRONTEND_WINDOW, FRONTEND_REFERENCE_RECORDED, NULL, NULL, false, false};
 
 static struct window_build request(const char *edf, const char *cache) {
     return (struct window_build){

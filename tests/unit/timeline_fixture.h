@@ -462,8 +462,8 @@ static inline int set_up(int normalize) {
     assert_int_equal(seizure_preset(SEIZURE_TYPE_UNET, "tiny", frontend_inputs(normalize, C), &file.model, NULL), 0);
     file.model.window = 1024;
     file.hop = 256;
-    struct frontend_config frontend = {"custom:Fp1,F3,C3",          50,   {0.5, 120}, 2,    normalize,
-                                       FRONTEND_REFERENCE_RECORDED, NULL, NULL,       false};
+    struct frontend_config frontend = {"custom:Fp1,F3,C3",          50,   {0.5, 120}, 2,     normalize,
+                                       FRONTEND_REFERENCE_RECORDED, NULL, NULL,       false, false};
     assert_int_equal(modelfile_set_frontend(&file, &frontend, NULL), 0);
     file.events = (struct events_config){.on = 0.6,
                                          .off = 0.5,
