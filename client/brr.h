@@ -241,7 +241,8 @@ struct brr_message {
     int n_events;
     struct { /* ALARM */
         int on;
-        int64_t sample; /* 256 Hz: the sample at which the rule holds */
+        uint32_t channels; /* brr_message_channels; padding in earlier versions of the library */
+        int64_t sample;    /* 256 Hz: the sample at which the rule holds */
         double probability;
         int64_t wall_time_ms; /* the daemon's clock at the decision */
     } alarm;
@@ -260,6 +261,10 @@ struct brr_message {
     const char *mislabelled; /* SUMMARY: channels that the samples show to be swapped, inverted or wrongly named, or "" */
     int learning_s;          /* SUMMARY: seconds of signal in which the model did not know the patient's own background */
 };
+
+/* The channels that carry event i of a message, or the alarm of one that goes on (i is ignored): bits in the order of
+ * brr_stream_info.montage; 0: not known. */
+BRR_API uint32_t brr_message_channels(const struct brr_message *message, int i);
 
 struct brr_stream_counts {
     int64_t pushed;   /* source samples accepted by the library, gaps included */

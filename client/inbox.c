@@ -86,10 +86,13 @@ int inbox_add(struct inbox *b, Brr__V1__ServerMessage *m, int64_t away_ms, struc
 
 static int take_events(struct inbox *b, Brr__V1__Event *const *events, size_t n, struct brr_message *ret, struct brr_error *err) {
     free(b->events);
-    if (!(b->events = calloc(n + 1, sizeof *b->events)))
+    if (!(b->events = calloc(n + 1, sizeof *b->events + sizeof(uint32_t))))
         return conn_error(err, BRR_EXHAUSTED, "out of memory for events");
-    for (size_t i = 0; i < n; i++)
+    uint32_t *channels = (uint32_t *)(void *)(b->events + n); /* behind them, where brr_message_channels looks */
+    for (size_t i = 0; i < n; i++) {
         b->events[i] = (struct brr_event){events[i]->first_sample, events[i]->end_sample, events[i]->confidence};
+        channels[i] = events[i]->channels;
+    }
     ret->events = b->events;
     ret->n_events = (int)n;
     return 0;
@@ -160,9 +163,15 @@ static int give(struct inbox *b, const struct inbox_entry *e, struct brr_message
     default:
         ret->kind = BRR_ALARM;
         ret->seq = m->alarm->alarm_seq;
-        COPY_MEMBERS(ret->alarm, *m->alarm, on, sample, probability, wall_time_ms);
+        COPY_MEMBERS(ret->alarm, *m->alarm, on, sample, probability, wall_time_ms, channels);
         return 0;
     }
+}
+
+uint32_t brr_message_channels(const struct brr_message *m, int i) {
+    if (m->kind == BRR_ALARM)
+        return m->alarm.channels;
+    return i >= 0 && i < m->n_events ? ((const uint32_t *)(const void *)(m->events + m->n_events))[i] : 0;
 }
 
 int inbox_take(struct inbox *b, struct brr_message *ret, struct brr_error *err) {

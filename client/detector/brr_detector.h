@@ -117,6 +117,8 @@ struct brr_detector_results {
     int64_t n_alarms;
     const float *rows; /* n_windows windows, or steps, of `window` samples of `columns` numbers */
     int64_t n_windows, window, columns;
+    /* n_events texts: the channels that carry the event, "F7-T3,T3-T5", or "all"; "": not known */
+    const char *const *channels;
 };
 BRR_DETECTOR_API int brr_detector_take(brr_detector_stream *stream, struct brr_detector_results *ret,
                                        struct brr_detector_error *err);

@@ -1,6 +1,7 @@
 /* A stream of brr_detector.h: a timeline, and the results that nobody has taken yet. */
 
 #include "client/detector/open_detector.h"
+#include "detect/focus.h"
 #include "detect/timeline.h"
 #include "eeg/quality.h"
 
@@ -15,7 +16,7 @@ struct pile {
 struct brr_detector_stream {
     brr_detector *detector;
     struct timeline *timeline;
-    struct pile probabilities, events, alarms, rows;
+    struct pile probabilities, events, channels, texts, alarms, rows;
     float *finite;                   /* PUSH_MOST samples of each channel that is read */
     float held[FRONTEND_MAX_LABELS]; /* of each: the last number (quality_hold) */
     double rate_hz;
@@ -49,6 +50,12 @@ static int add_probabilities(void *ctx, int64_t first, const float *p, int64_t n
 static int add_event(void *ctx, const struct event *event, struct err *err) {
     brr_detector_stream *s = ctx;
     struct brr_detector_event e = {.first = event->first, .end = event->end, .confidence = event->confidence};
+    const char *text = NULL; /* until they are given out */
+    char channels[SIDE_LIST];
+    int rc;
+    focus_list(s->detector->info->file.montage, event->where, channels);
+    if ((rc = pile_add(&s->channels, channels, 1, sizeof channels, err)) || (rc = pile_add(&s->texts, &text, 1, sizeof text, err)))
+        return rc;
     return pile_add(&s->events, &e, 1, sizeof e, err);
 }
 
@@ -132,6 +139,8 @@ void brr_detector_stream_close(brr_detector_stream *stream) {
         work_thread_run(stream->detector->thread, close_timeline, stream, NULL);
     free(stream->probabilities.data);
     free(stream->events.data);
+    free(stream->channels.data);
+    free(stream->texts.data);
     free(stream->alarms.data);
     free(stream->rows.data);
     free(stream->finite);
@@ -208,7 +217,7 @@ static int push_end(struct stream_change *c, struct err *err) {
 
 static void begin_again(brr_detector_stream *s) {
     if (s->taken)
-        s->probabilities.n = s->events.n = s->alarms.n = s->rows.n = 0;
+        s->probabilities.n = s->events.n = s->channels.n = s->texts.n = s->alarms.n = s->rows.n = 0;
 }
 
 static int apply_change(void *context, struct err *err) {
@@ -266,7 +275,10 @@ static int take_results(void *context, struct err *err) {
         .rows = s->rows.data,
         .window = modelfile_window(file),
         .columns = file->model.in_channels,
+        .channels = s->texts.data,
     };
+    for (int64_t i = 0; i < s->texts.n; i++)
+        ((const char **)s->texts.data)[i] = (const char *)s->channels.data + i * SIDE_LIST;
     t->results.n_windows = s->rows.n / (t->results.window * t->results.columns);
     return 0;
 }

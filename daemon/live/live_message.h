@@ -129,6 +129,7 @@ struct live_report {
     char alarm_id[JOURNAL_ALARM]; /* ALARM: set by the session */
     int64_t running;              /* RESULT: the first sample of the event that has begun and not ended; -1: none */
     float probability;            /* ALARM; PROVISIONAL: of its last sample */
+    uint32_t where;               /* ALARM that is on: timeline_alarm.where */
     int64_t wall_ms, boot_ms;     /* ALARM: when it was decided: Unix time, and by CLOCK_BOOTTIME, 0: before this boot */
     char model[LIVE_NAME];
     struct live_opened *opened; /* OPENED, LOADED; its owner may take it */

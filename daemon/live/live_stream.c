@@ -263,6 +263,7 @@ static int on_alarm(void *ctx, const struct timeline_alarm *alarm, struct err *e
     r->replay = !live_open_is_live(&s->open);
     r->first = alarm->sample;
     r->probability = alarm->p;
+    r->where = alarm->where;
     r->wall_ms = clock_wall_ms();
     r->boot_ms = trusted_boot_ms();
     post(s, r);

@@ -7,6 +7,7 @@ bool stream_events(const struct event *events, int n, struct stream_events *ret)
         out.items[i].first_sample = events[i].first;
         out.items[i].end_sample = events[i].end;
         out.items[i].confidence = (double)events[i].confidence;
+        out.items[i].channels = events[i].where;
         out.list[i] = &out.items[i];
         out.n++;
     }
@@ -98,6 +99,7 @@ bool stream_message(const struct live_report *r, struct stream_message *ret) {
     m.alarm.reason = (char *)(uintptr_t)(r->on ? "" : journal_off_name(r->off));
     m.alarm.alarm_id = (char *)(uintptr_t)r->alarm_id;
     m.alarm.live = !r->replay;
+    m.alarm.channels = r->where;
     *ret = m;
     return fill_quality(r, ret) && whole && m.result.n_suppression == (size_t)r->n_suppression;
 }

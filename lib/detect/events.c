@@ -172,7 +172,8 @@ static float confidence_of(const struct events *e, int64_t first, int64_t end) {
 
 /* Gives out a piece of the newest event, or the whole of it. */
 static void emit_span(struct events *e, int64_t first, int64_t end) {
-    const struct event event = {first, end, e->spans_only ? 0 : confidence_of(e, first, end)};
+    const float confidence = e->spans_only ? 0 : confidence_of(e, first, end);
+    const struct event event = {.first = first, .end = end, .confidence = confidence};
     e->event.begun = true;
     e->emit(e->ctx, &event);
 }

@@ -30,6 +30,7 @@ int events_config_from_json(const struct json *j, struct events_config *ret, str
 struct event {
     int64_t first, end; /* samples [first, end) at 256 Hz from time 0 */
     float confidence;   /* 0..1 */
+    uint32_t where;     /* channels that carry it, as bits in the order of the montage (detect/focus.h); 0: not known */
 };
 
 struct events;

@@ -147,12 +147,15 @@ static int on_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t first, bo
         t->in_segment = true;
         if (t->contact)
             contact_start(t->contact, first);
+        if (t->focus)
+            focus_start(t->focus, first);
     }
     if ((rc = timeline_reserve_rows(t, n, err)))
         return rc;
     keep_rows(t, rows, n);
     if ((t->suppression && (rc = push_suppression(t, rows, n, first, held, err))) ||
-        (t->contact && (rc = contact_push(t->contact, rows, t->columns, n, err))))
+        (t->contact && (rc = contact_push(t->contact, rows, t->columns, n, err))) ||
+        (t->focus && (rc = focus_push(t->focus, rows, t->columns, n, held, err))))
         return rc;
     return queue_windows(t, TIMELINE_MAX_PENDING, err);
 }
@@ -189,7 +192,10 @@ static int make(const struct modelfile *file, const struct timeline_options *opt
         t->state = calloc((size_t)t->n_state, sizeof *t->state);
     if (t->alarm_hop > 0 && (t->contact = contact_new(t->channels)))
         contact_tell(t->contact, sink->contact, sink->ctx);
-    if (!t->events || !t->sum || !t->count || (t->n_state && !t->state) || (t->alarm_hop > 0 && !t->contact))
+    const bool focuses = frontend_is_feature(file->frontend.normalize) && channels <= FOCUS_CHANNELS;
+    t->focus = focuses ? focus_new(channels) : NULL;
+    if (!t->events || !t->sum || !t->count || (t->n_state && !t->state) || (t->alarm_hop > 0 && !t->contact) ||
+        (focuses && !t->focus))
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for a timeline");
     else if (t->alarm_hop < 0 || (t->alarm_hop && (t->hop % t->alarm_hop || t->alarm_hop > t->window ||
                                                    (seizure_step(&file->model) && t->alarm_hop != t->hop))))
@@ -246,6 +252,7 @@ void timeline_free(struct timeline *t) {
     events_free(t->events);
     suppression_free(t->suppression);
     contact_free(t->contact);
+    focus_free(t->focus);
     FREE_MEMBERS(*t, rows, state, sum, count);
     free(t);
 }

@@ -42,6 +42,7 @@ struct timeline_alarm {
     int64_t sample;           /* at which the rule holds */
     int64_t known;            /* end of the window that shows it, or of the segment: nobody can know earlier */
     float p;                  /* at the sample; NaN at the end of a segment */
+    uint32_t where;           /* on: the channels that carry it, as those of an event; 0: not known */
 };
 /* Any callback may be NULL. A non-zero return ends the timeline with that error. */
 struct timeline_sink {

@@ -2,6 +2,8 @@
 
 #include "detect/timeline_state.h"
 
+enum { KEPT = 2048 * FRONTEND_RATE_HZ };
+
 int timeline_keep_status(struct timeline *t, int rc, struct err *err) {
     if (rc && !t->status) {
         t->status = rc;
@@ -13,8 +15,10 @@ int timeline_keep_status(struct timeline *t, int rc, struct err *err) {
 void timeline_give_event(void *ctx, const struct event *event) {
     struct timeline *t = ctx;
     struct err err = {0};
+    struct event e = *event;
+    e.where = t->focus ? focus_of(t->focus, e.first, e.end) : 0;
     if (!t->status && t->sink.event)
-        timeline_keep_status(t, t->sink.event(t->sink.ctx, event, &err), &err);
+        timeline_keep_status(t, t->sink.event(t->sink.ctx, &e, &err), &err);
 }
 
 static int give_out(struct timeline *t, int64_t first, const float *p, int64_t n, struct err *err) {
@@ -37,6 +41,8 @@ static int emit_until(struct timeline *t, int64_t end, struct err *err) {
     memset(t->sum + rest, 0, (size_t)n * sizeof *t->sum);
     memset(t->count + rest, 0, (size_t)n * sizeof *t->count);
     t->emitted = end;
+    if (t->focus) /* an event is given out before it is twice as long as the longest */
+        focus_forget(t->focus, end - KEPT);
     return rc ? rc : t->status;
 }
 
@@ -68,7 +74,7 @@ static int set_alarm_off(struct timeline *t, int64_t sample, struct err *err) {
     bool active = t->alarm.active;
     t->alarm = (struct alarm_rule){.config = t->alarm.config};
     const enum alarm_reason reason = t->finishing && sample == t->now ? ALARM_FINISHED : ALARM_GAP;
-    const struct timeline_alarm off = {false, reason, sample, sample, NAN};
+    const struct timeline_alarm off = {.reason = reason, .sample = sample, .known = sample, .p = NAN};
     return active && t->sink.alarm ? t->sink.alarm(t->sink.ctx, &off, err) : 0;
 }
 
@@ -97,6 +103,12 @@ int timeline_run_marks(struct timeline *t, struct err *err) {
     return rc ? rc : t->status;
 }
 
+/* Where the event of an alarm began, as far as the record trace shows it. */
+static int64_t begin_of_alarm(const struct timeline *t, int64_t known) {
+    struct event running;
+    return events_running(t->events, &running) ? running.first : known - FOCUS_ALARM_S * FRONTEND_RATE_HZ;
+}
+
 /* The rule takes n samples of the alarm trace that ends at `known`; NULL: zeros. */
 static int judge(struct timeline *t, int64_t known, const float *p, int64_t n, struct err *err) {
     int64_t first = known - n;
@@ -109,7 +121,9 @@ static int judge(struct timeline *t, int64_t known, const float *p, int64_t n, s
         int change = alarm_rule_push(&t->alarm, taken);
         t->deaf_end = p ? t->deaf_end : first + i + 1;
         const bool deaf = t->deaf_end > first + i - run;
-        const struct timeline_alarm alarm = {change > 0, deaf ? ALARM_ELECTRODES : ALARM_ENDED, first + i, known, taken};
+        struct timeline_alarm alarm = {change > 0, deaf ? ALARM_ELECTRODES : ALARM_ENDED, first + i, known, taken, 0};
+        if (change > 0 && t->focus)
+            alarm.where = focus_of(t->focus, begin_of_alarm(t, known), known);
         if (change && t->sink.alarm && (rc = t->sink.alarm(t->sink.ctx, &alarm, err)))
             return rc;
     }

@@ -30,6 +30,8 @@ static void save_alarms(const struct timeline *t, struct str *out) {
     if (t->contact)
         contact_save(t->contact, out);
     pack_i64(out, t->deaf_end);
+    if (t->focus)
+        focus_save(t->focus, out);
 }
 
 int timeline_save(struct timeline *t, struct str *out, struct err *err) {
@@ -142,6 +144,8 @@ static int load_alarms(struct timeline *t, struct unpack *in, struct err *err) {
         t->items[i].deaf = unpack_bool(in);
     int rc = t->contact ? contact_load(t->contact, in, err) : 0;
     t->deaf_end = unpack_i64(in, 0, INT64_C(1) << 60);
+    if (t->focus && !focus_load(t->focus, in)) /* a state of an earlier version */
+        focus_start(t->focus, t->now);
     return rc;
 }
 

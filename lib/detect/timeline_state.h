@@ -1,6 +1,7 @@
 /* timeline_state: the state of a timeline, shared by the files that implement it. One thread at a time. */
 #pragma once
 #include "detect/contact.h"
+#include "detect/focus.h"
 #include "detect/timeline.h"
 
 /* QUEUE: room beyond its limit is for what the end of a segment adds: the resampler's tail, a padded window, marks.
@@ -31,6 +32,7 @@ struct timeline {
     struct suppression *suppression; /* NULL: the sink has no use for it */
     struct alarm_rule alarm;
     struct contact *contact; /* NULL: no alarm trace */
+    struct focus *focus;     /* NULL: a network, or more channels than it knows */
     int status;
     struct err error;
 

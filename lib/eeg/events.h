@@ -3,7 +3,7 @@
  * sample). Pure functions over files; any thread. */
 #pragma once
 
-#include "base/base.h"
+#include "formats/side.h"
 
 struct eeg_info;
 
@@ -14,6 +14,7 @@ struct label_run {
     double onset_s, end_s;       /* onset < end */
     double confidence;           /* NaN when not given; the largest of merged ones */
     char code[LABELS_CODE_SIZE]; /* "sz", "sz_foc_ia_nm", "cpsz", …: that of the earliest merged one */
+    char channels[SIDE_LIST];    /* which carry it (formats/side.h); "": not known. Not of labels */
 };
 
 /* True if an event type is certainly a seizure by the rule without patterns (eeg/label_rule.h). */
@@ -25,7 +26,8 @@ struct event_row {
     double onset_s, duration_s, end_s; /* duration and end NaN for n/a */
     double confidence;                 /* NaN for n/a */
     char type[LABELS_CODE_SIZE];
-    int line; /* in the file, from 1; 0 = the format has no lines */
+    char channels[SIDE_LIST]; /* of a TSV or JSON; "": not stated, or too many */
+    int line;                 /* in the file, from 1; 0 = the format has no lines */
 };
 struct events_file {
     struct event_row *rows; /* in file order, seizures or not */

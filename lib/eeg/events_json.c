@@ -18,6 +18,10 @@ void events_put_json(const struct label_run *runs, size_t n_runs, const struct e
         JSON_MEMBERS(&w, runs[i], onset_s, end_s);
         json_put_str(&w, "type", *runs[i].code ? runs[i].code : "sz");
         json_put_f64(&w, "confidence", runs[i].confidence);
+        if (*runs[i].channels) {
+            json_put_str(&w, "channels", runs[i].channels);
+            json_put_str(&w, "side", side_of(runs[i].channels));
+        }
         json_end(&w, '}');
     }
     json_end(&w, ']');
@@ -32,6 +36,7 @@ static int read_event(const struct json *item, size_t i, struct events_file *eve
     const char *type = json_str(json_get(item, "type"), "");
     row.duration_s = row.end_s - row.onset_s;
     str_copy(row.type, sizeof row.type, type);
+    events_take_channels(&row, json_str(json_get(item, "channels"), ""));
     if (*type && !events_is_seizure(type) && isnan(row.duration_s))
         return events_skip(events, &row, path, err);
     if (!(row.duration_s >= 0) || fabs(row.onset_s) > EVENTS_MAX_SECONDS || row.end_s > EVENTS_MAX_SECONDS || !*type)

@@ -4,7 +4,7 @@
 #include "eeg/table.h"
 
 struct event_columns {
-    int onset, duration, type, confidence, recording, start;
+    int onset, duration, type, confidence, recording, start, channels;
 };
 
 static int find_columns(const struct table *t, struct event_columns *c, struct err *err) {
@@ -15,6 +15,7 @@ static int find_columns(const struct table *t, struct event_columns *c, struct e
     c->confidence = table_column(t, "confidence");
     c->recording = table_column(t, "recordingDuration");
     c->start = table_column(t, "dateTime");
+    c->channels = table_column(t, "channels");
     return 0;
 }
 
@@ -45,6 +46,7 @@ static int read_row(const struct table *t, const struct event_columns *c, struct
                        t->names[c->type]);
     int rc = read_times(t, c, &row, &recording, err);
     str_copy(row.type, sizeof row.type, type);
+    events_take_channels(&row, c->channels < 0 ? "" : table_field(t, c->channels));
     if (rc)
         return events_is_seizure(type) ? rc : events_skip(events, &row, t->path, err);
     if (fabs(recording - events->recording_s) >= 1)
@@ -85,7 +87,8 @@ static void put_row(struct str *out, const struct label_run *run, const char *co
         str_printf(out, "%.2f", run->confidence);
     else
         str_puts(out, "n/a");
-    str_printf(out, "\tn/a\t%s\t%.2f\t%s\n", header->start_text ? header->start_text : "n/a", header->recording_s, code);
+    str_printf(out, "\t%s\t%s\t%.2f\t%s\n", *run->channels ? run->channels : "n/a", header->start_text ? header->start_text : "n/a",
+               header->recording_s, code);
 }
 
 /* SzCORE's seven columns (2 decimals; without a run one bckg row over the whole recording), then the type again as BIDS names it.

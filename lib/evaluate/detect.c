@@ -7,6 +7,7 @@
 #include "base/order.h"
 #include "detect/detect_list.h"
 #include "detect/detector.h"
+#include "detect/focus.h"
 #include "detect/timeline.h"
 #include "eeg/events.h"
 #include "evaluate/detect_kind.h"
@@ -34,6 +35,7 @@ struct outcome {
 
 /* What a recording under way has given so far. */
 struct seat {
+    const char *montage; /* of the model */
     struct label_run *runs;
     int64_t n_runs, capacity;
     double seizure_s, largest_suppression, highest;
@@ -184,9 +186,11 @@ static int keep_event(void *ctx, const struct event *event, struct err *err) {
     struct seat *seat = ctx;
     if (!GROW(seat->runs, seat->n_runs, seat->capacity))
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld events", (long long)seat->capacity);
-    seat->runs[seat->n_runs++] = (struct label_run){.onset_s = (double)event->first / FRONTEND_RATE_HZ,
-                                                    .end_s = (double)event->end / FRONTEND_RATE_HZ,
-                                                    .confidence = event->confidence};
+    struct label_run *run = &seat->runs[seat->n_runs++];
+    *run = (struct label_run){.onset_s = (double)event->first / FRONTEND_RATE_HZ,
+                              .end_s = (double)event->end / FRONTEND_RATE_HZ,
+                              .confidence = event->confidence};
+    focus_list(seat->montage, event->where, run->channels);
     seat->seizure_s += (double)(event->end - event->first) / FRONTEND_RATE_HZ;
     return 0;
 }
@@ -278,6 +282,7 @@ static enum flight_begun begin_recording(void *ctx, int64_t i, int at, struct ti
         return FLIGHT_WAITS;
     }
     task_file(&d->env, NULL);
+    seat->montage = detector_info(d->detector)->file.montage;
     seat->n_runs = 0;
     seat->seizure_s = seat->largest_suppression = 0;
     seat->highest = NAN;

@@ -12,6 +12,7 @@ enum { PLOT_CHANNELS_SHOWN = 19, WRITE_BUFFER = 1 << 20, ALARM_SIGNAL_S = 30, MA
 
 static void on_opened(void *ctx, const struct brr_stream_info *info) {
     struct detection *d = ctx;
+    d->info = info;
     d->on = info->threshold_on;
     d->off = info->threshold_off;
     d->alarm_on = info->alarm_threshold_on;
@@ -47,10 +48,13 @@ static void on_samples(void *ctx, const float *uv, int64_t first, int64_t n) {
 
 static void keep_events(struct detection *d, const struct brr_message *m) {
     d->events = needed(realloc(d->events, (size_t)(d->n_events + m->n_events + 1) * sizeof *d->events));
+    d->channels = needed(realloc(d->channels, (size_t)(d->n_events + m->n_events + 1) * sizeof *d->channels));
     for (int i = 0; i < m->n_events; i++) {
-        d->events[d->n_events++] = m->events[i];
+        struct brr_event *e = &d->events[d->n_events];
+        *e = m->events[i];
+        side_list(d->info->montage, d->info->n_montage, brr_message_channels(m, i), d->channels[d->n_events++]);
         if (d->config->event)
-            d->config->event(d->config->ctx, &m->events[i]);
+            d->config->event(d->config->ctx, e);
     }
 }
 
@@ -85,9 +89,11 @@ static void keep_alarm(struct detection *d, const struct brr_message *m) {
     double at_s = (double)m->alarm.sample / DETECTION_RATE_HZ;
     if (!m->alarm.on && d->n_alarms)
         d->alarms[d->n_alarms - 1].end_s = at_s;
-    else if (m->alarm.on && d->n_alarms < DETECTION_MAX_ALARMS)
-        d->alarms[d->n_alarms++] =
-            (struct label_run){.onset_s = at_s, .end_s = NAN, .code = "alarm", .confidence = m->alarm.probability};
+    else if (m->alarm.on && d->n_alarms < DETECTION_MAX_ALARMS) {
+        struct label_run *run = &d->alarms[d->n_alarms++];
+        *run = (struct label_run){.onset_s = at_s, .end_s = NAN, .code = "alarm", .confidence = m->alarm.probability};
+        side_list(d->info->montage, d->info->n_montage, m->alarm.channels, run->channels);
+    }
 }
 
 /* No alarm begins in the first seconds of a recording. */
@@ -238,7 +244,7 @@ int detection_run(struct detection *d, brr_client *client, struct brr_error *err
 void detection_done(struct detection *d) {
     playback_close(d->playback);
     labels_done(&d->reference);
-    FREE_MEMBERS(*d, events, alarms, probabilities, probability, rows);
+    FREE_MEMBERS(*d, events, channels, alarms, probabilities, probability, rows);
     free(d->suppression.trace);
     suppression_table_done(&d->suppression);
     free(d->traces);
@@ -316,10 +322,12 @@ int detection_write_events(const struct detection *d, const char *path, struct e
     OWNED_MEMORY struct label_run *runs = needed(calloc((size_t)d->n_events + 1, sizeof *runs));
     const char *text = eeg_start_text(&header.source->start, start, sizeof start);
     header.start_text = strcmp(text, "n/a") ? text : NULL;
-    for (int i = 0; i < d->n_events; i++)
+    for (int i = 0; i < d->n_events; i++) {
         runs[i] = (struct label_run){.onset_s = (double)d->events[i].first / DETECTION_RATE_HZ,
                                      .end_s = (double)d->events[i].end / DETECTION_RATE_HZ,
                                      .confidence = d->events[i].confidence};
+        str_copy(runs[i].channels, sizeof runs[i].channels, d->channels[i]);
+    }
     int rc = write_listed(d, path, runs, d->n_events, &header, err);
     if (rc)
         return rc;

@@ -21,7 +21,7 @@ struct detection_config {
     /* Called for immediate output; may be NULL. */
     void *ctx;
     void (*opened)(void *ctx);
-    void (*event)(void *ctx, const struct brr_event *e);
+    void (*event)(void *ctx, const struct brr_event *e); /* one of the detection's events */
     void (*alarm)(void *ctx, const struct brr_message *m);
     void (*lost)(void *ctx);
     void (*reconnected)(void *ctx, const struct brr_message *m);
@@ -40,7 +40,9 @@ struct detection {
     bool mostly_missing;          /* a channel that the model reads has more than half of them */
     struct missing_channel *rows; /* of the channels that the model reads */
     int n_rows;
+    const struct brr_stream_info *info; /* while it runs */
     struct brr_event *events;
+    char (*channels)[SIDE_LIST]; /* of each event: which carry it, or "" */
     int n_events;
     struct label_run *alarms; /* from on to off */
     int n_alarms;

@@ -120,19 +120,27 @@ static void put_reference(struct json_writer *w, const struct detection *d, cons
     json_end(w, '}');
 }
 
-static void put_event(struct json_writer *w, const char *key, const struct brr_event *e) {
+/* null: not known. */
+static void put_where(struct json_writer *w, const char *channels) {
+    json_put_str(w, "channels", *channels ? channels : NULL);
+    json_put_str(w, "side", *channels ? side_of(channels) : NULL);
+}
+
+/* One of the detection's events. */
+static void put_event(struct json_writer *w, const char *key, const struct detection *d, const struct brr_event *e) {
     json_begin_object(w, key);
     json_put_f64(w, "onset_s", seconds_of(e->first));
     json_put_f64(w, "end_s", seconds_of(e->end));
     json_put_f64(w, "confidence", e->confidence);
     json_put_i64(w, "first_sample", e->first);
     json_put_i64(w, "end_sample", e->end);
+    put_where(w, d->channels[e - d->events]);
     json_end(w, '}');
 }
 
 static void print_event_json(const struct detection *d, const struct brr_event *e, int match) {
     struct json_writer *w = output_begin();
-    put_event(w, "event", e);
+    put_event(w, "event", d, e);
     if (match >= 0)
         put_reference(w, d, "reference", match);
     output_end(w);
@@ -140,7 +148,7 @@ static void print_event_json(const struct detection *d, const struct brr_event *
 
 static void show_event(void *ctx, const struct brr_event *e) {
     struct view *v = ctx;
-    char start[32], end[32], from[32], to[32];
+    char start[32], end[32], from[32], to[32], text[SIDE_TEXT];
     double onset_s = seconds_of(e->first), end_s = seconds_of(e->end);
     int match = detection_match(v->d, onset_s, end_s);
     if (v->o->json) {
@@ -158,14 +166,16 @@ static void show_event(void *ctx, const struct brr_event *e) {
                output_clock(v->d->reference.runs[match].end_s, to, sizeof to));
     else if (v->d->has_reference)
         fputs("  none", stdout);
-    putchar('\n');
+    side_text(v->d->channels[e - v->d->events], text);
+    printf("%s%s\n", *text ? "  " : "", text);
     fflush(stdout);
     v->shown_percent = -1;
 }
 
 static void show_alarm(void *ctx, const struct brr_message *m) {
     struct view *v = ctx;
-    char at[32];
+    char at[32], channels[SIDE_LIST], text[SIDE_TEXT];
+    side_list(v->d->info->montage, v->d->info->n_montage, m->alarm.channels, channels);
     if (!own(v->o)->alarms)
         return;
     if (v->o->json) {
@@ -174,13 +184,16 @@ static void show_alarm(void *ctx, const struct brr_message *m) {
         json_put_bool(w, "on", m->alarm.on);
         json_put_f64(w, "time_s", seconds_of(m->alarm.sample));
         JSON_MEMBERS(w, m->alarm, sample, probability, wall_time_ms);
+        put_where(w, channels);
         json_end(w, '}');
         output_end(w);
         return;
     }
     output_clear();
     printf("%-12s alarm %s", output_clock(seconds_of(m->alarm.sample), at, sizeof at), m->alarm.on ? "on" : "off");
-    printf(isfinite(m->alarm.probability) ? " (%.3f)\n" : "\n", m->alarm.probability); /* none where the record ends */
+    printf(isfinite(m->alarm.probability) ? " (%.3f)" : "", m->alarm.probability); /* none where the record ends */
+    side_text(channels, text);
+    printf("%s%s\n", *text ? ", " : "", text);
     fflush(stdout);
     v->shown_percent = -1;
 }
@@ -230,7 +243,7 @@ static void print_summary_json(const struct view *v, const char *output) {
     json_put_str(w, "mislabelled", *d->mislabelled ? d->mislabelled : NULL);
     json_begin_array(w, "events");
     for (int i = 0; i < d->n_events; i++)
-        put_event(w, NULL, &d->events[i]);
+        put_event(w, NULL, d, &d->events[i]);
     json_end(w, ']');
     if (d->has_reference) {
         json_begin_array(w, "reference");

@@ -39,6 +39,11 @@ class _Stream(ctypes.Structure):
                 ("alarm_rate", _f64), ("device", _text), ("move_after_ms", _i64), ("partial", _int), ("patient", _text)]
 
 
+class _Info(ctypes.Structure):
+    _fields_ = [("session_id", _text), ("model_sha256", _text), ("note", _text), ("montage", ctypes.POINTER(_text)),
+                ("n_montage", _int)]  # and more
+
+
 class _Event(ctypes.Structure):
     _fields_ = [("first", _i64), ("end", _i64), ("confidence", _f64)]
 
@@ -67,9 +72,9 @@ FUNCTIONS = {
     "call": [_pointer, ctypes.POINTER(_Request), ctypes.POINTER(_pointer), ctypes.POINTER(ctypes.c_size_t)], "free": [_pointer],
     "stream_open": [_pointer, ctypes.POINTER(_Stream), ctypes.POINTER(_pointer)], "stream_push": [_pointer, _pointer, _i64, _i64],
     "stream_gap": [_pointer, _i64, _text], "stream_finish": [_pointer], "stream_next": [_pointer, _i64, ctypes.POINTER(_Message)],
-    "stream_close": [_pointer],
+    "stream_close": [_pointer], "stream_info": [_pointer], "message_channels": [ctypes.POINTER(_Message), _int],
 }
-PLAIN = ("library_version", "endpoint", "disconnect", "free", "stream_close")  # functions that cannot fail
+PLAIN = ("library_version", "endpoint", "disconnect", "free", "stream_close", "stream_info", "message_channels")  # functions that cannot fail
 _loaded = None
 
 
@@ -80,6 +85,7 @@ def _library():
         for name, arguments in FUNCTIONS.items():
             function = getattr(library, f"brr_{name}")
             function.argtypes = arguments if name in PLAIN else [*arguments, ctypes.POINTER(_Error)]
+        library.brr_stream_info.restype, library.brr_message_channels.restype = ctypes.POINTER(_Info), ctypes.c_uint32
         library.brr_library_version.restype = library.brr_endpoint.restype = _text
         for name in ("disconnect", "free", "stream_close"):
             getattr(library, f"brr_{name}").restype = None
@@ -204,6 +210,11 @@ class RemoteStream:
     def _open(self):
         return self.client._streams.of(self._handle)
 
+    def _channels(self, message, i):
+        info, bits = _library().brr_stream_info(self._open())[0], _library().brr_message_channels(ctypes.byref(message), i)
+        names = [info.montage[k].decode() for k in range(info.n_montage) if bits >> k & 1]
+        return "all" if names and len(names) == info.n_montage else ",".join(names)
+
     def _take(self, wait_ms, until_end=False):
         """What has arrived; until_end: all to the end of the stream."""
         import numpy
@@ -219,7 +230,7 @@ class RemoteStream:
                     numpy.full(m.samples, numpy.nan, numpy.float32)
                 trace.append(values)
                 self._first = m.first + m.samples
-                events += [Event(e.first / RATE_HZ, (e.end - e.first) / RATE_HZ, e.confidence) for e in m.events[:m.n_events]]
+                events += [Event.of(e, self._channels(m, i)) for i, e in enumerate(m.events[:m.n_events])]
             elif m.kind == ALARM:
                 alarms.append(Alarm(m.alarm.sample / RATE_HZ, bool(m.alarm.on), m.alarm.probability))
             wait_ms = wait_ms if until_end else 0

@@ -12,9 +12,20 @@ import warnings
 
 from ._library import Error, Streams, load
 
-Event = collections.namedtuple("Event", "onset duration confidence")  # seconds from the first sample; 0 to 1
 Alarm = collections.namedtuple("Alarm", "time on probability")
 RATE_HZ = 256
+
+
+class Event(collections.namedtuple("Event", "onset duration confidence")):
+    """onset and duration in seconds from the first sample; confidence 0 to 1. channels: those that carry it, "F7-T3,T3-T5", or "all";
+    "": not known."""
+    channels = ""
+
+    @classmethod
+    def of(cls, e, channels):
+        event = cls(e.first / RATE_HZ, (e.end - e.first) / RATE_HZ, e.confidence)
+        event.channels = channels
+        return event
 
 
 class Results(collections.namedtuple("Results", "first probabilities events alarms")):
@@ -35,12 +46,13 @@ class Results(collections.namedtuple("Results", "first probabilities events alar
 
     def save(self, path, seconds):
         """Writes an event file of a recording of so many seconds, as brrctl detect does; brrctl score compares it with labels."""
-        rows = [(e.onset, e.onset + e.duration, "sz", f"{e.confidence:.2f}") for e in self.events] or [(0, seconds, "bckg", "n/a")]
+        rows = [(e.onset, e.onset + e.duration, "sz", f"{e.confidence:.2f}", e.channels or "n/a") for e in self.events]
+        rows = rows or [(0, seconds, "bckg", "n/a", "n/a")]
         hundredths = lambda s: math.floor(s * 100 + 0.5) / 100  # the end is rounded, so that onset + duration reads back as the end
         with open(path, "w", encoding="utf-8") as f:
             f.write("onset\tduration\teventType\tconfidence\tchannels\tdateTime\trecordingDuration\ttrial_type\n")
-            f.writelines(f"{hundredths(onset):.2f}\t{hundredths(end) - hundredths(onset):.2f}\t{kind}\t{confidence}\tn/a\tn/a\t{seconds:.2f}\t{kind}\n"
-                         for onset, end, kind, confidence in rows)
+            f.writelines(f"{hundredths(onset):.2f}\t{hundredths(end) - hundredths(onset):.2f}\t{kind}\t{confidence}\t{channels}\tn/a\t{seconds:.2f}\t{kind}\n"
+                         for onset, end, kind, confidence, channels in rows)
 
 
 class _Error(ctypes.Structure):
@@ -68,7 +80,7 @@ class _Results(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("first", ctypes.c_int64), ("probabilities", ctypes.POINTER(ctypes.c_float)),
                 ("n_probabilities", ctypes.c_int64), ("events", ctypes.POINTER(_Event)), ("n_events", ctypes.c_int64),
                 ("alarms", ctypes.POINTER(_Alarm)), ("n_alarms", ctypes.c_int64), ("rows", ctypes.POINTER(ctypes.c_float)), ("n_windows", ctypes.c_int64),
-                ("window", ctypes.c_int64), ("columns", ctypes.c_int64)]
+                ("window", ctypes.c_int64), ("columns", ctypes.c_int64), ("channels", ctypes.POINTER(ctypes.c_char_p))]
 
 
 _loaded = None
@@ -211,7 +223,7 @@ class Stream:
         import numpy
         r = self._results()
         probabilities = numpy.ctypeslib.as_array(r.probabilities, (r.n_probabilities,)).copy() if r.n_probabilities else numpy.empty(0, numpy.float32)
-        events = [Event(e.first / RATE_HZ, (e.end - e.first) / RATE_HZ, e.confidence) for e in r.events[:r.n_events]]
+        events = [Event.of(e, r.channels[i].decode()) for i, e in enumerate(r.events[:r.n_events])]
         return Results(r.first, probabilities, events, [Alarm(a.sample / RATE_HZ, bool(a.on), a.probability) for a in r.alarms[:r.n_alarms]])
 
     def push(self, uv):

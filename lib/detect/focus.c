@@ -1,0 +1,220 @@
+#include "detect/focus.h"
+
+#include "base/grow.h"
+#include "eeg/frontend.h"
+#include "eeg/half_rows.h"
+
+enum {
+    RATE_HZ = 256,
+    BLOCK = 8, /* rows of a mean, of which every second one is taken */
+    BLOCKS_S = RATE_HZ / BLOCK,
+    FEWEST_S = 5,
+    PLAIN_S = 10,    /* of the level's mean */
+    SLOW_S = 86,     /* NEAR / SLOW_S a second: a factor of 2 in 240 s */
+    AFTER_GAP_S = 20 /* what was heard before a gap counts for so long */
+};
+static const float OFFSET_UV = 1, FLAT_UV = 0.2F, NEAR = 0.25F;
+static const float LEAST = 0.405F /* 1.5 times its own */, MOST = 1.5F, SHARE = 0.75F; /* of evidence */
+
+#define MARK INT64_C(-0x666f637573) /* begins a state; no length or count */
+
+/* A second in which channels count. */
+struct loud {
+    int64_t second;
+    uint32_t channels;
+};
+
+struct focus {
+    int channels;
+    int64_t now;    /* one past the newest sample */
+    int64_t since;  /* the sample from which on it knows what is their own */
+    int64_t blocks; /* differences in the second at hand; below 0: `before` is not known yet */
+    bool held;      /* a row of the second was */
+    /* Of each channel: the sum of the block at hand, and of the one before; the lengths of the second; ln of its own.
+     */
+    float block[FOCUS_CHANNELS], before[FOCUS_CHANNELS], length[FOCUS_CHANNELS], level[FOCUS_CHANNELS];
+    uint8_t heard[FOCUS_CHANNELS]; /* seconds in its level, at most SLOW_S */
+    struct loud *louds;            /* in order */
+    int64_t n, capacity;
+};
+
+struct focus *focus_new(int channels) {
+    struct focus *f = calloc(1, sizeof *f);
+    if (f)
+        *f = (struct focus){.channels = channels, .since = INT64_MAX};
+    return f;
+}
+
+void focus_free(struct focus *f) {
+    if (!f)
+        return;
+    free(f->louds);
+    free(f);
+}
+
+void focus_start(struct focus *f, int64_t sample) {
+    for (int c = 0; c < f->channels; c++) {
+        f->heard[c] = f->heard[c] < AFTER_GAP_S ? f->heard[c] : AFTER_GAP_S;
+        f->block[c] = f->length[c] = 0;
+    }
+    f->now = sample;
+    f->blocks = sample % BLOCK ? -2 : -1;
+    f->held = false;
+}
+
+static int descending(const void *a, const void *b) {
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x < y) - (x > y);
+}
+
+/* What the evidence of a channel must reach in this second. */
+static float bar(const float *evidence, int n) {
+    float sorted[FOCUS_CHANNELS];
+    memcpy(sorted, evidence, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, descending);
+    const float second = fminf(sorted[n > 1], MOST), third = sorted[n > 2 ? 2 : 0];
+    return third < LEAST ? INFINITY : fmaxf(LEAST, SHARE * second);
+}
+
+/* The level of a channel takes a second into account. */
+static void hear(struct focus *f, int c, float by) {
+    const bool plain = f->heard[c] < PLAIN_S;
+    f->heard[c] += f->heard[c] < SLOW_S;
+    if (f->heard[c] == FEWEST_S && f->since == INT64_MAX)
+        f->since = f->now;
+    f->level[c] += (plain ? by : fminf(fmaxf(by, -NEAR), NEAR)) / f->heard[c];
+}
+
+static int end_second(struct focus *f, struct err *err) {
+    float evidence[FOCUS_CHANNELS];
+    struct loud loud = {f->now / RATE_HZ - 1, 0};
+    const bool whole = f->blocks == BLOCKS_S && !f->held;
+    for (int c = 0; c < f->channels; c++) {
+        const float uv = f->length[c] / (BLOCKS_S * BLOCK / 2), by = logf(uv + OFFSET_UV) - f->level[c];
+        evidence[c] = f->heard[c] < FEWEST_S ? 0 : by;
+        if (whole && uv >= FLAT_UV)
+            hear(f, c, by);
+        f->length[c] = 0;
+    }
+    const float least = bar(evidence, f->channels);
+    for (int c = 0; whole && c < f->channels; c++)
+        loud.channels |= (uint32_t)(evidence[c] >= least) << c;
+    f->blocks = f->blocks < 0 ? f->blocks : 0;
+    f->held = false;
+    if (loud.channels && !GROW(f->louds, f->n, f->capacity))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the channels of %lld s", (long long)f->capacity);
+    if (loud.channels)
+        f->louds[f->n++] = loud;
+    return 0;
+}
+
+static void end_block(struct focus *f) {
+    f->blocks++;
+    for (int c = 0; c < f->channels; c++) {
+        f->length[c] += f->blocks > 0 ? fabsf(f->block[c] - f->before[c]) : 0;
+        f->before[c] = f->block[c];
+        f->block[c] = 0;
+    }
+}
+
+int focus_push(struct focus *f, const uint16_t *rows, int columns, int64_t n, bool held, struct err *err) {
+    float x[FOCUS_CHANNELS];
+    int rc = 0;
+    for (int64_t i = 0; i < n && !rc; i++, rows += columns) {
+        f->held |= held;
+        if (f->now % 2 == 0) {
+            half_to_floats(rows, (size_t)f->channels, x);
+            for (int c = 0; c < f->channels; c++)
+                f->block[c] += x[c];
+        }
+        if (++f->now % BLOCK == 0)
+            end_block(f);
+        rc = f->now % RATE_HZ == 0 ? end_second(f, err) : 0;
+    }
+    return rc;
+}
+
+uint32_t focus_of(const struct focus *f, int64_t first, int64_t end) {
+    int64_t counts[FOCUS_CHANNELS] = {0}, seconds = 0;
+    uint32_t ret = 0;
+    for (int64_t i = 0; first >= f->since && i < f->n && seconds < FOCUS_EVENT_S; i++) {
+        const struct loud *loud = &f->louds[i];
+        if (loud->second * RATE_HZ < first || (loud->second + 1) * RATE_HZ > end)
+            continue;
+        seconds++;
+        for (int c = 0; c < f->channels; c++)
+            counts[c] += loud->channels >> c & 1;
+    }
+    for (int c = 0; c < f->channels; c++)
+        ret |= (uint32_t)(counts[c] > 0 && 2 * counts[c] >= seconds) << c;
+    return ret;
+}
+
+void focus_forget(struct focus *f, int64_t sample) {
+    int64_t n = 0;
+    while (n < f->n && f->louds[n].second < sample / RATE_HZ)
+        n++;
+    f->n -= n;
+    if (n)
+        memmove(f->louds, f->louds + n, (size_t)f->n * sizeof *f->louds);
+}
+
+void focus_save(const struct focus *f, struct str *out) {
+    const size_t n = (size_t)f->channels;
+    pack_i64(out, MARK);
+    pack_i64(out, f->channels);
+    pack_i64(out, f->now);
+    pack_i64(out, f->since);
+    pack_i64(out, f->blocks);
+    pack_i64(out, f->held);
+    pack_bytes(out, f->block, n * sizeof *f->block);
+    pack_bytes(out, f->before, n * sizeof *f->before);
+    pack_bytes(out, f->length, n * sizeof *f->length);
+    pack_bytes(out, f->level, n * sizeof *f->level);
+    pack_bytes(out, f->heard, n);
+    pack_i64(out, f->n);
+    for (int64_t i = 0; i < f->n; i++) {
+        pack_i64(out, f->louds[i].second);
+        pack_i64(out, f->louds[i].channels);
+    }
+}
+
+bool focus_load(struct focus *f, struct unpack *in) {
+    const int64_t far = INT64_C(1) << 60;
+    const size_t n = (size_t)f->channels;
+    struct unpack ahead = *in;
+    if (unpack_i64(&ahead, INT64_MIN, INT64_MAX) != MARK)
+        return false;
+    unpack_same(in, MARK);
+    unpack_same(in, f->channels);
+    f->now = unpack_i64(in, 0, far);
+    f->since = unpack_i64(in, 0, INT64_MAX);
+    f->blocks = unpack_i64(in, -2, BLOCKS_S - 1);
+    f->held = unpack_bool(in);
+    unpack_bytes(in, f->block, n * sizeof *f->block);
+    unpack_bytes(in, f->before, n * sizeof *f->before);
+    unpack_bytes(in, f->length, n * sizeof *f->length);
+    unpack_bytes(in, f->level, n * sizeof *f->level);
+    unpack_bytes(in, f->heard, n);
+    for (size_t c = 0; c < n; c++)
+        unpack_require(in, f->heard[c] <= SLOW_S && isfinite(f->level[c]));
+    for (int64_t left = unpack_i64(in, 0, far), after = 0; left > 0 && !in->failed; left--) {
+        struct loud loud = {.second = unpack_i64(in, after, far)};
+        loud.channels = (uint32_t)unpack_i64(in, 1, (INT64_C(1) << n) - 1);
+        unpack_require(in, GROW(f->louds, f->n, f->capacity));
+        if (!in->failed)
+            f->louds[f->n++] = loud;
+        after = loud.second + 1;
+    }
+    return true;
+}
+
+void focus_list(const char *montage, uint32_t bits, char ret[SIDE_LIST]) {
+    const char *const *names = NULL;
+    int n = 0;
+    *ret = '\0';
+    if (!bits || montage_channels(montage, &names, &n, NULL))
+        return;
+    side_list(names, n, bits, ret);
+    montage_channels_free(names);
+}
