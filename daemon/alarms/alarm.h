@@ -63,13 +63,14 @@ struct alarm {
     double start_s; /* from sample 0 of the stream; NaN: unknown */
     bool live;      /* of a patient now, not of a recording that is replayed */
     bool test;
-    bool held;             /* its caller held this bed of the roster */
-    double value;          /* probability; NaN: none */
-    int64_t on_ms, off_ms; /* Unix time; off 0: it is on */
-    bool cut;              /* the monitoring stopped while it was on; nobody knows whether the seizure is over */
-    char why[ALARM_WHY];   /* why it is off; of a technical alarm: details */
-    int64_t on_boot_ms;    /* CLOCK_BOOTTIME, as the other times of this clock */
-    int64_t off_boot_ms;   /* when it went off last; 0: it is on */
+    bool held;                 /* its caller held this bed of the roster */
+    double value;              /* probability; NaN: none */
+    char where[JOURNAL_WHERE]; /* of its newest onset: the channels that carry it; "": not known */
+    int64_t on_ms, off_ms;     /* Unix time; off 0: it is on */
+    bool cut;                  /* the monitoring stopped while it was on; nobody knows whether the seizure is over */
+    char why[ALARM_WHY];       /* why it is off; of a technical alarm: details */
+    int64_t on_boot_ms;        /* CLOCK_BOOTTIME, as the other times of this clock */
+    int64_t off_boot_ms;       /* when it went off last; 0: it is on */
     double joined_s,
         changed_s;           /* seconds of `session`: when that stream took the alarm over, and its newest change; NaN: unknown */
     int64_t joined_boot_ms;  /* when that stream took the alarm over */

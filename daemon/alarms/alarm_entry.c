@@ -71,7 +71,7 @@ bool alarm_entry_answer(const struct journal_entry *e, struct alarm_answer *ret)
 struct alarms_start alarm_entry_start(const struct journal_entry *e) {
     return (struct alarms_start){.id = e->alarm,
                                  .bed = e->client,
-                                 SAME_MEMBERS(*e, session, principal, model, live, start_s, value),
+                                 SAME_MEMBERS(*e, session, principal, model, where, live, start_s, value),
                                  .test = alarm_entry_is_test(e),
                                  .answered = *e->person != '\0',
                                  .on_ms = e->received_ms};
@@ -221,6 +221,8 @@ void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
     if (row->kind == ALARMS_ROW_TECHNICAL_ON || row->kind == ALARMS_ROW_TECHNICAL_OFF)
         str_format(ret->detail, sizeof ret->detail, "%s%s%s", alarm_kind_name(row->alarm->kind), *row->alarm->why ? ": " : "",
                    row->alarm->why);
+    if (row->kind == ALARMS_ROW_DUE || row->kind == ALARMS_ROW_ESCALATED)
+        str_copy(ret->where, sizeof ret->where, row->alarm->where);
     if (row->kind == ALARMS_ROW_DUE) {
         ret->start_s = row->alarm->changed_s;
         str_copy(ret->detail, sizeof ret->detail, due);

@@ -397,6 +397,7 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
     a->off_ms = a->off_boot_ms = 0;
     a->cut = false;
     *a->why = '\0';
+    str_copy(a->where, sizeof a->where, start->where ? start->where : "");
     put_in(all, a);
     return a;
 }

@@ -45,6 +45,8 @@ static void put_entry(struct json_writer *w, const struct journal_entry *e) {
     JSON_MEMBERS(w, *e, start_s, end_s, value, client, session, principal, address, model);
     json_put_str(w, "model_sha256", e->sha256);
     JSON_MEMBERS(w, *e, detail, live, alarm);
+    if (*e->where)
+        json_put_str(w, "where", e->where);
     if (e->on_ms)
         json_put_i64(w, "on_ms", e->on_ms);
     if (e->step)

@@ -257,6 +257,13 @@ static void put_again(const struct telling *t, char text[TELLING_TEXT]) {
         str_format(text + len, TELLING_TEXT - len, ", %s", t->entry->detail);
 }
 
+/* Which channels carry it. */
+static void put_where(const struct telling *t, char text[TELLING_TEXT]) {
+    const size_t len = strlen(text);
+    if (t->alarms < 2 && *t->entry->where)
+        str_format(text + len, TELLING_TEXT - len, ", %s", t->entry->where);
+}
+
 static void escalation_text(const struct telling *t, const char *bed, char ret[TELLING_TEXT]) {
     const struct journal_entry *e = t->entry;
     char beds[TELLING_TEXT / 2], since[MOMENT], span[2 * MOMENT];
@@ -276,6 +283,7 @@ static void escalation_text(const struct telling *t, const char *bed, char ret[T
                    (int)e->step);
     else
         str_format(ret, TELLING_TEXT, "ALARM %s: nobody has answered it, call %d, since %s", bed, (int)e->step, since);
+    put_where(t, ret);
     put_again(t, ret);
 }
 
@@ -297,6 +305,7 @@ void telling_text(const struct telling *t, char ret[TELLING_TEXT]) {
     else if (is_on(e)) {
         str_format(out, TELLING_TEXT, "ALARM%s %s: seizure probability %.2f since %s%s", e->live ? "" : " of a replay", bed,
                    e->value, since, t->answered ? ", acknowledged" : "");
+        put_where(t, out);
         put_again(t, out);
     } else if (is_off(e))
         off_text(t, bed, out);

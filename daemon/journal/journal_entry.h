@@ -12,7 +12,8 @@ enum {
     JOURNAL_SHA256 = 65,
     JOURNAL_DETAIL = 512,
     JOURNAL_ALARM = 56,
-    JOURNAL_PERSON = 256
+    JOURNAL_PERSON = 256,
+    JOURNAL_WHERE = 96
 };
 
 /* Kinds of entries: X(constant, name, words for people). One list makes the constants and both texts, so that none lacks a text. */
@@ -85,6 +86,8 @@ struct journal_entry {
     /* The alarm that the entry is about, "" = none. An alarm that begins again within alarms.rejoin has the id of the one before.
      */
     char alarm[JOURNAL_ALARM];
+    /* alarm_on (told, escalated), event: the channels that carry it, for people; "": not known */
+    char where[JOURNAL_WHERE];
     char person[JOURNAL_PERSON]; /* who answered (of an alarm that is on again: before), or which hook was told */
     int64_t step;                /* of an escalation, from 1; 0: none */
     int64_t until_ms;            /* Unix time: the end of a standby, of silence, or of an alarm that is escalated; 0: none */

@@ -6,11 +6,11 @@
 
 static const struct db_names names = {"journal", "journal.file"};
 static const struct db_column columns[] = {
-    {"id", "INTEGER"},    {"kind", "TEXT"},      {"number", "INTEGER"},      {"received_ms", "INTEGER"}, {"sample_ms", "INTEGER"},
-    {"start_s", "REAL"},  {"end_s", "REAL"},     {"value", "REAL"},          {"session", "TEXT"},        {"principal", "TEXT"},
-    {"client", "TEXT"},   {"address", "TEXT"},   {"model", "TEXT"},          {"sha256", "TEXT"},         {"detail", "TEXT"},
-    {"live", "INTEGER"},  {"alarm", "TEXT"},     {"person", "TEXT"},         {"step", "INTEGER"},        {"until_ms", "INTEGER"},
-    {"on_ms", "INTEGER"}, {"made_boot", "TEXT"}, {"made_boot_ms", "INTEGER"}};
+    {"id", "INTEGER"},    {"kind", "TEXT"},      {"number", "INTEGER"},       {"received_ms", "INTEGER"}, {"sample_ms", "INTEGER"},
+    {"start_s", "REAL"},  {"end_s", "REAL"},     {"value", "REAL"},           {"session", "TEXT"},        {"principal", "TEXT"},
+    {"client", "TEXT"},   {"address", "TEXT"},   {"model", "TEXT"},           {"sha256", "TEXT"},         {"detail", "TEXT"},
+    {"live", "INTEGER"},  {"alarm", "TEXT"},     {"person", "TEXT"},          {"step", "INTEGER"},        {"until_ms", "INTEGER"},
+    {"on_ms", "INTEGER"}, {"made_boot", "TEXT"}, {"made_boot_ms", "INTEGER"}, {"at_head", "TEXT"}};
 
 /* A statement without parameters and rows. */
 static int run(struct db *db, const char *sql, const char *what, struct err *err) {
@@ -58,8 +58,8 @@ int journaldb_insert(struct db *db, const struct journal_entry *e, int64_t *ret_
     db_query(
         db,
         "INSERT OR IGNORE INTO journal(kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, client, "
-        "address, model, sha256, detail, live, alarm, person, step, until_ms, on_ms, made_boot, made_boot_ms) "
-        "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        "address, model, sha256, detail, live, alarm, person, step, until_ms, on_ms, made_boot, made_boot_ms, "
+        "at_head) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         "write an entry", &q, err);
     db_put_text(&q, journal_kind_name(e->kind));
     if (e->number < 0)
@@ -84,6 +84,7 @@ int journaldb_insert(struct db *db, const struct journal_entry *e, int64_t *ret_
         trusted_boot_id(boot);
     db_put_text(&q, boot);
     db_put_int(&q, e->boot_ms);
+    db_put_text(&q, e->where);
     int rc = db_run(&q, err);
     if (rc)
         return rc;
@@ -157,6 +158,7 @@ bool journaldb_row(const struct db_query *q, int first, struct journal_entry *e)
     e->on_ms = db_int(q, first + 20);
     trusted_boot_id(boot);
     e->boot_ms = *boot && !strcmp(db_text(q, first + 21), boot) ? db_int(q, first + 22) : 0;
+    str_copy(e->where, sizeof e->where, db_text(q, first + 23));
     return true;
 }
 

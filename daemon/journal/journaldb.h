@@ -44,11 +44,11 @@ int journaldb_list(struct db *db, const struct journal_filter *filter, const str
                    void *ctx, struct err *err);
 /* The columns of an entry in a query, for journaldb_row: false if its kind is one of a later version. first: the column of the id.
  */
-enum { JOURNALDB_COLUMNS = 23 };
+enum { JOURNALDB_COLUMNS = 24 };
 #define JOURNALDB_ROW                                                                                                              \
     "journal.id, kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, client, address, model, "        \
     "sha256, "                                                                                                                     \
-    "detail, live, alarm, person, step, until_ms, on_ms, made_boot, made_boot_ms"
+    "detail, live, alarm, person, step, until_ms, on_ms, made_boot, made_boot_ms, at_head"
 /* 1 if an entry is of a kind of journal_kind_is_alarm and neither a technical alarm nor the holder of a bed, else 0: such entries
  * are deleted last. The index journal_owner is made of this text. */
 #define JOURNALDB_IS_ALARM "(kind IN ('alarm_on','alarm_off','ended','moved','told','answered','escalated','standby'))"

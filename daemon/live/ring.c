@@ -76,6 +76,7 @@ void ring_save(const struct ring *ring, struct str *out) {
         pack_i64(out, r->replay);
         pack_text(out, r->alarm_id);
         pack_i64(out, r->boot_ms);
+        pack_i64(out, r->where);
     }
 }
 
@@ -97,16 +98,19 @@ static bool load_suppression(struct unpack *in, struct live_report *r) {
            (!r->n_suppression || (r->suppression && r->channel_suppression));
 }
 
-static bool load_alarm(struct unpack *in, enum ring_boot boot, struct live_report *r) {
+static bool load_alarm(struct unpack *in, enum ring_boot boot, bool channels, struct live_report *r) {
     r->off = (enum journal_off)unpack_i64(in, 0, JOURNAL_OFFS - 1);
     r->replay = unpack_bool(in);
     unpack_text(in, r->alarm_id, sizeof r->alarm_id);
     const int64_t boot_ms = boot == RING_NO_BOOT ? 0 : unpack_i64(in, 0, INT64_MAX);
     r->boot_ms = boot == RING_THIS_BOOT ? boot_ms : 0;
+    r->where = channels ? (uint32_t)unpack_i64(in, 0, UINT32_MAX) : 0;
+    for (int i = 0; !channels && i < r->n_events; i++)
+        r->events[i].where = 0; /* padding then */
     return !in->failed;
 }
 
-bool ring_load(struct ring *ring, struct unpack *in, enum ring_boot boot) {
+bool ring_load(struct ring *ring, struct unpack *in, enum ring_boot boot, bool channels) {
     const int64_t far = INT64_C(1) << 60;
     int64_t n = unpack_i64(in, 0, INT32_MAX);
     for (bool whole = true; whole && n > 0; n--) {
@@ -129,8 +133,8 @@ bool ring_load(struct ring *ring, struct unpack *in, enum ring_boot boot) {
         whole = load_items(in, r.samples, sizeof *r.p, (void **)&r.p) &&
                 load_items(in, r.n_events, sizeof *r.events, (void **)&r.events) && (r.events || !r.n_events) &&
                 load_items(in, r.quality.n, sizeof *r.quality.channels, (void **)&r.quality.channels) &&
-                (r.quality.channels || !r.quality.n) && load_suppression(in, &r) && load_alarm(in, boot, &r) && !in->failed &&
-                ring_add(ring, &r);
+                (r.quality.channels || !r.quality.n) && load_suppression(in, &r) && load_alarm(in, boot, channels, &r) &&
+                !in->failed && ring_add(ring, &r);
         FREE_MEMBERS(r, p, events);
         free(r.quality.channels);
         FREE_MEMBERS(r, suppression, channel_suppression);

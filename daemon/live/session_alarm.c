@@ -28,6 +28,7 @@ void session_alarm_name(struct session *s, struct live_report *r) {
     const struct session_register *alarms = &s->all->config.alarms;
     if (r->on) {
         struct journal_entry e;
+        session_where(s, r->where, s->onset.where);
         session_alarm_entry(s, r, &e);
         e.end_s = (double)s->alarm_off / FRONTEND_RATE_HZ;
         if (s->alarm_off < 0)

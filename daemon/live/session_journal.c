@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/trusted_time.h"
 #include "daemon/live/session_parts.h"
+#include "detect/focus.h"
 
 enum { HOLD_MS = 500, HOLD_BYTES = 1 << 20, GAP_HOUR_S = 3600 };
 
@@ -114,12 +115,21 @@ static void note_quality(struct session *s, const struct live_report *r) {
     note(s, &e);
 }
 
+void session_where(const struct session *s, uint32_t bits, char ret[JOURNAL_WHERE]) {
+    _Static_assert((int)JOURNAL_WHERE >= (int)SIDE_TEXT, "the text fits");
+    char list[SIDE_LIST] = "";
+    if (s->info)
+        focus_list(s->info->info.file.montage, bits, list);
+    side_text(list, ret);
+}
+
 static void note_events(struct session *s, const struct live_report *r) {
     for (int i = 0; i < r->n_events; i++) {
         struct journal_entry e = entry_of(JOURNAL_EVENT, r->events[i].first);
         e.start_s = seconds_of(r->events[i].first);
         e.end_s = seconds_of(r->events[i].end);
         e.value = (double)r->events[i].confidence;
+        session_where(s, r->events[i].where, e.where);
         note(s, &e);
     }
 }
@@ -132,6 +142,8 @@ void session_alarm_entry(const struct session *s, const struct live_report *r, s
     ret->boot_ms = r->boot_ms;
     ret->start_s = seconds_of(r->first);
     ret->value = (double)r->probability;
+    if (r->on && r->first == s->onset.first)
+        str_copy(ret->where, sizeof ret->where, s->onset.where);
     put_session(s, ret);
 }
 

@@ -24,7 +24,8 @@ enum session_stage {
 struct session_onset {
     int64_t first, wall_ms, boot_ms;
     double value;
-    const char *answered_by; /* restored: who has answered it, while its rows are noted; NULL: nobody */
+    char where[JOURNAL_WHERE]; /* the channels that carry it, for people; "": not known */
+    const char *answered_by;   /* restored: who has answered it, while its rows are noted; NULL: nobody */
 };
 
 /* A gap that may go on, in source samples. Its part before `written` is in the journal. */
@@ -213,6 +214,8 @@ void session_note_report(struct session *s, const struct live_report *r);
 void session_note_kept(struct session *s);
 /* The entry of an alarm that goes on or off. */
 void session_alarm_entry(const struct session *s, const struct live_report *r, struct journal_entry *ret);
+/* The channels of these bits, for people; "" before the model is known. */
+void session_where(const struct session *s, uint32_t bits, char ret[JOURNAL_WHERE]);
 /* Which alarm a report is about (session_alarm.c). */
 void session_alarm_name(struct session *s, struct live_report *r);
 /* The alarm of a stream that goes on from a snapshot, which this daemon may not know. */

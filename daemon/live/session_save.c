@@ -8,14 +8,15 @@
 #include "daemon/live/snapshot.h"
 
 /* VERSION: of a snapshot's layout, its first number. FIRST to VERSION are read, for streams that are open during an upgrade; those
- * before PATIENTS have no patient, those before BOOTS no CLOCK_BOOTTIME, those before LEARNING not how long a patient was learned.
- */
+ * before PATIENTS have no patient, those before BOOTS no CLOCK_BOOTTIME, those before LEARNING not how long a patient was learned,
+ * those before CHANNELS not which channels carry an event or an alarm. */
 enum {
     FIRST = 9,
     PATIENTS = 10,
     BOOTS = 11,
     LEARNING = 12,
-    VERSION = LEARNING,
+    CHANNELS = 13,
+    VERSION = CHANNELS,
     STATE_MAX = 192 << 20,
     PERIOD_MS = 2000,
     BYTES_A_SECOND = 8 << 20,
@@ -99,6 +100,7 @@ static void pack_view(const struct session *s, struct str *out) {
     pack_f64(out, s->onset.value);
     pack_answers(s, out);
     pack_i64(out, s->learned);
+    pack_text(out, s->onset.where);
 }
 
 /* A CLOCK_BOOTTIME; 0: it says nothing after another boot of the machine. */
@@ -145,6 +147,8 @@ static void unpack_alarm(struct unpack *in, struct session *s, struct opening *o
     s->onset.value = unpack_f64(in);
     unpack_answers(in, s, o);
     s->learned = s->learned_before = o->version >= LEARNING ? unpack_i64(in, 0, far) : 0;
+    if (o->version >= CHANNELS)
+        unpack_text(in, s->onset.where, sizeof s->onset.where);
 }
 
 static void unpack_view_of(struct unpack *in, struct session *s, struct opening *o) {
@@ -237,9 +241,11 @@ static bool unpack_numbers(struct unpack *in, const struct opening *o, struct se
     s->events = calloc((size_t)s->n_events + 1, sizeof *s->events);
     if (s->events)
         unpack_bytes(in, s->events, (size_t)s->n_events * sizeof *s->events);
+    for (int i = 0; s->events && o->version < CHANNELS && i < s->n_events; i++)
+        s->events[i].where = 0; /* padding then */
     s->next = s->saved = s->durable = s->consumed;
     s->gaps = s->consumed_gaps;
-    return s->events && ring_load(&s->kept, in, o->boot);
+    return s->events && ring_load(&s->kept, in, o->boot, o->version >= CHANNELS);
 }
 
 /* ---- making one ---- */

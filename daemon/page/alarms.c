@@ -44,6 +44,8 @@ static void put_what(struct html *h, const struct page_view *v, const struct sta
     } else if (a->waiting) {
         html_put(h, a->step ? "<p><strong>Nobody has answered; %d calls</strong></p>" : "<p>Nobody has answered</p>", a->step);
     }
+    if (a->where && *a->where)
+        html_put(h, "<p>%s</p>", a->where);
     if (a->again && *a->again)
         html_put(h, "<p>%s</p>", a->again);
     if (a->blind)

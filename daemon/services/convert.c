@@ -95,7 +95,7 @@ void convert_alarm(const struct alarm *a, const struct alarms_now *now, struct a
     static const char *const sounds[] = {[ALARM_QUIET] = "none", [ALARM_LOW] = "low", [ALARM_HIGH] = "high"};
     Brr__V1__BedAlarm *out = &ret->alarm;
     brr__v1__bed_alarm__init(out);
-    LEND_TEXTS(*out, *a, id, bed, principal, model, why, note);
+    LEND_TEXTS(*out, *a, id, bed, principal, model, why, note, where);
     out->kind = convert_text(alarm_kind_name(a->kind));
     out->session_id = convert_text(a->session);
     COPY_MEMBERS(*out, *a, live, test, on_ms, off_ms, blind, cut, value, status, step);

@@ -102,7 +102,7 @@ static void describe(const struct journal_entry *e, Brr__V1__JournalEntry *out) 
     COPY_MEMBERS(*out, *e, id, received_ms, sample_ms, start_s, end_s, value, live, step, until_ms);
     out->session_id = (char *)(uintptr_t)e->session;
     out->client_name = (char *)(uintptr_t)e->client;
-    LEND_TEXTS(*out, *e, principal, address, model, detail, person);
+    LEND_TEXTS(*out, *e, principal, address, model, detail, person, where);
     out->model_sha256 = (char *)(uintptr_t)e->sha256;
     out->alarm_id = (char *)(uintptr_t)e->alarm;
 }

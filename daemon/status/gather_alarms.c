@@ -30,6 +30,7 @@ static void put_alarm(struct status *to, const struct alarm *a, const struct ala
         .silencer = silent ? gather_text(to, author_name(&a->silenced)) : "",
         .silent_ms = silent ? a->silent_ms : 0,
         .again = gather_text(to, again),
+        .where = gather_text(to, a->where),
         .mark = alarm_mark_name(a->mark),
         .note = gather_text(to, a->note),
         .noter = gather_text(to, author_name(&a->noted)),

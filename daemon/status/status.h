@@ -51,6 +51,7 @@ struct status_alarm {
     const char *noter;                                                   /* who wrote the note */
     const char *silencer;                                                /* who silenced it; "": it is not silent */
     const char *again;                                                   /* alarm_again_text */
+    const char *where;                                                   /* as in alarms/alarm.h */
     enum alarm_kind kind;
     bool live, test, cut, open, waiting, status, blind; /* as in alarms/alarm.h */
     bool untold;                                        /* a rule of the bed holds it back */

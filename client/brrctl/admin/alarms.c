@@ -47,6 +47,8 @@ static void put_answers(struct str *text, const Brr__V1__BedAlarm *a) {
         str_printf(text, "acknowledged by %s %s", author_name(a->answered), output_time(a->answered->at_ms, at, sizeof at));
     else if (a->open && a->live)
         str_printf(text, "nobody has answered%s", a->step ? " (escalated)" : "");
+    if (*a->where)
+        str_printf(text, "%s%s", text->len ? ", " : "", a->where);
     if (*a->again)
         str_printf(text, "%s%s", text->len ? ", " : "", a->again);
     if (a->untold)
@@ -80,7 +82,7 @@ static const char titles[] = "alarm|bed|kind|state|began|for|answer",
                   fields[] =
                       "alarm=id kind bed session=session_id principal model live test on_ms off_ms why cut value start_s "
                       "answered(by person at_ms via) silent_until_ms silenced(by person at_ms via) blind untold length_ms status "
-                      "step mark note noted(by person at_ms via) open sound again";
+                      "step mark note where noted(by person at_ms via) open sound again";
 static const struct brrctl_view one_view = {.json = fields, .titles = titles, .row = list_alarm};
 
 static int list(const struct arguments *o) {

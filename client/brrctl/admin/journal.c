@@ -68,7 +68,7 @@ static void print_json(const Brr__V1__JournalEntry *e) {
         json_put_null(w, "recorded");
     output_fields(w, &e->base,
                   "id kind received_ms start_s end_s value client=client_name session=session_id principal address "
-                  "model model_sha256 detail live alarm=alarm_id person step until_ms");
+                  "model model_sha256 detail live alarm=alarm_id person step until_ms where");
     output_end(w);
 }
 
@@ -113,7 +113,8 @@ static void print_csv(const Brr__V1__JournalEntry *e) {
     put_csv(e->alarm_id, ',');
     put_csv(e->person, ',');
     printf("%lld,", (long long)e->step);
-    put_csv(utc(e->until_ms, time), '\n');
+    put_csv(utc(e->until_ms, time), ',');
+    put_csv(e->where, '\n');
 }
 
 /* "0:01:02.50", "0:01:02.50-0:01:09.00", "-" */
@@ -143,9 +144,9 @@ static void print_row(const Brr__V1__JournalEntry *e) {
     char time[TIME_SIZE], sample[TIME_SIZE], at[2 * TIME_SIZE], value[16];
     const char *person = principal_of_detail(e->person, e->detail);
     recorded(e, sample);
-    printf("%-25s %-20s %-16s %-9s %-23s %6s %-12s %-8.8s  %s%s%s\n", output_time(e->received_ms, time, sizeof time), sample,
+    printf("%-25s %-20s %-16s %-9s %-23s %6s %-12s %-8.8s  %s%s%s%s%s\n", output_time(e->received_ms, time, sizeof time), sample,
            e->client_name, e->kind, where(e, at, sizeof at), output_probability(e->value, value), e->model, e->session_id, person,
-           *person ? ": " : "", e->detail);
+           *person ? ": " : "", e->detail, *e->detail && *e->where ? ", " : "", e->where);
 }
 
 static bool print_entry(void *ctx, const void *message) {
@@ -163,7 +164,7 @@ static bool print_entry(void *ctx, const void *message) {
 static void print_head(const struct arguments *o) {
     if (own(o)->csv)
         puts("id,kind,received,recorded,start_s,end_s,value,client,session,principal,address,model,model_sha256,detail,live,alarm,"
-             "person,step,until");
+             "person,step,until,where");
     else if (!o->json)
         printf("%-25s %-20s %-16s %-9s %-23s %6s %-12s %-8s  %s\n", "received", "recorded (UTC)", "client", "kind", "at", "value",
                "model", "session", "detail");
