@@ -114,11 +114,11 @@ void session_close(struct session *s, const char *reason) {
     struct sessions *all = s->all;
     session_drop_held(s);
     session_count_end(s, reason);
-    if (!s->resumable || !s->summary || strcmp(reason, "done") != 0) {
+    if (!s->resumable || !s->back.summary || strcmp(reason, "done") != 0) {
         session_let_go(s);
         return;
     }
-    if (s->on_disk && all->config.store.end)
+    if (s->saves.on_disk && all->config.store.end)
         all->config.store.end(all->config.store.ctx, s->id);
     session_release(s);
     session_park(s);
@@ -126,11 +126,11 @@ void session_close(struct session *s, const char *reason) {
 }
 
 static const char *why_left(const struct session *s) {
-    return s->all->frozen_ms ? "the daemon stops" : s->shed ? "overloaded" : "connection lost";
+    return s->all->frozen_ms ? "the daemon stops" : s->shown.shed ? "overloaded" : "connection lost";
 }
 
 void session_leave(struct session *s) {
-    bool held = s->held_summary != NULL; /* it leaves before it heard that it is done */
+    bool held = s->notes.held_summary != NULL; /* it leaves before it heard that it is done */
     session_drop_held(s);
     if (held) {
         session_close(s, "done");
@@ -138,7 +138,7 @@ void session_leave(struct session *s) {
     }
     if (s->resumable && !session_is_closing(s))
         session_note(s, JOURNAL_LOST, why_left(s));
-    if (!s->resumable || (session_is_closing(s) && !s->summary && !s->failure))
+    if (!s->resumable || (session_is_closing(s) && !s->back.summary && !s->back.failure))
         session_close(s, "client_gone");
     else
         session_park(s);
@@ -152,7 +152,7 @@ struct session *sessions_find(struct sessions *all, const char *token, const cha
         return NULL;
     resume_token_id(digest, id);
     struct session *s = session_of_id(all, id);
-    return s && s->resumable && (s->sink || s->parked_ms) && (!session_is_closing(s) || s->summary || s->failure) &&
+    return s && s->resumable && (s->sink || s->parked_ms) && (!session_is_closing(s) || s->back.summary || s->back.failure) &&
                    resume_token_fits(&s->token, digest, principal)
                ? s
                : NULL;
@@ -186,40 +186,40 @@ void session_resume(struct session *s, const struct session_return *back) {
     str_copy(s->address, sizeof s->address, back->address ? back->address : "");
     if (!session_is_closing(s))
         session_note(s, JOURNAL_RESUMED, "");
-    s->parked_ms = s->stalled_ms = 0;
-    s->newest_ms = s->resumed_ms = clock_ms();
-    session_restart_lag(s, s->newest_ms);
+    s->parked_ms = s->flow.stalled_ms = 0;
+    s->flow.newest_ms = s->shown.resumed_ms = clock_ms();
+    session_restart_lag(s, s->flow.newest_ms);
     if (s->ended && s->stage != SESSION_CLOSED) { /* it takes a place again */
         session_count_place(s, -1);
         s->ended = false;
         session_count_place(s, 1);
     }
-    s->greeted = s->shed = s->ended = false;
-    s->reconnects++;
-    pace_restart(&s->pace);
-    pace_restart(&s->soon);
+    s->saves.greeted = s->shown.shed = s->ended = false;
+    s->shown.reconnects++;
+    pace_restart(&s->flow.pace);
+    pace_restart(&s->flow.soon);
     str_copy(s->token.text, sizeof s->token.text, back->token);
-    ring_seen(&s->kept, back->next_result, back->next_alarm);
+    ring_seen(&s->back.kept, back->next_result, back->next_alarm);
     if (former) {
         struct err err;
         err_set(&err, ERR_ABORTED, "another connection has taken the stream over");
         former->failed(owner, &err, "TAKEN_OVER");
     }
     session_greet(s);
-    if (!s->stalled_ms && !session_is_closing(s))
+    if (!s->flow.stalled_ms && !session_is_closing(s))
         session_give_credit(s);
 }
 
 void session_seen(struct session *s, int64_t next_result, int64_t next_alarm) {
-    s->heard_seen = true;
-    ring_seen(&s->kept, next_result, next_alarm);
-    if (!s->stalled_ms && !session_is_closing(s))
+    s->back.heard_seen = true;
+    ring_seen(&s->back.kept, next_result, next_alarm);
+    if (!s->flow.stalled_ms && !session_is_closing(s))
         session_give_credit(s);
 }
 
 const char *session_token(const struct session *s) { return s->token.text; }
 int64_t session_epoch(const struct session *s) { return s->epoch; }
-int64_t session_next_result(const struct session *s) { return ring_first_result(&s->kept, s->next_result); }
+int64_t session_next_result(const struct session *s) { return ring_first_result(&s->back.kept, s->back.next_result); }
 
 /* ---- what comes in ---- */
 
@@ -243,14 +243,14 @@ static int send(struct session *s, struct live_order *o, int64_t samples, struct
         live_order_free(o);
         return err_set(err, ERR_EXHAUSTED, "out of memory for samples of a stream");
     }
-    s->waiting_since[(s->oldest + s->waiting) % (2 * SESSION_MAX_ORDERS)] = clock_ms();
+    s->flow.waiting_since[(s->flow.oldest + s->flow.waiting) % (2 * SESSION_MAX_ORDERS)] = clock_ms();
     s->next += samples;
-    s->waiting_samples += samples;
-    s->waiting_bytes += bytes;
+    s->flow.waiting_samples += samples;
+    s->flow.waiting_bytes += bytes;
     s->all->waiting_bytes += bytes;
-    s->waiting++;
-    s->newest_ms = clock_ms();
-    if (!session_room(s) && !s->stalled_ms)
+    s->flow.waiting++;
+    s->flow.newest_ms = clock_ms();
+    if (!session_room(s) && !s->flow.stalled_ms)
         session_give_credit(s); /* the worker goes on, so that messages are read again */
     return 0;
 }
@@ -291,22 +291,22 @@ static bool paused(const struct session *s, int64_t before_ms, int64_t samples) 
  * before. */
 static void measure_rate(struct session *s, int64_t before_ms, int64_t samples) {
     const int64_t period = s->all->config.measure_ms, now = clock_ms();
-    const double before_hz = s->measured_rate_hz;
+    const double before_hz = s->flow.measured_rate_hz;
     if (!period || !live_stream_open(s->stream)->realtime)
         return;
     if (paused(s, before_ms, samples)) {
-        pace_restart(&s->pace);
-        pace_restart(&s->soon);
+        pace_restart(&s->flow.pace);
+        pace_restart(&s->flow.soon);
     }
-    const double hz = pace_look(&s->pace, now, s->next, period, s->rate_hz, RATE_TOLERANCE),
-                 soon_hz = pace_look(&s->soon, now, s->next, period / 6, s->rate_hz, RATE_FAR);
+    const double hz = pace_look(&s->flow.pace, now, s->next, period, s->rate_hz, RATE_TOLERANCE),
+                 soon_hz = pace_look(&s->flow.soon, now, s->next, period / 6, s->rate_hz, RATE_FAR);
     if (hz >= 0)
-        s->measured_rate_hz = hz;
+        s->flow.measured_rate_hz = hz;
     else if (soon_hz > 0 || (soon_hz >= 0 && fabs(before_hz / s->rate_hz - 1) > RATE_FAR))
-        s->measured_rate_hz = soon_hz;
-    if (s->measured_rate_hz > 0 && !(before_hz > 0))
+        s->flow.measured_rate_hz = soon_hz;
+    if (s->flow.measured_rate_hz > 0 && !(before_hz > 0))
         log_warn("the rate of a live stream is not what it says", "session=%s model=%s rate_hz=%g measured_rate_hz=%.2f", s->id,
-                 s->model, s->rate_hz, s->measured_rate_hz);
+                 s->model, s->rate_hz, s->flow.measured_rate_hz);
 }
 
 static int send_chunk(struct session *s, int64_t first, int64_t samples, const uint8_t *data, size_t len, struct err *err) {
@@ -336,7 +336,7 @@ int session_chunk(struct session *s, int64_t first, int64_t samples, const uint8
         return err_set(err, ERR_INVALID,
                        "a chunk of %lld samples lasts %.0f s; at most %d s are accepted (Opened.max_chunk_samples)",
                        (long long)samples, (double)samples / s->rate_hz, SESSION_MAX_CHUNK_S);
-    const int64_t before_ms = s->newest_ms;
+    const int64_t before_ms = s->flow.newest_ms;
     if (first > s->next && (rc = add_gap(s, first, "hole", err)))
         return rc;
     int64_t known = s->next - first < samples ? s->next - first : samples;
@@ -354,10 +354,10 @@ int session_chunk(struct session *s, int64_t first, int64_t samples, const uint8
 }
 
 int session_finish(struct session *s, struct err *err) {
-    if (s->summary && s->sink)
+    if (s->back.summary && s->sink)
         session_release_held(s);
-    if (s->summary && s->sink) { /* a client that came back, and had sent all before */
-        s->sink->summary(s->owner, s->summary);
+    if (s->back.summary && s->sink) { /* a client that came back, and had sent all before */
+        s->sink->summary(s->owner, s->back.summary);
         return 0;
     }
     if (s->stage == SESSION_FINISHING)
@@ -375,7 +375,7 @@ int64_t session_max_chunk(const struct session *s, size_t message_bytes) {
 }
 
 void session_stall(struct session *s, bool stalled) {
-    s->stalled_ms = !stalled ? 0 : s->stalled_ms ? s->stalled_ms : clock_ms();
+    s->flow.stalled_ms = !stalled ? 0 : s->flow.stalled_ms ? s->flow.stalled_ms : clock_ms();
     if (!stalled && !session_is_closing(s))
         session_give_credit(s);
 }
@@ -404,12 +404,12 @@ static void keep_events(struct session *s, const struct live_report *r) {
 static bool keep(struct session *s, const struct live_report *r) {
     if (!s->resumable)
         return true;
-    if (!ring_add(&s->kept, r))
+    if (!ring_add(&s->back.kept, r))
         return false;
     if (session_is_full(s))
         return true; /* one more report, and the worker stops */
-    const bool may_lie_behind = s->heard_seen || !session_room(s);
-    int64_t dropped = ring_trim(&s->kept, may_lie_behind ? SESSION_KEPT_UNREAD_BYTES : SESSION_KEPT_BYTES);
+    const bool may_lie_behind = s->back.heard_seen || !session_room(s);
+    int64_t dropped = ring_trim(&s->back.kept, may_lie_behind ? SESSION_KEPT_UNREAD_BYTES : SESSION_KEPT_BYTES);
     if (dropped)
         session_count(s, "brrd_stream_results_forgotten_total", NULL, (double)dropped);
     return true;
@@ -429,8 +429,8 @@ static void pass_on(struct session *s, struct live_report *r) {
     struct err err;
     if (r->message.kind == LIVE_RESULT) {
         keep_events(s, r);
-        s->next_result = r->seq + 1;
-        r->measured_rate_hz = s->measured_rate_hz;
+        s->back.next_result = r->seq + 1;
+        r->measured_rate_hz = s->flow.measured_rate_hz;
     }
     if (r->message.kind == LIVE_ALARM)
         session_alarm_name(s, r);
@@ -439,7 +439,7 @@ static void pass_on(struct session *s, struct live_report *r) {
     if (!keep(s, r)) {
         err_set(&err, ERR_EXHAUSTED, "out of memory for the results of a stream");
         session_fail(s, &err, NULL);
-    } else if (s->sink && s->greeted) {
+    } else if (s->sink && s->saves.greeted) {
         session_deliver(s, r);
     }
 }
@@ -454,30 +454,30 @@ static void note_opened(struct session *s) {
 
 static void on_opened(struct session *s, struct live_report *r) {
     s->opened = true;
-    s->newest_ms = clock_ms();
+    s->flow.newest_ms = clock_ms();
     s->info = r->opened;
     str_copy(s->sha256, sizeof s->sha256, s->info ? s->info->info.sha256 : "");
     r->opened = NULL;
-    eegring_drop(s->eeg);
-    s->eeg = r->eeg;
+    eegring_drop(s->back.eeg);
+    s->back.eeg = r->eeg;
     r->eeg = NULL;
     session_inherit_eeg(s);
     if (s->stage != SESSION_RESTORING)
         note_opened(s);
     session_reach(s, SESSION_RUNNING);
-    if (s->resumable && s->durable < 0)
+    if (s->resumable && s->saves.durable < 0)
         session_save_begin(s);
     session_greet(s);
 }
 
 static void on_summary(struct session *s, const struct live_report *r) {
-    s->summary = s->last_word;
-    s->last_word = NULL;
-    if (s->summary) {
-        COPY_MEMBERS(*s->summary, *r, samples, windows, totals, learning_s);
-        str_copy(s->summary->mislabelled, sizeof s->summary->mislabelled, r->mislabelled);
+    s->back.summary = s->back.last_word;
+    s->back.last_word = NULL;
+    if (s->back.summary) {
+        COPY_MEMBERS(*s->back.summary, *r, samples, windows, totals, learning_s);
+        str_copy(s->back.summary->mislabelled, sizeof s->back.summary->mislabelled, r->mislabelled);
     }
-    if (s->held.first && (s->held_summary = live_report_copy(r)))
+    if (s->notes.held.first && (s->notes.held_summary = live_report_copy(r)))
         return;
     session_release_held(s);
     if (s->sink)
@@ -490,8 +490,8 @@ static void on_closed(struct session *s) {
     session_reach(s, SESSION_CLOSED);
     session_count_place(s, -1);
     s->all->count--;
-    s->all->waiting_bytes -= s->waiting_bytes; /* of orders that were dropped */
-    s->waiting_bytes = 0;
+    s->all->waiting_bytes -= s->flow.waiting_bytes; /* of orders that were dropped */
+    s->flow.waiting_bytes = 0;
     if (!s->sink && !s->parked_ms)
         session_forget(s);
 }
@@ -505,24 +505,24 @@ void sessions_report(struct sessions *all, struct live_report *r) {
         return;
     }
     if (kind == LIVE_CONSUMED) {
-        s->consumed_gaps += !r->data_bytes;
-        s->oldest = (s->oldest + 1) % (2 * SESSION_MAX_ORDERS);
-        s->waiting--;
-        s->waiting_samples -= r->samples;
-        s->waiting_bytes -= r->data_bytes;
+        s->saves.consumed_gaps += !r->data_bytes;
+        s->flow.oldest = (s->flow.oldest + 1) % (2 * SESSION_MAX_ORDERS);
+        s->flow.waiting--;
+        s->flow.waiting_samples -= r->samples;
+        s->flow.waiting_bytes -= r->data_bytes;
         s->all->waiting_bytes -= r->data_bytes;
         s->consumed += r->samples;
     }
     if (session_is_closing(s))
         return;
     session_look_at_held(s);
-    s->unreleased += r->bytes;
+    s->flow.unreleased += r->bytes;
     switch (kind) {
     case LIVE_OPENED:
         on_opened(s, r);
         break;
     case LIVE_CONSUMED:
-        if (s->sink && s->greeted)
+        if (s->sink && s->saves.greeted)
             s->sink->progress(s->owner);
         session_save_far(s);
         break;
@@ -535,7 +535,7 @@ void sessions_report(struct sessions *all, struct live_report *r) {
         break;
     case LIVE_PROVISIONAL:
         tell(s, r);
-        if (s->sink && s->greeted)
+        if (s->sink && s->saves.greeted)
             s->sink->provisional(s->owner, r);
         break;
     case LIVE_SUMMARY:
@@ -557,7 +557,7 @@ void sessions_report(struct sessions *all, struct live_report *r) {
     case LIVE_UNLOADED:
         break;
     }
-    if (!s->stalled_ms && !session_is_closing(s))
+    if (!s->flow.stalled_ms && !session_is_closing(s))
         session_give_credit(s);
 }
 
@@ -566,10 +566,10 @@ static bool expired(const struct session *s, int64_t now, struct err *err) {
     int64_t limit = s->all->config.idle_ms, seconds = limit / 1000;
     if (session_is_closing(s) || limit <= 0 || !s->sink)
         return false;
-    if (s->stalled_ms && now - s->stalled_ms >= limit)
+    if (s->flow.stalled_ms && now - s->flow.stalled_ms >= limit)
         return err_set(err, ERR_ABORTED, "the client has read no answer for %lld s (limits.session_idle); open a new stream",
                        (long long)seconds);
-    return s->stage == SESSION_RUNNING && !s->waiting && now - s->newest_ms >= limit &&
+    return s->stage == SESSION_RUNNING && !s->flow.waiting && now - s->flow.newest_ms >= limit &&
            err_set(err, ERR_ABORTED, "no samples for %lld s (limits.session_idle); open a new stream", (long long)seconds);
 }
 
@@ -580,10 +580,10 @@ void sessions_tick(struct sessions *all) {
     sessions_settle_alarms(all);
     for (struct session *s = all->first, *next; s; s = next) {
         next = s->next_session;
-        buffered += s->stage == SESSION_CLOSED ? 0 : s->waiting_samples;
+        buffered += s->stage == SESSION_CLOSED ? 0 : s->flow.waiting_samples;
         session_look_at_held(s);
         session_save_tick(s, now);
-        unsaved += s->unsaved && !session_is_closing(s);
+        unsaved += s->saves.unsaved && !session_is_closing(s);
         parked += s->parked_ms && !session_is_closing(s) && !s->ended;
         session_post_due(s);
         struct err err;

@@ -8,7 +8,7 @@ enum { ALARM_BYTES = 64 << 10 };
 enum { HEARD_MS = 5000 /* a stream sends while its newest samples came within this time */, PASSED_S = 10 };
 
 static bool sends(const struct session *s, int64_t now_ms) {
-    return !session_is_closing(s) && !s->ended && s->sink && now_ms - s->newest_ms < HEARD_MS;
+    return !session_is_closing(s) && !s->ended && s->sink && now_ms - s->flow.newest_ms < HEARD_MS;
 }
 
 /* Whether no other stream of the bed sends. */
@@ -28,39 +28,39 @@ void session_alarm_name(struct session *s, struct live_report *r) {
     const struct session_register *alarms = &s->all->config.alarms;
     if (r->on) {
         struct journal_entry e;
-        session_where(s, r->where, s->onset.where);
+        session_where(s, r->where, s->notes.onset.where);
         session_alarm_entry(s, r, &e);
-        e.end_s = (double)s->alarm_off / FRONTEND_RATE_HZ;
-        if (s->alarm_off < 0)
-            s->alarm_id[0] = '\0';
+        e.end_s = (double)s->notes.alarm_off / FRONTEND_RATE_HZ;
+        if (s->notes.alarm_off < 0)
+            s->notes.alarm_id[0] = '\0';
         if (alarms->name)
-            alarms->name(alarms->ctx, &e, is_alone(s), s->alarm_id);
+            alarms->name(alarms->ctx, &e, is_alone(s), s->notes.alarm_id);
         else
-            journal_alarm_id(s->id, r->first, s->alarm_id);
-        s->onset.first = r->first;
-        s->onset.wall_ms = r->wall_ms;
-        s->onset.boot_ms = r->boot_ms;
-        s->onset.value = (double)r->probability;
+            journal_alarm_id(s->id, r->first, s->notes.alarm_id);
+        s->notes.onset.first = r->first;
+        s->notes.onset.wall_ms = r->wall_ms;
+        s->notes.onset.boot_ms = r->boot_ms;
+        s->notes.onset.value = (double)r->probability;
     }
-    s->alarm_known = -1;
-    s->alarm_off = r->on ? -1 : r->first;
-    str_copy(r->alarm_id, sizeof r->alarm_id, s->alarm_id);
+    s->notes.alarm_known = -1;
+    s->notes.alarm_off = r->on ? -1 : r->first;
+    str_copy(r->alarm_id, sizeof r->alarm_id, s->notes.alarm_id);
 }
 
 void session_alarm_goes_on(struct session *s) {
     struct live_report r = {.message.kind = LIVE_ALARM,
                             .on = true,
-                            .first = s->onset.first,
-                            .probability = (float)s->onset.value,
-                            .wall_ms = s->onset.wall_ms,
-                            .boot_ms = s->onset.boot_ms,
+                            .first = s->notes.onset.first,
+                            .probability = (float)s->notes.onset.value,
+                            .wall_ms = s->notes.onset.wall_ms,
+                            .boot_ms = s->notes.onset.boot_ms,
                             .replay = !live_open_is_live(live_stream_open(s->stream))};
-    str_copy(r.alarm_id, sizeof r.alarm_id, s->alarm_id);
-    if (s->alarm && *s->alarm_id && s->onset.wall_ms)
+    str_copy(r.alarm_id, sizeof r.alarm_id, s->notes.alarm_id);
+    if (s->alarm && *s->notes.alarm_id && s->notes.onset.wall_ms)
         session_note_report(s, &r);
     const struct session_register *alarms = &s->all->config.alarms;
     char id[JOURNAL_ALARM];
-    s->alarm_known = !s->alarm && alarms->on_in ? alarms->on_in(alarms->ctx, s->id, id) : -1;
+    s->notes.alarm_known = !s->alarm && alarms->on_in ? alarms->on_in(alarms->ctx, s->id, id) : -1;
 }
 
 /* Why monitoring stopped, from a reason of brrd_stream_sessions_closed_total. */
@@ -82,7 +82,7 @@ static enum journal_off off_of(const char *reason) {
 /* The alarm of the register that is on in this session goes off. */
 static void turn_off(struct session *s, int64_t at, enum journal_off off) {
     const struct session_register *alarms = &s->all->config.alarms;
-    const int64_t since = alarms->on_in ? alarms->on_in(alarms->ctx, s->id, s->alarm_id) : s->onset.first;
+    const int64_t since = alarms->on_in ? alarms->on_in(alarms->ctx, s->id, s->notes.alarm_id) : s->notes.onset.first;
     struct live_report r = {.message.kind = LIVE_ALARM,
                             .first = at > since ? at : since,
                             .off = off,
@@ -99,19 +99,19 @@ static void turn_off(struct session *s, int64_t at, enum journal_off off) {
 }
 
 void session_alarm_end(struct session *s, const char *reason) {
-    if (s->running >= 0 && s->running < s->samples)
-        session_note_cut(s, s->running, s->samples);
-    s->running = -1;
-    turn_off(s, s->heard > s->samples ? s->heard : s->samples, off_of(reason));
+    if (s->notes.running >= 0 && s->notes.running < s->shown.samples)
+        session_note_cut(s, s->notes.running, s->shown.samples);
+    s->notes.running = -1;
+    turn_off(s, s->notes.heard > s->shown.samples ? s->notes.heard : s->shown.samples, off_of(reason));
 }
 
 /* ---- alarms of an earlier process ---- */
 
 void session_alarm_look(struct session *s) {
-    if (s->alarm_known < 0 || s->alarm || s->heard <= s->alarm_known + PASSED_S * FRONTEND_RATE_HZ)
+    if (s->notes.alarm_known < 0 || s->alarm || s->notes.heard <= s->notes.alarm_known + PASSED_S * FRONTEND_RATE_HZ)
         return;
-    s->alarm_known = -1;
-    turn_off(s, s->heard, JOURNAL_OFF_CUT); /* samples in which it might have ended were lost */
+    s->notes.alarm_known = -1;
+    turn_off(s, s->notes.heard, JOURNAL_OFF_CUT); /* samples in which it might have ended were lost */
 }
 
 /* The daemon that has the stream gets its alarm: the snapshot that it took may be older. */
@@ -156,7 +156,7 @@ bool sessions_receive_alarm(struct sessions *all, const void *data, size_t len) 
     if (n <= 0 || !alarms->receive)
         return true;
     struct session *s = session_of_id(all, list[0].session);
-    const double over_s = s && !strcmp(s->alarm_id, list[0].alarm) ? (double)s->alarm_off / FRONTEND_RATE_HZ : -1;
+    const double over_s = s && !strcmp(s->notes.alarm_id, list[0].alarm) ? (double)s->notes.alarm_off / FRONTEND_RATE_HZ : -1;
     if (over_s >= list[0].start_s) /* it has ended in its stream, which comes from where that was */
         return true;
     if ((!s && all->awaited) || !alarms->receive(alarms->ctx, list, n))
@@ -165,9 +165,9 @@ bool sessions_receive_alarm(struct sessions *all, const void *data, size_t len) 
     if (!s) { /* nobody has the stream any more */
         all->settled = false;
     } else if (session_is_closing(s) || s->ended) {
-        turn_off(s, s->heard, JOURNAL_OFF_CUT);
+        turn_off(s, s->notes.heard, JOURNAL_OFF_CUT);
     } else {
-        s->alarm_known = s->alarm ? -1 : alarms->on_in(alarms->ctx, s->id, id);
+        s->notes.alarm_known = s->alarm ? -1 : alarms->on_in(alarms->ctx, s->id, id);
         session_alarm_look(s);
     }
     return true;

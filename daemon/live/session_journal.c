@@ -49,7 +49,7 @@ void session_note(struct session *s, enum journal_kind kind, const char *detail)
 
 /* The part of the gap that is not in the journal. */
 static void write_gap(struct session *s) {
-    struct session_gap *g = &s->gap;
+    struct session_gap *g = &s->notes.gap;
     struct journal_entry e = entry_of(JOURNAL_GAP, g->written);
     if (g->end <= g->written)
         return;
@@ -61,15 +61,15 @@ static void write_gap(struct session *s) {
 }
 
 void session_end_gap(struct session *s) {
-    if (s->gap.open)
+    if (s->notes.gap.open)
         write_gap(s);
-    s->gap.open = false;
+    s->notes.gap.open = false;
 }
 
 /* A silent sender announces a gap several times a second: the part that is new is written at once, when the gap has doubled, each
  * hour, and when it ends. */
 void session_note_gap(struct session *s, int64_t end, const char *cause) {
-    struct session_gap *g = &s->gap;
+    struct session_gap *g = &s->notes.gap;
     const bool client = !strcmp(cause, "client");
     if (g->open && (g->client != client || g->end != s->next))
         session_end_gap(s);
@@ -107,9 +107,9 @@ static void note_quality(struct session *s, const struct live_report *r) {
     if (!r->samples || r->gap)
         return;
     name_flaws(s, &r->quality, e.detail);
-    if (!strcmp(e.detail, *s->flaws ? s->flaws : "good"))
+    if (!strcmp(e.detail, *s->notes.flaws ? s->notes.flaws : "good"))
         return;
-    str_copy(s->flaws, sizeof s->flaws, e.detail);
+    str_copy(s->notes.flaws, sizeof s->notes.flaws, e.detail);
     e.start_s = seconds_of(r->first);
     e.end_s = seconds_of(r->first + r->samples);
     note(s, &e);
@@ -142,8 +142,8 @@ void session_alarm_entry(const struct session *s, const struct live_report *r, s
     ret->boot_ms = r->boot_ms;
     ret->start_s = seconds_of(r->first);
     ret->value = (double)r->probability;
-    if (r->on && r->first == s->onset.first)
-        str_copy(ret->where, sizeof ret->where, s->onset.where);
+    if (r->on && r->first == s->notes.onset.first)
+        str_copy(ret->where, sizeof ret->where, s->notes.onset.where);
     put_session(s, ret);
 }
 
@@ -154,10 +154,10 @@ static void note_alarm(struct session *s, const struct live_report *r) {
     if (!r->on && alarms->is_of_another && alarms->is_of_another(alarms->ctx, r->alarm_id, s->id))
         return;
     session_alarm_entry(s, r, &e);
-    if (r->on && s->onset.answered_by && !strcmp(r->alarm_id, s->alarm_id))
-        str_copy(e.person, sizeof e.person, s->onset.answered_by);
+    if (r->on && s->notes.onset.answered_by && !strcmp(r->alarm_id, s->notes.alarm_id))
+        str_copy(e.person, sizeof e.person, s->notes.onset.answered_by);
     int64_t number = note(s, &e);
-    s->noted = number ? number : s->noted;
+    s->notes.noted = number ? number : s->notes.noted;
 }
 
 void session_note_report(struct session *s, const struct live_report *r) {
@@ -170,7 +170,7 @@ void session_note_report(struct session *s, const struct live_report *r) {
 }
 
 void session_note_kept(struct session *s) {
-    for (const struct live_report *r = s->kept.first; r; r = ring_next(r))
+    for (const struct live_report *r = s->back.kept.first; r; r = ring_next(r))
         if (r->message.kind == LIVE_ALARM)
             note_alarm(s, r);
         else
@@ -182,7 +182,7 @@ void session_note_kept(struct session *s) {
 /* True if an alarm of the session is not on the disk yet and may still come there soon. */
 static bool awaits_disk(const struct session *s) {
     const struct journal *journal = s->all->config.journal;
-    return journal && !journal_has(journal, s->noted) && !journal_is_failing(journal);
+    return journal && !journal_has(journal, s->notes.noted) && !journal_is_failing(journal);
 }
 
 static void deliver(struct session *s, const struct live_report *r) {
@@ -193,8 +193,8 @@ static void deliver(struct session *s, const struct live_report *r) {
 }
 
 void session_deliver(struct session *s, const struct live_report *r) {
-    bool waits = s->held.first || (r->message.kind == LIVE_ALARM && awaits_disk(s));
-    if (!waits || map_put(s->all->holding, s->id, s, NULL) || !ring_add(&s->held, r)) {
+    bool waits = s->notes.held.first || (r->message.kind == LIVE_ALARM && awaits_disk(s));
+    if (!waits || map_put(s->all->holding, s->id, s, NULL) || !ring_add(&s->notes.held, r)) {
         session_release_held(s);
         deliver(s, r);
         return;
@@ -208,10 +208,10 @@ static void hold_nothing(struct session *s) {
 }
 
 void session_release_held(struct session *s) {
-    struct ring held = s->held;
-    struct live_report *summary = s->held_summary;
-    s->held = (struct ring){0};
-    s->held_summary = NULL;
+    struct ring held = s->notes.held;
+    struct live_report *summary = s->notes.held_summary;
+    s->notes.held = (struct ring){0};
+    s->notes.held_summary = NULL;
     hold_nothing(s);
     for (const struct live_report *r = held.first; r && s->sink; r = ring_next(r))
         deliver(s, r);
@@ -222,14 +222,14 @@ void session_release_held(struct session *s) {
 }
 
 void session_drop_held(struct session *s) {
-    ring_clear(&s->held);
-    live_report_free(s->held_summary);
-    s->held_summary = NULL;
+    ring_clear(&s->notes.held);
+    live_report_free(s->notes.held_summary);
+    s->notes.held_summary = NULL;
     hold_nothing(s);
 }
 
 void session_look_at_held(struct session *s) {
-    if (s->held_ms && (!awaits_disk(s) || clock_ms() - s->held_ms >= HOLD_MS || s->held.bytes > HOLD_BYTES))
+    if (s->held_ms && (!awaits_disk(s) || clock_ms() - s->held_ms >= HOLD_MS || s->notes.held.bytes > HOLD_BYTES))
         session_release_held(s);
 }
 

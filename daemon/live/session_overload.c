@@ -9,7 +9,7 @@ enum { SHED_SHARE = 20, LAG_FALLS_MS = 50 /* in a second, or it does not fall */
 static int64_t overload_retry_ms(const struct session *s) {
     int64_t pause = SESSION_RETRY_MS, most = s->all->config.resume_ttl_ms / 2; /* later it may be gone */
     most = most < SESSION_LONGEST_RETRY_MS ? most : SESSION_LONGEST_RETRY_MS;
-    for (int i = 1; i < s->overloads && pause < most; i++)
+    for (int i = 1; i < s->shown.overloads && pause < most; i++)
         pause *= 2;
     pause = pause < most ? pause : most;
     return pause - pause / 2 * (int64_t)strtoul(s->id + sizeof s->id - 5, NULL, 16) / 0xffff; /* the id is random */
@@ -24,7 +24,7 @@ int64_t session_retry_ms(const struct session *s, const char *reason) {
 }
 
 int64_t session_wait_ms(const struct session *s) {
-    const int64_t left_ms = s->shed ? s->shed_ms + overload_retry_ms(s) - clock_ms() : 0;
+    const int64_t left_ms = s->shown.shed ? s->shown.shed_ms + overload_retry_ms(s) - clock_ms() : 0;
     return left_ms > 0 ? left_ms : 0;
 }
 
@@ -55,9 +55,9 @@ static void shed(struct session *s, int64_t now) {
             (double)lag / 1000, (double)limit / 1000);
     log_warn("a live stream is sent away", "session=%s model=%s lag_s=%.1f", s->id, s->model, (double)lag / 1000);
     session_count(s, "brrd_stream_overloads_total", NULL, 1);
-    s->shed = true;
-    s->shed_ms = now;
-    s->overloads++;
+    s->shown.shed = true;
+    s->shown.shed_ms = now;
+    s->shown.overloads++;
     hold_off(s->all, live_stream_open(s->stream)->owner, now + overload_retry_ms(s));
     s->sink->failed(s->owner, &err, "OVERLOADED");
 }
@@ -65,19 +65,19 @@ static void shed(struct session *s, int64_t now) {
 /* True if the session waits for the device longer than limits.lag allows. */
 static bool is_late(struct session *s, int64_t now) {
     int64_t limit = s->all->config.lag_ms;
-    if ((!s->waiting && !s->overloads) || limit <= 0 || !s->sink || s->shed || s->stage >= SESSION_FINISHING ||
+    if ((!s->flow.waiting && !s->shown.overloads) || limit <= 0 || !s->sink || s->shown.shed || s->stage >= SESSION_FINISHING ||
         !live_stream_open(s->stream)->realtime)
         return false;
     if (session_lag_ms(s, now) > limit)
         return true;
-    if (now - s->resumed_ms > limit) /* before that its samples cannot have waited for so long */
-        s->overloads = 0;
+    if (now - s->shown.resumed_ms > limit) /* before that its samples cannot have waited for so long */
+        s->shown.overloads = 0;
     return false;
 }
 
 static int by_share(const void *a, const void *b) {
     const struct session *l = *(struct session *const *)a, *r = *(struct session *const *)b;
-    return order_then(order_i64(r->above, l->above), order_i64(r->epoch, l->epoch)); /* the newest first */
+    return order_then(order_i64(r->shown.above, l->shown.above), order_i64(r->epoch, l->epoch)); /* the newest first */
 }
 
 static int64_t used_us(const struct session *s) { return atomic_load(&live_stream_turn(s->stream)->owner_us); }
@@ -88,7 +88,7 @@ static void compare_owners(struct session *const *late, int n) {
     for (int i = 0; i < n; i++)
         least = used_us(late[i]) > 0 ? fmin(least, (double)used_us(late[i])) : least; /* one that has just begun took nothing yet */
     for (int i = 0; i < n; i++)
-        late[i]->above = (double)used_us(late[i]) >= 2 * least ? (int)log2((double)used_us(late[i]) / least) : 0;
+        late[i]->shown.above = (double)used_us(late[i]) >= 2 * least ? (int)log2((double)used_us(late[i]) / least) : 0;
 }
 
 void sessions_shed(struct sessions *all, int64_t now) {

@@ -14,19 +14,20 @@ void session_count(struct session *s, const char *family, const char *second, do
 void session_free(struct session *s) {
     live_order_free(s->close);
     live_stream_free(s->stream);
-    live_report_free(s->last_word);
-    live_report_free(s->summary);
-    live_report_free(s->failure);
-    ring_clear(&s->kept);
+    live_report_free(s->back.last_word);
+    live_report_free(s->back.summary);
+    live_report_free(s->back.failure);
+    ring_clear(&s->back.kept);
     if (s->all) {
         session_drop_held(s);
-        s->all->saved_bytes -= s->saved_bytes;
+        s->all->saved_bytes -= s->saves.saved_bytes;
         s->all->restoring -= s->stage == SESSION_RESTORING;
     }
     free(s->info);
-    eegring_drop(s->eeg);
-    FREE_MEMBERS(*s, past_eeg, events);
-    free(s->quality.channels);
+    eegring_drop(s->back.eeg);
+    free(s->back.past_eeg);
+    free(s->events);
+    free(s->shown.quality.channels);
     free(s);
 }
 
@@ -46,22 +47,23 @@ void session_post_due(struct session *s) {
 }
 
 bool session_room(const struct session *s) {
-    bool turn = !s->waiting_bytes || s->all->waiting_bytes < s->all->config.max_waiting_bytes;
-    return s->opened && !s->all->frozen_ms && turn && s->waiting < SESSION_MAX_ORDERS && s->waiting_bytes < SESSION_BACKLOG_BYTES;
+    bool turn = !s->flow.waiting_bytes || s->all->waiting_bytes < s->all->config.max_waiting_bytes;
+    return s->opened && !s->all->frozen_ms && turn && s->flow.waiting < SESSION_MAX_ORDERS &&
+           s->flow.waiting_bytes < SESSION_BACKLOG_BYTES;
 }
 
 /* A client that says what it has seen is waited for, but not while its messages are not read: its Seen lies behind its samples. */
 bool session_is_full(const struct session *s) {
-    const bool may_hear = s->heard_seen && s->stage != SESSION_FINISHING && session_room(s);
-    return s->kept.bytes >= SESSION_KEPT_BYTES && (!s->sink || may_hear);
+    const bool may_hear = s->back.heard_seen && s->stage != SESSION_FINISHING && session_room(s);
+    return s->back.kept.bytes >= SESSION_KEPT_BYTES && (!s->sink || may_hear);
 }
 
 void session_give_credit(struct session *s) {
     if (session_is_full(s))
         return;
-    if (s->unreleased && live_stream_release(s->stream, s->unreleased))
+    if (s->flow.unreleased && live_stream_release(s->stream, s->flow.unreleased))
         s->wake = true;
-    s->unreleased = 0;
+    s->flow.unreleased = 0;
     session_post_due(s);
 }
 
@@ -103,7 +105,7 @@ struct session *session_new(struct sessions *all, const struct session_request *
     own.owner = session_owner(all, request);
     own.names_patient = all->patients && request->patient && *request->patient;
     if (!s || !(s->stream = live_stream_new(open, s)) || !(s->close = live_order_new(LIVE_CLOSE, s->stream)) ||
-        (request->resumable && !(s->last_word = live_report_new(LIVE_SUMMARY, s->stream)))) {
+        (request->resumable && !(s->back.last_word = live_report_new(LIVE_SUMMARY, s->stream)))) {
         if (s)
             session_free(s);
         err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
@@ -113,10 +115,10 @@ struct session *session_new(struct sessions *all, const struct session_request *
     s->channels = open->n_labels;
     s->width = open->format == LIVE_I16 ? 2 : 4;
     s->rate_hz = open->rate_hz;
-    s->newest_ms = clock_ms();
+    s->flow.newest_ms = clock_ms();
     s->epoch = clock_wall_ms();
-    s->durable = s->promised = s->alarm_off = s->alarm_known = s->running = -1;
-    s->probability = NAN;
+    s->saves.durable = s->saves.promised = s->notes.alarm_off = s->notes.alarm_known = s->notes.running = -1;
+    s->shown.probability = NAN;
     str_copy(s->token.principal, sizeof s->token.principal, request->principal);
     s->resumable = request->resumable;
     str_copy(s->model, sizeof s->model, open->model);
@@ -215,8 +217,8 @@ void session_count_end(struct session *s, const char *reason) {
     if (s->counted)
         return;
     s->counted = true;
-    if (s->waiting_samples)
-        session_count(s, "brrd_stream_samples_lost_total", reason, (double)s->waiting_samples);
+    if (s->flow.waiting_samples)
+        session_count(s, "brrd_stream_samples_lost_total", reason, (double)s->flow.waiting_samples);
     session_count(s, "brrd_stream_sessions_closed_total", reason, 1);
     if (s->ended)
         return;
@@ -232,9 +234,9 @@ void session_count_end(struct session *s, const char *reason) {
 
 void session_drop_snapshot(struct session *s) {
     const struct session_store *store = &s->all->config.store;
-    if (s->on_disk && store->drop)
+    if (s->saves.on_disk && store->drop)
         store->drop(store->ctx, s->id);
-    s->on_disk = false;
+    s->saves.on_disk = false;
 }
 
 void session_let_go(struct session *s) {
@@ -251,7 +253,7 @@ void session_let_go(struct session *s) {
 void session_park(struct session *s) {
     s->sink = NULL;
     s->owner = NULL;
-    s->stalled_ms = 0;
+    s->flow.stalled_ms = 0;
     s->parked_ms = clock_ms();
     if (!session_is_closing(s))
         session_give_credit(s); /* the reports that its client did not read are in the ring; the worker goes on */
@@ -259,27 +261,28 @@ void session_park(struct session *s) {
 
 /* First messages of a connection: Opened, then the results and alarms that the client may lack. */
 static void greet(struct session *s) {
-    s->greeted = true;
+    s->saves.greeted = true;
     if (s->opened)
         s->sink->opened(s->owner, s->info);
-    for (const struct live_report *r = s->kept.first; r; r = ring_next(r))
+    for (const struct live_report *r = s->back.kept.first; r; r = ring_next(r))
         session_deliver(s, r);
-    if (s->failure)
-        s->sink->failed(s->owner, &s->failure->err, *s->failure_reason ? s->failure_reason : NULL);
+    if (s->back.failure)
+        s->sink->failed(s->owner, &s->back.failure->err, *s->back.failure_reason ? s->back.failure_reason : NULL);
 }
 
 void session_greet(struct session *s) {
-    bool ready = s->opened && (!s->saving || s->durable >= 0 || s->unsaved);
-    if (s->sink && !s->greeted && (ready || s->failure))
+    bool ready = s->opened && (!s->saves.saving || s->saves.durable >= 0 || s->saves.unsaved);
+    if (s->sink && !s->saves.greeted && (ready || s->back.failure))
         greet(s);
 }
 
 void session_counts(const struct session *s, struct session_counts *ret) {
-    bool by_disk = s->resumable && !s->unsaved;
-    int64_t durable = by_disk ? s->durable : s->promised >= 0 ? s->promised : s->consumed;
+    bool by_disk = s->resumable && !s->saves.unsaved;
+    int64_t durable = by_disk ? s->saves.durable : s->saves.promised >= 0 ? s->saves.promised : s->consumed;
     *ret = (struct session_counts){.received_through = s->next,
                                    .durable_through = durable < 0 ? 0 : durable,
-                                   SAME_MEMBERS(*s, unsaved, gaps),
+                                   .gaps = s->gaps,
+                                   .unsaved = s->saves.unsaved,
                                    .duplicate_samples = s->duplicates,
                                    SAME_MEMBERS(*s, events, n_events, events_total, seizure_samples)};
 }
@@ -292,24 +295,24 @@ void session_fail(struct session *s, const struct err *err, const char *reason) 
         return;
     }
     session_count_end(s, "failed");
-    s->failure = s->last_word;
-    s->last_word = NULL;
-    if (s->failure)
-        s->failure->err = *err;
-    str_copy(s->failure_reason, sizeof s->failure_reason, reason ? reason : "");
+    s->back.failure = s->back.last_word;
+    s->back.last_word = NULL;
+    if (s->back.failure)
+        s->back.failure->err = *err;
+    str_copy(s->back.failure_reason, sizeof s->back.failure_reason, reason ? reason : "");
 }
 
 int64_t session_lag_ms(const struct session *s, int64_t now_ms) {
-    return s->waiting > 0 && !session_is_closing(s) ? now_ms - s->waiting_since[s->oldest] : 0;
+    return s->flow.waiting > 0 && !session_is_closing(s) ? now_ms - s->flow.waiting_since[s->flow.oldest] : 0;
 }
 
 void session_restart_lag(struct session *s, int64_t now_ms) {
-    for (int i = 0; i < s->waiting; i++)
-        s->waiting_since[(s->oldest + i) % (2 * SESSION_MAX_ORDERS)] = now_ms;
+    for (int i = 0; i < s->flow.waiting; i++)
+        s->flow.waiting_since[(s->flow.oldest + i) % (2 * SESSION_MAX_ORDERS)] = now_ms;
 }
 
 void session_excuse_device(struct session *s, int64_t now_ms) {
-    if (s->waiting && (s->stalled_ms || session_is_full(s)))
+    if (s->flow.waiting && (s->flow.stalled_ms || session_is_full(s)))
         session_restart_lag(s, now_ms);
 }
 
@@ -318,49 +321,49 @@ static void keep_quality(struct session *s, const struct live_report *r) {
     size_t bytes = (size_t)r->quality.n * sizeof *r->quality.channels;
     if (!r->samples)
         return;
-    free(s->quality.channels);
-    s->quality = (struct quality_report){.channels = malloc(bytes + 1), .gap_fraction = r->gap ? 1 : r->quality.gap_fraction};
-    if (!s->quality.channels || !r->quality.n)
+    free(s->shown.quality.channels);
+    s->shown.quality = (struct quality_report){.channels = malloc(bytes + 1), .gap_fraction = r->gap ? 1 : r->quality.gap_fraction};
+    if (!s->shown.quality.channels || !r->quality.n)
         return;
-    memcpy(s->quality.channels, r->quality.channels, bytes);
-    s->quality.n = r->quality.n;
+    memcpy(s->shown.quality.channels, r->quality.channels, bytes);
+    s->shown.quality.n = r->quality.n;
 }
 
 /* Seconds in which so many channels are bad that nobody expects the model to learn do not count. */
 static void keep_learning(struct session *s, const struct live_report *r) {
-    s->learning_s = r->learning_s;
+    s->shown.learning_s = r->learning_s;
     if (r->learning_s)
-        s->learned += r->quality.n < CONTACT_BAD_CHANNELS ? r->samples : 0;
+        s->shown.learned += r->quality.n < CONTACT_BAD_CHANNELS ? r->samples : 0;
     else if (!r->gap)
-        s->learned = s->learned_before = 0;
+        s->shown.learned = s->shown.learned_before = 0;
 }
 
 void session_tell(struct session *s, const struct live_report *r) {
     if (r->message.kind == LIVE_ALARM)
         s->alarm = r->on;
     else if (r->message.kind == LIVE_PROVISIONAL)
-        s->probability = r->probability;
+        s->shown.probability = r->probability;
     else
-        s->samples = r->first + r->samples;
+        s->shown.samples = r->first + r->samples;
     if (r->message.kind == LIVE_PROVISIONAL) {
-        s->heard = r->first + r->samples;
+        s->notes.heard = r->first + r->samples;
         session_alarm_look(s);
     }
     if (r->message.kind == LIVE_RESULT) {
-        s->running = r->running;
+        s->notes.running = r->running;
         keep_learning(s, r);
         keep_quality(s, r);
     }
-    for (struct session_watch *w = s->watches, *next; w; w = next) {
+    for (struct session_watch *w = s->shown.watches, *next; w; w = next) {
         next = w->next;
         w->report(w, r);
     }
 }
 
 void session_tell_end(struct session *s) {
-    while (s->watches) {
-        struct session_watch *w = s->watches;
-        s->watches = w->next;
+    while (s->shown.watches) {
+        struct session_watch *w = s->shown.watches;
+        s->shown.watches = w->next;
         w->session = NULL;
         w->ended(w);
     }

@@ -34,73 +34,21 @@ struct session_gap {
     int64_t first, written, end;
 };
 
-struct session {
-    /* what each tick looks at, side by side in memory */
-    struct session *next_session, *before_session; /* of all sessions */
-    struct sessions *all;
-    struct live_stream *stream;
-    const struct session_sink *sink; /* NULL: no connection */
-    struct live_order *close;        /* CLOSE, made at birth and kept until it is posted; NULL afterwards */
-    enum session_stage stage;
-    bool resumable;
-    bool opened;                                     /* the host has opened its stream, in whatever stage the session is */
-    bool ended;                                      /* restored after its Summary was sent, and its client has not come back */
-    bool saving;                                     /* a snapshot is being made */
-    bool unsaved;                                    /* a live stream that goes on without snapshots: they cannot be written */
-    bool wake;                                       /* a WAKE is due */
-    int overloads;                                   /* connections in a row that did */
-    int failed_saves;                                /* in a row */
-    int64_t epoch, parked_ms;                        /* since when it waits for its client; 0: it does not */
-    int64_t held_ms;                                 /* since when; 0: nothing is held */
-    int64_t saved_ms, saved;                         /* when the newest was begun; source samples consumed in it */
-    int64_t saved_bytes, durable;                    /* of the newest that is durable: bytes, samples */
-    int64_t next, consumed;                          /* source samples */
-    int64_t waiting_samples, waiting_bytes, waiting; /* chunks and gaps the worker has not consumed */
-    int64_t stalled_ms;                              /* since when the owner has no room; 0: it has */
-    int64_t newest_ms;
-    /* who it is */
-    char id[SESSION_ID_SIZE], model[LIVE_NAME], client[SESSION_NAME_SIZE];
-    char address[JOURNAL_ADDRESS];   /* of its newest connection */
-    char patient[PATIENT_NAME_SIZE]; /* "" = none is named, or nothing is kept of patients */
-    bool patient_unused;             /* the latter, and one is named */
-    int64_t start_ms;                /* Unix time of sample 0; 0: unknown */
-    void *owner;
-    bool counted; /* its end, in the metric */
-    /* for a client that comes back */
-    struct resume_token token;
-    struct live_opened *info;
-    struct eegring *eeg; /* NULL: it keeps none */
-    char *past_eeg;      /* of the process before, until the stream has its ring; malloc'd, past_eeg_len bytes */
-    size_t past_eeg_len;
-    char sha256[DIGEST_HEX_SIZE]; /* of the model; "" until it is loaded */
-    struct ring kept;
-    bool heard_seen; /* the client sends Seen, on this connection or an earlier one */
-    int64_t next_result;
-    struct live_report *last_word;         /* made at birth, so that it can be kept whatever memory is left; NULL once used */
-    struct live_report *summary, *failure; /* the last word, when it was said */
-    char failure_reason[32];
-    /* for those who watch */
-    struct session_watch *watches;
-    int64_t samples, reconnects; /* 256 Hz samples of the record trace */
-    bool alarm, shed;            /* shed: its connection heard OVERLOADED */
-    int64_t shed_ms;             /* when */
-    int above;                   /* sessions_shed: by how many doublings its owner took more time than another one */
-    int64_t resumed_ms;          /* when its client came back; 0: it did not */
-    float probability;
-    int learning_s;                                /* session_state */
-    int64_t learned, learned_before;               /* samples of results in a row while that was more than 0; before the restart */
-    struct quality_report quality;                 /* of the newest result that has samples; channels is the session's own */
-    int64_t waiting_since[2 * SESSION_MAX_ORDERS]; /* when each order that waits was posted, from `oldest` on; a ring */
-    int oldest;
-    /* a live stream's own clock */
-    struct pace pace, soon;  /* its rate over measure_ms, and over a part of it, for large differences */
-    double measured_rate_hz; /* 0: it is what Open says */
-    /* its snapshot */
-    bool on_disk;     /* there may be one */
-    bool greeted;     /* the connection was told that it is open */
+/* Its snapshots (session_save.c). */
+struct session_saves {
+    bool saving;                  /* a snapshot is being made */
+    bool unsaved;                 /* a live stream that goes on without snapshots: they cannot be written */
+    int failed_saves;             /* in a row */
+    int64_t saved_ms, saved;      /* when the newest was begun; source samples consumed in it */
+    int64_t saved_bytes, durable; /* of the newest that is durable: bytes, samples */
+    bool on_disk;                 /* there may be one */
+    bool greeted;                 /* the connection was told that it is open */
     int64_t promised; /* unsaved: what its client may have dropped until a snapshot was durable again; -1: none is yet */
     int64_t consumed_gaps;
-    /* the journal */
+};
+
+/* Its alarm and what else the journal has of it (session_alarm.c, session_journal.c). */
+struct session_notes {
     char alarm_id[JOURNAL_ALARM];     /* of its newest alarm; "" = it had none */
     struct session_onset onset;       /* when it went on */
     int64_t alarm_off;                /* the sample at which it went off; -1: it is on, or there was none */
@@ -112,11 +60,85 @@ struct session {
     struct ring held;                 /* alarms that are not on the disk, and what follows them */
     struct live_report *held_summary; /* what follows all of these */
     char flaws[JOURNAL_DETAIL];       /* quality of the newest samples, as written there; "" = "good" */
+};
+
+/* For a client that comes back. */
+struct session_back {
+    struct eegring *eeg; /* NULL: it keeps none */
+    char *past_eeg;      /* of the process before, until the stream has its ring; malloc'd, past_eeg_len bytes */
+    size_t past_eeg_len;
+    struct ring kept;
+    bool heard_seen; /* the client sends Seen, on this connection or an earlier one */
+    int64_t next_result;
+    struct live_report *last_word;         /* made at birth, so that it can be kept whatever memory is left; NULL once used */
+    struct live_report *summary, *failure; /* the last word, when it was said */
+    char failure_reason[32];
+};
+
+/* Samples on their way to the device, and results on theirs to the client. */
+struct session_flow {
+    int64_t waiting_samples, waiting_bytes, waiting; /* chunks and gaps the worker has not consumed */
+    int64_t stalled_ms;                              /* since when the owner has no room; 0: it has */
+    int64_t newest_ms;
+    int64_t unreleased;                            /* bytes of reports passed to an owner that has no room for more */
+    int64_t waiting_since[2 * SESSION_MAX_ORDERS]; /* when each order that waits was posted, from `oldest` on; a ring */
+    int oldest;
+    struct pace pace, soon;  /* its rate over measure_ms, and over a part of it, for large differences */
+    double measured_rate_hz; /* 0: it is what Open says */
+};
+
+/* For those who watch (session_watch.c), and for those who choose whom to shed (session_overload.c). */
+struct session_shown {
+    struct session_watch *watches;
+    int64_t samples, reconnects; /* 256 Hz samples of the record trace */
+    bool shed;                   /* shed: its connection heard OVERLOADED */
+    int64_t shed_ms;             /* when */
+    int above;                   /* sessions_shed: by how many doublings its owner took more time than another one */
+    int64_t resumed_ms;          /* when its client came back; 0: it did not */
+    int overloads;               /* connections in a row that did */
+    float probability;
+    int learning_s;                  /* session_state */
+    int64_t learned, learned_before; /* samples of results in a row while that was more than 0; before the restart */
+    struct quality_report quality;   /* of the newest result that has samples; channels is the session's own */
+};
+
+struct session {
+    /* what each tick looks at, side by side in memory */
+    struct session *next_session, *before_session; /* of all sessions */
+    struct sessions *all;
+    struct live_stream *stream;
+    const struct session_sink *sink; /* NULL: no connection */
+    struct live_order *close;        /* CLOSE, made at birth and kept until it is posted; NULL afterwards */
+    enum session_stage stage;
+    bool resumable;
+    bool opened;              /* the host has opened its stream, in whatever stage the session is */
+    bool ended;               /* restored after its Summary was sent, and its client has not come back */
+    bool wake;                /* a WAKE is due */
+    int64_t epoch, parked_ms; /* since when it waits for its client; 0: it does not */
+    int64_t held_ms;          /* since when; 0: nothing is held */
+    int64_t next, consumed;   /* source samples */
+    struct session_saves saves;
+    struct session_flow flow;
+    /* who it is */
+    char id[SESSION_ID_SIZE], model[LIVE_NAME], client[SESSION_NAME_SIZE];
+    char address[JOURNAL_ADDRESS];   /* of its newest connection */
+    char patient[PATIENT_NAME_SIZE]; /* "" = none is named, or nothing is kept of patients */
+    bool patient_unused;             /* the latter, and one is named */
+    int64_t start_ms;                /* Unix time of sample 0; 0: unknown */
+    void *owner;
+    bool counted; /* its end, in the metric */
+    /* for a client that comes back */
+    struct resume_token token;
+    struct live_opened *info;
+    struct session_back back;
+    char sha256[DIGEST_HEX_SIZE]; /* of the model; "" until it is loaded */
+    struct session_shown shown;
+    bool alarm; /* it is on */
+    struct session_notes notes;
     /* samples */
     int channels, width; /* bytes of a sample */
     double rate_hz;
     int64_t gaps, duplicates;
-    int64_t unreleased;   /* bytes of reports passed to an owner that has no room for more */
     struct event *events; /* the first n_events of events_total */
     int n_events;
     int64_t events_total, seizure_samples;

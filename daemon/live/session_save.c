@@ -65,7 +65,7 @@ static void pack_open(const struct live_open *open, struct str *out) {
 static void pack_answers(const struct session *s, struct str *out) {
     const struct session_register *answers = &s->all->config.alarms;
     struct journal_entry list[SESSION_ANSWERS];
-    const int n = s->alarm && answers->describe ? answers->describe(answers->ctx, s->alarm_id, list) : 0;
+    const int n = s->alarm && answers->describe ? answers->describe(answers->ctx, s->notes.alarm_id, list) : 0;
     pack_i64(out, n);
     for (int i = 0; i < n; i++) {
         const struct journal_entry *e = &list[i];
@@ -81,26 +81,26 @@ static void pack_answers(const struct session *s, struct str *out) {
 
 /* What observers and the overview show of a session, and how its client behaves. */
 static void pack_view(const struct session *s, struct str *out) {
-    pack_i64(out, s->samples);
-    pack_i64(out, s->reconnects);
+    pack_i64(out, s->shown.samples);
+    pack_i64(out, s->shown.reconnects);
     pack_i64(out, s->alarm);
-    pack_f64(out, (double)s->probability);
-    pack_i64(out, s->heard_seen);
+    pack_f64(out, (double)s->shown.probability);
+    pack_i64(out, s->back.heard_seen);
     pack_i64(out, s->start_ms);
     pack_text(out, s->address);
-    pack_text(out, s->flaws);
-    pack_text(out, s->alarm_id);
-    const int64_t numbers[] = {s->alarm_off,  s->heard,     s->running,     s->gap.open,
-                               s->gap.client, s->gap.first, s->gap.written, s->gap.end};
+    pack_text(out, s->notes.flaws);
+    pack_text(out, s->notes.alarm_id);
+    const int64_t numbers[] = {s->notes.alarm_off,  s->notes.heard,     s->notes.running,     s->notes.gap.open,
+                               s->notes.gap.client, s->notes.gap.first, s->notes.gap.written, s->notes.gap.end};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         pack_i64(out, numbers[i]);
-    pack_i64(out, s->onset.first);
-    pack_i64(out, s->onset.wall_ms);
-    pack_i64(out, s->onset.boot_ms);
-    pack_f64(out, s->onset.value);
+    pack_i64(out, s->notes.onset.first);
+    pack_i64(out, s->notes.onset.wall_ms);
+    pack_i64(out, s->notes.onset.boot_ms);
+    pack_f64(out, s->notes.onset.value);
     pack_answers(s, out);
-    pack_i64(out, s->learned);
-    pack_text(out, s->onset.where);
+    pack_i64(out, s->shown.learned);
+    pack_text(out, s->notes.onset.where);
 }
 
 /* A CLOCK_BOOTTIME; 0: it says nothing after another boot of the machine. */
@@ -121,7 +121,7 @@ static void unpack_answers(struct unpack *in, const struct session *s, struct op
         unpack_text(in, e->person, sizeof e->person);
         unpack_text(in, e->detail, sizeof e->detail);
         e->live = live_open_is_live(&o->open);
-        str_copy(e->alarm, sizeof e->alarm, s->alarm_id);
+        str_copy(e->alarm, sizeof e->alarm, s->notes.alarm_id);
         str_copy(e->session, sizeof e->session, o->id);
         COPY_TEXTS(*e, *o, client, principal);
     }
@@ -129,37 +129,37 @@ static void unpack_answers(struct unpack *in, const struct session *s, struct op
 
 static void unpack_alarm(struct unpack *in, struct session *s, struct opening *o) {
     const int64_t far = INT64_C(1) << 60;
-    unpack_text(in, s->alarm_id, sizeof s->alarm_id);
-    s->alarm_off = unpack_i64(in, -1, far);
-    s->heard = unpack_i64(in, 0, far);
-    s->running = unpack_i64(in, -1, far);
-    s->gap.open = unpack_bool(in);
-    s->gap.client = unpack_bool(in);
-    s->gap.first = unpack_i64(in, 0, far);
-    s->gap.written = unpack_i64(in, s->gap.first, far);
-    s->gap.end = unpack_i64(in, 0, far);
-    if (s->gap.first >= s->next) /* its samples are sent again */
-        s->gap.open = false;
-    s->gap.end = s->gap.end < s->next ? s->gap.end : s->next;
-    s->onset.first = unpack_i64(in, 0, far);
-    s->onset.wall_ms = unpack_i64(in, 0, INT64_MAX);
-    s->onset.boot_ms = unpack_boot_ms(in, o);
-    s->onset.value = unpack_f64(in);
+    unpack_text(in, s->notes.alarm_id, sizeof s->notes.alarm_id);
+    s->notes.alarm_off = unpack_i64(in, -1, far);
+    s->notes.heard = unpack_i64(in, 0, far);
+    s->notes.running = unpack_i64(in, -1, far);
+    s->notes.gap.open = unpack_bool(in);
+    s->notes.gap.client = unpack_bool(in);
+    s->notes.gap.first = unpack_i64(in, 0, far);
+    s->notes.gap.written = unpack_i64(in, s->notes.gap.first, far);
+    s->notes.gap.end = unpack_i64(in, 0, far);
+    if (s->notes.gap.first >= s->next) /* its samples are sent again */
+        s->notes.gap.open = false;
+    s->notes.gap.end = s->notes.gap.end < s->next ? s->notes.gap.end : s->next;
+    s->notes.onset.first = unpack_i64(in, 0, far);
+    s->notes.onset.wall_ms = unpack_i64(in, 0, INT64_MAX);
+    s->notes.onset.boot_ms = unpack_boot_ms(in, o);
+    s->notes.onset.value = unpack_f64(in);
     unpack_answers(in, s, o);
-    s->learned = s->learned_before = o->version >= LEARNING ? unpack_i64(in, 0, far) : 0;
+    s->shown.learned = s->shown.learned_before = o->version >= LEARNING ? unpack_i64(in, 0, far) : 0;
     if (o->version >= CHANNELS)
-        unpack_text(in, s->onset.where, sizeof s->onset.where);
+        unpack_text(in, s->notes.onset.where, sizeof s->notes.onset.where);
 }
 
 static void unpack_view_of(struct unpack *in, struct session *s, struct opening *o) {
-    s->samples = unpack_i64(in, 0, INT64_C(1) << 60);
-    s->reconnects = unpack_i64(in, 0, INT64_C(1) << 60);
+    s->shown.samples = unpack_i64(in, 0, INT64_C(1) << 60);
+    s->shown.reconnects = unpack_i64(in, 0, INT64_C(1) << 60);
     s->alarm = unpack_bool(in);
-    s->probability = (float)unpack_f64(in);
-    s->heard_seen = unpack_bool(in);
+    s->shown.probability = (float)unpack_f64(in);
+    s->back.heard_seen = unpack_bool(in);
     s->start_ms = unpack_i64(in, 0, INT64_MAX);
     unpack_text(in, s->address, sizeof s->address);
-    unpack_text(in, s->flaws, sizeof s->flaws);
+    unpack_text(in, s->notes.flaws, sizeof s->notes.flaws);
     unpack_alarm(in, s, o);
 }
 
@@ -176,12 +176,13 @@ static void pack_session(const struct session *s, const struct live_report *save
     pack_text(out, boot);
     pack_open(live_stream_open(s->stream), out);
     pack_text(out, s->sha256);
-    const int64_t numbers[] = {s->consumed, s->consumed_gaps, s->duplicates, s->events_total, s->seizure_samples, s->next_result};
+    const int64_t numbers[] = {s->consumed,     s->saves.consumed_gaps, s->duplicates,
+                               s->events_total, s->seizure_samples,     s->back.next_result};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         pack_i64(out, numbers[i]);
     pack_i64(out, s->n_events);
     pack_bytes(out, s->events, (size_t)s->n_events * sizeof *s->events);
-    ring_save(&s->kept, out);
+    ring_save(&s->back.kept, out);
     pack_bytes(out, saved->state, saved->state_len);
     pack_view(s, out);
 }
@@ -233,8 +234,8 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
 
 static bool unpack_numbers(struct unpack *in, const struct opening *o, struct session *s) {
     const int64_t far = INT64_C(1) << 60;
-    int64_t *const numbers[] = {&s->consumed,     &s->consumed_gaps,   &s->duplicates,
-                                &s->events_total, &s->seizure_samples, &s->next_result};
+    int64_t *const numbers[] = {&s->consumed,     &s->saves.consumed_gaps, &s->duplicates,
+                                &s->events_total, &s->seizure_samples,     &s->back.next_result};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         *numbers[i] = unpack_i64(in, 0, far);
     s->n_events = (int)unpack_i64(in, 0, SESSION_MAX_EVENTS);
@@ -243,48 +244,48 @@ static bool unpack_numbers(struct unpack *in, const struct opening *o, struct se
         unpack_bytes(in, s->events, (size_t)s->n_events * sizeof *s->events);
     for (int i = 0; s->events && o->version < CHANNELS && i < s->n_events; i++)
         s->events[i].where = 0; /* padding then */
-    s->next = s->saved = s->durable = s->consumed;
-    s->gaps = s->consumed_gaps;
-    return s->events && ring_load(&s->kept, in, o->boot, o->version >= CHANNELS);
+    s->next = s->saves.saved = s->saves.durable = s->consumed;
+    s->gaps = s->saves.consumed_gaps;
+    return s->events && ring_load(&s->back.kept, in, o->boot, o->version >= CHANNELS);
 }
 
 /* ---- making one ---- */
 
 void session_save_begin(struct session *s) {
-    if (!s->all->config.store.put || s->saving || session_is_closing(s) || !session_post(s, LIVE_SAVE))
+    if (!s->all->config.store.put || s->saves.saving || session_is_closing(s) || !session_post(s, LIVE_SAVE))
         return;
-    s->saving = true;
-    s->saved_ms = clock_ms();
+    s->saves.saving = true;
+    s->saves.saved_ms = clock_ms();
 }
 
 /* True if a client holds so many samples for the sake of a crash that it may soon hold no more: a replay at full speed. */
-static bool far(const struct session *s) { return (s->consumed - s->durable) * s->channels * s->width >= FAR_BYTES; }
+static bool far(const struct session *s) { return (s->consumed - s->saves.durable) * s->channels * s->width >= FAR_BYTES; }
 
 static void save_when_due(struct session *s, int64_t now, int64_t least_ms) {
-    if (!s->resumable || !s->opened || session_is_closing(s) || s->saving || s->consumed <= s->durable ||
-        now - s->saved_ms < least_ms)
+    if (!s->resumable || !s->opened || session_is_closing(s) || s->saves.saving || s->consumed <= s->saves.durable ||
+        now - s->saves.saved_ms < least_ms)
         return;
     const int64_t period = s->all->saved_bytes * 1000 / BYTES_A_SECOND; /* for all snapshots together */
-    if (now - s->saved_ms >= period)
+    if (now - s->saves.saved_ms >= period)
         session_save_begin(s);
 }
 
 /* The client need not hold its samples for a disk that does not take them. */
 static void go_unsaved(struct session *s) {
-    s->unsaved = true;
-    s->promised = -1;
+    s->saves.unsaved = true;
+    s->saves.promised = -1;
     log_warn("a live stream goes on without snapshots, which cannot be written; a crash of the daemon would end it",
              "session=%s model=%s", s->id, s->model);
     session_greet(s);
-    if (s->sink && s->greeted && !session_is_closing(s))
+    if (s->sink && s->saves.greeted && !session_is_closing(s))
         s->sink->progress(s->owner);
 }
 
 /* A live stream does not wait for a disk that is full or does not answer. */
 static void look_at_disk(struct session *s, int64_t now) {
-    int64_t patience = s->durable < 0 ? SESSION_FIRST_SAVE_MS : SESSION_SAVE_HUNG_MS;
-    const bool hangs = s->failed_saves >= SESSION_SAVE_FAILURES || (s->saving && now - s->saved_ms >= patience);
-    if (hangs && !s->unsaved && s->resumable && s->opened && !session_is_closing(s) && live_stream_open(s->stream)->realtime)
+    int64_t patience = s->saves.durable < 0 ? SESSION_FIRST_SAVE_MS : SESSION_SAVE_HUNG_MS;
+    const bool hangs = s->saves.failed_saves >= SESSION_SAVE_FAILURES || (s->saves.saving && now - s->saves.saved_ms >= patience);
+    if (hangs && !s->saves.unsaved && s->resumable && s->opened && !session_is_closing(s) && live_stream_open(s->stream)->realtime)
         go_unsaved(s);
 }
 
@@ -297,15 +298,15 @@ int sessions_unsaved(const struct sessions *all) { return all->unsaved; }
 
 /* A snapshot is durable. The promise holds until a snapshot covers all that the client may have dropped. */
 static void keep_promise(struct session *s) {
-    s->failed_saves = 0;
-    if (!s->unsaved)
+    s->saves.failed_saves = 0;
+    if (!s->saves.unsaved)
         return;
-    if (s->promised < 0)
-        s->promised = s->consumed;
-    if (s->durable < s->promised)
+    if (s->saves.promised < 0)
+        s->saves.promised = s->consumed;
+    if (s->saves.durable < s->saves.promised)
         return;
-    s->unsaved = false;
-    s->promised = -1;
+    s->saves.unsaved = false;
+    s->saves.promised = -1;
     log_info("a live stream has snapshots again", "session=%s model=%s", s->id, s->model);
 }
 
@@ -321,9 +322,9 @@ static void log_unsaved(const struct session *s, const struct err *err) {
 
 /* There is no new snapshot. */
 static void give_up(struct session *s) {
-    s->saving = false;
-    s->failed_saves++;
-    s->promised = -1;
+    s->saves.saving = false;
+    s->saves.failed_saves++;
+    s->saves.promised = -1;
     session_count(s, "brrd_stream_snapshots_total", "failed", 1);
     session_greet(s);
 }
@@ -337,21 +338,21 @@ void session_saved(struct session *s, struct live_report *r) {
         return;
     }
     str_init(&state, STATE_MAX);
-    str_reserve(&state, r->state_len + (size_t)s->saved_bytes / 8 + OWN_BYTES);
+    str_reserve(&state, r->state_len + (size_t)s->saves.saved_bytes / 8 + OWN_BYTES);
     pack_session(s, r, &state);
     size_t len = state.len;
     char *data = str_take(&state);
-    s->saved = s->consumed;
-    s->all->saved_bytes += (int64_t)len - s->saved_bytes;
-    s->saved_bytes = (int64_t)len;
-    s->on_disk = true;
+    s->saves.saved = s->consumed;
+    s->all->saved_bytes += (int64_t)len - s->saves.saved_bytes;
+    s->saves.saved_bytes = (int64_t)len;
+    s->saves.on_disk = true;
     const struct session_snapshot snapshot = {.id = s->id,
                                               .state = data,
                                               .len = len,
                                               .sha256 = s->sha256,
                                               .model = live_stream_open(s->stream)->checkpoint,
-                                              .again = s->durable >= 0,
-                                              .eeg = s->eeg};
+                                              .again = s->saves.durable >= 0,
+                                              .eeg = s->back.eeg};
     if (!data || !store->put(store->ctx, &snapshot)) {
         struct err err;
         err_set(&err, ERR_EXHAUSTED, "out of memory for its state, or the state is larger than %d MiB", STATE_MAX >> 20);
@@ -369,9 +370,9 @@ void sessions_disown(struct sessions *all, const char *id) {
     const struct session_sink *former = s->sink;
     void *owner = s->owner;
     log_info("a stream goes on in another daemon", "session=%s model=%s", s->id, s->model);
-    s->on_disk = s->saving = false;
+    s->saves.on_disk = s->saves.saving = false;
     session_count_end(s, "moved");
-    for (struct session_watch *w = s->watches; w; w = w->next)
+    for (struct session_watch *w = s->shown.watches; w; w = w->next)
         w->moved = true;
     if (former && session_is_closing(s)) /* its owner has heard the end and will close it */
         return;
@@ -398,7 +399,7 @@ int sessions_claim(struct sessions *all, const char *token, struct session_claim
 
 void sessions_kept(struct sessions *all, const char *id, const struct err *err) {
     struct session *s = session_of_id(all, id);
-    if (!s || !s->saving)
+    if (!s || !s->saves.saving)
         return;
     if (err->code == ERR_ABORTED) {
         sessions_disown(all, id);
@@ -409,13 +410,13 @@ void sessions_kept(struct sessions *all, const char *id, const struct err *err) 
         return;
     }
     session_count(s, "brrd_stream_snapshots_total", "written", 1);
-    s->saving = false;
-    s->durable = s->saved;
+    s->saves.saving = false;
+    s->saves.durable = s->saves.saved;
     keep_promise(s);
     session_greet(s);
-    if (s->sink && s->greeted && !session_is_closing(s))
+    if (s->sink && s->saves.greeted && !session_is_closing(s))
         s->sink->progress(s->owner);
-    if (s->saved_ms < all->frozen_ms && s->consumed > s->durable)
+    if (s->saves.saved_ms < all->frozen_ms && s->consumed > s->saves.durable)
         session_save_begin(s);
 }
 
@@ -489,17 +490,17 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     }
     memcpy(copy, stream, stream_len);
     s->ended = s->counted = o->ended; /* by the process before */
-    s->on_disk = true;
+    s->saves.on_disk = true;
     session_reach(s, SESSION_RESTORING);
     session_park(s);
     rc = session_begin(s, copy, stream_len, err);
     if (rc)
         return rc;
     for (int i = 0; i < o->n_answers; i++)
-        s->onset.answered_by = o->answers[i].kind == JOURNAL_ANSWERED ? o->answers[i].person : s->onset.answered_by;
+        s->notes.onset.answered_by = o->answers[i].kind == JOURNAL_ANSWERED ? o->answers[i].person : s->notes.onset.answered_by;
     session_note_kept(s);
     session_alarm_goes_on(s);
-    s->onset.answered_by = NULL;
+    s->notes.onset.answered_by = NULL;
     for (int i = 0; i < o->n_answers && all->config.alarms.take; i++)
         all->config.alarms.take(all->config.alarms.ctx, &o->answers[i]);
     if (!s->ended)
@@ -523,26 +524,26 @@ int sessions_restore(struct sessions *all, const char *state, size_t len, bool e
 void session_inherit_eeg(struct session *s) {
     struct err err;
     char text[800];
-    if (s->eeg && s->past_eeg && eegring_inherit(s->eeg, s->past_eeg, s->past_eeg_len, &err))
+    if (s->back.eeg && s->back.past_eeg && eegring_inherit(s->back.eeg, s->back.past_eeg, s->back.past_eeg_len, &err))
         log_warn("a stream goes on without the EEG of its alarms", "session=%s error=\"%s\"", s->id,
                  err_text(&err, text, sizeof text));
-    free(s->past_eeg);
-    s->past_eeg = NULL;
+    free(s->back.past_eeg);
+    s->back.past_eeg = NULL;
 }
 
 void sessions_inherit_eeg(struct sessions *all, const char *id, char *data, size_t len) {
     struct session *s = session_of_id(all, id);
-    if (!s || s->past_eeg || s->opened) {
+    if (!s || s->back.past_eeg || s->opened) {
         free(data);
         return;
     }
-    s->past_eeg = data;
-    s->past_eeg_len = len;
+    s->back.past_eeg = data;
+    s->back.past_eeg_len = len;
 }
 
 bool sessions_need_model(const struct sessions *all, const char *sha256) {
     for (const struct session *s = all->first; s; s = s->next_session)
-        if (s->on_disk && !strcmp(s->sha256, sha256))
+        if (s->saves.on_disk && !strcmp(s->sha256, sha256))
             return true;
     return false;
 }
@@ -567,7 +568,7 @@ void session_restore_failed(struct session *s, const struct err *err) {
         store->retry(store->ctx, s->id, s->ended);
         s->counted = true; /* it has not ended: another attempt follows */
     }
-    s->on_disk = false;
+    s->saves.on_disk = false;
     if (!s->sink) {
         session_count_end(s, "failed"); /* nobody knows how its alarm goes on */
         session_let_go(s);
@@ -585,14 +586,14 @@ bool sessions_restoring(const struct sessions *all) { return all->restoring; }
 
 void sessions_announce_end(struct sessions *all, int64_t retry_ms, const char *reason) {
     for (struct session *s = all->first; s; s = s->next_session)
-        if (s->sink && s->greeted && !session_is_closing(s))
+        if (s->sink && s->saves.greeted && !session_is_closing(s))
             s->sink->draining(s->owner, retry_ms, reason);
 }
 
 void sessions_freeze(struct sessions *all) {
     all->frozen_ms = clock_ms();
     for (struct session *s = all->first; s; s = s->next_session)
-        if (s->resumable && s->opened && !session_is_closing(s) && s->consumed > s->durable)
+        if (s->resumable && s->opened && !session_is_closing(s) && s->consumed > s->saves.durable)
             session_save_begin(s);
 }
 
@@ -609,7 +610,7 @@ void session_survive(struct session *s, const struct err *why) {
 
 bool sessions_saved(const struct sessions *all) {
     for (const struct session *s = all->first; s; s = s->next_session)
-        if (s->saving && !session_is_closing(s))
+        if (s->saves.saving && !session_is_closing(s))
             return false;
     const struct session_store *store = &all->config.store;
     return !store->eeg_waits || !store->eeg_waits(store->ctx);

@@ -9,8 +9,10 @@ void session_describe(const struct session *s, struct session_state *ret) {
     session_counts(s, &counts);
     *ret = (struct session_state){SAME_MEMBERS(*s, id, client, model),
                                   .principal = s->token.principal,
-                                  SAME_MEMBERS(*s, address, rate_hz, alarm, probability, start_ms, samples),
-                                  SAME_MEMBERS(*s, reconnects, learning_s, measured_rate_hz),
+                                  SAME_MEMBERS(*s, address, rate_hz, alarm, start_ms),
+                                  SAME_MEMBERS(s->shown, probability, samples),
+                                  SAME_MEMBERS(s->shown, reconnects, learning_s),
+                                  .measured_rate_hz = s->flow.measured_rate_hz,
                                   .channels = open->labels,
                                   .n_channels = open->n_labels,
                                   .lag_s = (double)session_lag_ms(s, clock_ms()) / 1000,
@@ -20,11 +22,11 @@ void session_describe(const struct session *s, struct session_state *ret) {
                                   .opened_ms = s->epoch,
                                   SAME_MEMBERS(counts, received_through, durable_through),
                                   .events = s->events_total,
-                                  .learned_before_ms = s->learned_before * 1000 / FRONTEND_RATE_HZ,
-                                  .quality = &s->quality,
-                                  .note = quality_note(&s->quality, s->info ? s->info->n_sources : open->n_labels),
+                                  .learned_before_ms = s->shown.learned_before * 1000 / FRONTEND_RATE_HZ,
+                                  .quality = &s->shown.quality,
+                                  .note = quality_note(&s->shown.quality, s->info ? s->info->n_sources : open->n_labels),
                                   .opened = s->info,
-                                  .eeg = s->eeg};
+                                  .eeg = s->back.eeg};
 }
 
 static bool is_visited(const struct session *s) { return !session_is_closing(s) && !s->ended; }
@@ -84,13 +86,13 @@ void session_end(struct session *s, const char *who, const char *why) {
 
 void session_watch_start(struct session *s, struct session_watch *w) {
     w->session = s;
-    w->next = s->watches;
-    s->watches = w;
+    w->next = s->shown.watches;
+    s->shown.watches = w;
 }
 
 void session_watch_stop(struct session_watch *w) {
     if (!w->session)
         return;
-    LIST_REMOVE(w->session->watches, w, next);
+    LIST_REMOVE(w->session->shown.watches, w, next);
     w->session = NULL;
 }

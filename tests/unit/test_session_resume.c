@@ -572,8 +572,8 @@ static void a_live_stream_whose_rate_is_another_one_says_so_in_its_results(void 
     sessions_report(b->all, &r);
     numbered(b, stream, LIVE_RESULT, 0);
     assert_true(b->owner.measured_rate_hz <= 0); /* not measured yet */
-    pace_restart(&s->pace);
-    s->measured_rate_hz = 128;
+    pace_restart(&s->flow.pace);
+    s->flow.measured_rate_hz = 128;
     numbered(b, stream, LIVE_RESULT, 1);
     assert_true(b->owner.measured_rate_hz > 127);
 }
@@ -618,10 +618,10 @@ static void a_pause_between_chunks_begins_the_measurement_anew(void **state) {
     struct live_report r = report(last(b)->stream, LIVE_OPENED);
     sessions_report(b->all, &r);
     assert_int_equal(push(s, 0, 10), 0);
-    s->pace = (struct pace){.from_ms = clock_ms() - 3, .first = 1, .off_hz = 50};
-    s->newest_ms = clock_ms() - PACE_PAUSE_MS - 200; /* the chunk before came so long ago */
+    s->flow.pace = (struct pace){.from_ms = clock_ms() - 3, .first = 1, .off_hz = 50};
+    s->flow.newest_ms = clock_ms() - PACE_PAUSE_MS - 200; /* the chunk before came so long ago */
     assert_int_equal(push(s, 10, 10), 0);
-    assert_true(s->pace.first == -1 && !(s->pace.off_hz > 0));
+    assert_true(s->flow.pace.first == -1 && !(s->flow.pace.off_hz > 0));
 }
 
 int main(void) {

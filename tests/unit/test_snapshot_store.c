@@ -249,10 +249,10 @@ static struct eegring *new_ring(void) {
 static void alarm_and_save(struct daemon_side *d, struct session *s, int second) {
     static const double uv[32 * 256];
     const int64_t at = 256 * second + 128;
-    eegring_put(s->eeg, uv, 32, 256, 0, NULL);
-    eegring_put_mark(s->eeg, &(struct eegring_mark){EEGRING_ALARM_ON, at, at, 1});
+    eegring_put(s->back.eeg, uv, 32, 256, 0, NULL);
+    eegring_put_mark(s->back.eeg, &(struct eegring_mark){EEGRING_ALARM_ON, at, at, 1});
     struct live_report r = report(s->stream, LIVE_SAVED);
-    s->saving = true;
+    s->saves.saving = true;
     r.state = strdup("the worker's part");
     r.state_len = strlen(r.state);
     sessions_report(d->b.all, &r);
@@ -262,7 +262,7 @@ static void alarm_and_save(struct daemon_side *d, struct session *s, int second)
 static struct session *alarm_stream(struct daemon_side *d, char token[RESUME_TOKEN_SIZE]) {
     struct live_stream *stream;
     struct session *s = open_lasting(&d->b, &stream, token);
-    s->eeg = new_ring();
+    s->back.eeg = new_ring();
     alarm_and_save(d, s, 0);
     return s;
 }
@@ -280,11 +280,11 @@ static void a_snapshot_is_durable_before_the_eeg_of_its_alarms(void **state) {
     struct session *s[2] = {alarm_stream(d, token), alarm_stream(d, token)};
     for (int i = 0; i < 2; i++)
         eeg_of(d, s[i], eeg[i]);
-    while (s[0]->saving || s[1]->saving)
+    while (s[0]->saves.saving || s[1]->saves.saving)
         uv_run(&d->loop, UV_RUN_ONCE);
     for (int second = 1; second < 4; second++) {
         alarm_and_save(d, s[1], second);
-        while (s[1]->saving)
+        while (s[1]->saves.saving)
             uv_run(&d->loop, UV_RUN_ONCE);
     }
     assert_false(fsio_exists(eeg[0]) || fsio_exists(eeg[1]));
@@ -436,7 +436,7 @@ static void claim(struct daemon_side *d, const char *token) {
 
 static void save_again(struct daemon_side *d, struct session *s) {
     struct live_report r = report(s->stream, LIVE_SAVED);
-    s->saving = true;
+    s->saves.saving = true;
     r.state = strdup("the worker's part");
     r.state_len = strlen(r.state);
     sessions_report(d->b.all, &r);
@@ -603,8 +603,8 @@ static void an_alarm_on_its_way_goes_with_its_stream(void **state) {
         closed(&d->b, s->stream);
         assert_true(fsio_exists(path) && !fsio_exists(back));
         struct session *there = sessions_find(peer->b.all, token, "uid:1");
-        journal_alarm_id(id, 5, there->alarm_id);
-        there->alarm_off = over ? 9 : -1;
+        journal_alarm_id(id, 5, there->notes.alarm_id);
+        there->notes.alarm_off = over ? 9 : -1;
         save_again(peer, there);
         claim(d, token);
         assert_true(!fsio_exists(path) && fsio_exists(back));
@@ -714,7 +714,7 @@ static void a_snapshot_waits_for_no_claims_but_the_one_at_work(void **state) {
         ask_for(d, "0123456789abcdef0123456789abcdef");
     snapshot_store_for_sessions(d->store).end(d->store, "f0");
     struct session *s = alarm_stream(d, token);
-    while (s->saving)
+    while (s->saves.saving)
         uv_run(&d->loop, UV_RUN_ONCE);
     assert_int_equal(answers, before + 1);
     uv_run(&d->loop, UV_RUN_DEFAULT);
@@ -741,8 +741,8 @@ static void a_stream_that_another_daemon_claims_brings_the_eeg_of_its_alarms(voi
     struct session *found = sessions_find(peer->b.all, token, "uid:1");
     sessions_report(peer->b.all, &opened);
     struct eegring_state kept;
-    assert_non_null(found->eeg);
-    eegring_describe(found->eeg, &kept);
+    assert_non_null(found->back.eeg);
+    eegring_describe(found->back.eeg, &kept);
     assert_true(kept.n_pins == 1 && kept.pins[0].first == 0 && kept.pins[0].end == 256);
     end_peer(peer);
     stop(d);
