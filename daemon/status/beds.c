@@ -120,7 +120,7 @@ static void begin(struct beds *all, const struct session_state *state) {
                       .trace = past_new(),
                       .peak = NAN,
                       .newest = state->probability,
-                      SAME_MEMBERS(*state, alarm, opened_ms),
+                      SAME_MEMBERS(*state, alarm, live, opened_ms),
                       .mood = STATUS_FINE,
                       .begun_ms = all->now_ms,
                       .value_ms = all->now_ms,

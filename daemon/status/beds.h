@@ -18,10 +18,11 @@ struct bed {
     char id[SESSION_ID_SIZE], client[SESSION_NAME_SIZE], model[LIVE_NAME], principal[RESUME_PRINCIPAL_SIZE];
     float minute[STATUS_MINUTE]; /* a ring; the newest is before `at` */
     int at;
-    float peak, newest;    /* of the values since the newest point, and the last one; NaN: none */
-    struct past *trace;    /* NULL: out of memory */
-    struct eegring *eeg;   /* NULL: it keeps none */
-    bool alarm, restored;  /* restored: from before the daemon's start */
+    float peak, newest;  /* of the values since the newest point, and the last one; NaN: none */
+    struct past *trace;  /* NULL: out of memory */
+    struct eegring *eeg; /* NULL: it keeps none */
+    bool alarm, live;
+    bool restored;         /* from before the daemon's start */
     enum status_mood mood; /* as it was shown last */
     int64_t opened_ms;     /* Unix time */
     /* Monotonic, since the wall clock may be set; 0: not yet, or unknown. */

@@ -170,10 +170,12 @@ static bool is_of_file(const struct status_stream *s) {
 
 static bool is_heard(const struct status_stream *s) { return s->bed.connected && !s->silent && !s->bed.ended_ms; }
 
-/* Of two streams of a bed the one whose tile stays: one that is heard, else an open one, else the newer one. */
+/* Of two streams of a bed the one whose tile stays: one that is heard, else one that is no replay, an open one, the newer one. */
 static bool has_better_tile(const struct status_stream *a, const struct status_stream *b) {
     if (is_heard(a) != is_heard(b))
         return is_heard(a);
+    if (!a->bed.live != !b->bed.live)
+        return a->bed.live;
     if (!a->bed.ended_ms != !b->bed.ended_ms)
         return !a->bed.ended_ms;
     return a->bed.opened_ms > b->bed.opened_ms;
@@ -245,8 +247,7 @@ static enum status_mood mood_without_stream(const struct status_stream *s) {
 static void add_beds(const struct gather *g, struct status *to) {
     bool *found = calloc((size_t)g->source.n_beds + 1, sizeof *found);
     for (int i = 0; found && i < to->n_streams; i++)
-        if (to->streams[i].place < INT_MAX &&
-            (to->streams[i].bed.live || to->streams[i].bed.ended_ms)) /* a replay is not the bed */
+        if (to->streams[i].place < INT_MAX && to->streams[i].bed.live) /* a replay is not the bed */
             found[to->streams[i].place] = true;
     for (int i = 0; found && i < g->source.n_beds; i++) {
         struct status_stream *s = found[i] ? NULL : add_absent(to, g->source.beds[i], "");
@@ -265,14 +266,17 @@ static const char *alarm_key(const struct gather *g, char key[KEY], const struct
     return a->test ? index_key(key, 't', "", a->bed) : tile_key(key, gather_place(g, a->principal, a->bed), a->principal, a->bed);
 }
 
+/* Of a tile without an alarm: nothing. */
 static void put_tile(struct map *shown, const struct status_stream *s) {
     static char yes;
     char key[KEY];
+    if (!s->alarm)
+        return;
     (void)map_put(shown, bed_key(key, s), &yes, NULL);
     (void)map_put(shown, index_key(key, 't', "", s->bed.name), &yes, NULL);
 }
 
-/* Alarms that nobody has answered, of beds without a tile. */
+/* Alarms that nobody has answered, of beds whose tile, if there is one, shows none. */
 static void add_orphans(const struct gather *g, struct status *to) {
     struct map *shown = map_new(3 * (size_t)(to->n_streams + to->n_alarms) + 1);
     char key[KEY];
@@ -284,7 +288,7 @@ static void add_orphans(const struct gather *g, struct status *to) {
     }
     for (int i = 0; shown && i < to->n_alarms; i++) {
         const struct status_alarm *a = &to->alarms[i];
-        if (!a->open || a->kind != ALARM_SEIZURE || map_get(shown, index_key(key, 'a', "", a->id)) ||
+        if (!a->open || !a->live || a->untold || a->kind != ALARM_SEIZURE || map_get(shown, index_key(key, 'a', "", a->id)) ||
             (alarm_bed_is_named(a->bed) && map_get(shown, alarm_key(g, key, a))))
             continue;
         struct status_stream *s = add_absent(to, a->bed, a->principal);

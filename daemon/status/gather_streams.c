@@ -52,7 +52,7 @@ static enum status_mood mood_of(const struct status_stream *s) {
     if (s->bed.standby_until_ms)
         return STATUS_STANDBY;
     if (s->bed.ended_ms)
-        return s->place < INT_MAX ? STATUS_ABSENT : STATUS_ENDED;
+        return s->place < INT_MAX && s->bed.live ? STATUS_ABSENT : STATUS_ENDED;
     if (!s->bed.connected || s->silent)
         return STATUS_LOST;
     if (s->late)
@@ -140,7 +140,7 @@ static void put_ended(struct gathering *g, const struct bed *b) {
     *s = (struct status_stream){.bed = BRR__V1__BED__INIT, .address = "", .montage = ""};
     name_bed(g->to, s, (const char *[]){b->id, b->client, b->model, b->principal});
     s->bed.probability = NAN;
-    s->bed.opened_ms = b->opened_ms;
+    COPY_MEMBERS(s->bed, *b, live, opened_ms);
     s->moved = b->watch.moved;
     put_past(g, b, s);
     gather_alarm_of_stream(g->from, g->to, s);

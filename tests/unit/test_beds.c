@@ -587,6 +587,63 @@ static void another_callers_stream_with_the_name_of_a_bed_is_not_the_bed(void **
     desk_free(g.source.desk);
 }
 
+/* The status of the sessions, as a second makes it. */
+static struct status *ward_now(struct gather *g) {
+    struct status *s = status_new();
+    s->taken_ms = now_ms + set_ms;
+    gather_alarms(g, s);
+    assert_false(gather_streams(g, s));
+    gather_fold(g, s);
+    gather_roster(g, s);
+    map_free(g->open, NULL);
+    g->open = NULL;
+    return s;
+}
+
+/* Nobody has answered it; meanwhile a stream without an alarm, or a replay, had the name of its bed, and has ended too. */
+static void an_alarm_keeps_its_tile_when_a_newer_stream_of_its_bed_ends(void **state) {
+    static const char *const roster[] = {"bed 7"};
+    static struct live_open open;
+    const struct session_request named = {.open = &open, .client = "bed 7", .principal = "uid:1"};
+    struct bench *b = *state;
+    for (int i = 0; i < 4; i++) { /* a bed of the roster or not; a live stream or a replay */
+        const int n = i & 1;
+        const struct desk_config config = {.plan = {.roster = roster, .n_roster = n}};
+        struct gather g = {
+            .beds = beds_new(b->all), .places = map_new(1), .source = {.sessions = b->all, .beds = roster, .n_beds = n}};
+        struct live_stream *stream;
+        assert_int_equal(n ? map_put(g.places, roster[0], (void *)(intptr_t)1, NULL) : 0, 0);
+        assert_int_equal(desk_new(&config, &g.source.desk, NULL), 0);
+        const struct alarms_now now = desk_now();
+        const struct alarms_start start = {
+            .id = "of-1", .session = "1", .bed = "bed 7", .principal = "uid:1", .model = "", .live = true, .on_ms = now.wall_ms};
+        assert_non_null(alarms_began(desk_alarms(g.source.desk), &start, &now));
+        alarms_ended(desk_alarms(g.source.desk),
+                     &(struct alarms_end){.id = "of-1", .session = "1", .why = "expired", .off_ms = now.wall_ms}, &now);
+        open = own_open;
+        open.realtime = true;
+        open.replay = i & 2;
+        struct session *s = open_as(b, &named, &stream);
+        second(b, g.beds);
+        session_close(s, "client_gone");
+        closed(b, stream);
+        second(b, g.beds);
+        struct status *seen = ward_now(&g);
+        int shown_on = 0;
+        for (int k = 0; k < seen->n_streams; k++) {
+            const struct status_stream *t = &seen->streams[k];
+            shown_on += t->alarm && t->mood == STATUS_WAS && !strcmp(t->alarm->id, "of-1");
+            assert_true(t->alarm || (open.replay && t->mood == STATUS_ENDED));
+        }
+        assert_int_equal(shown_on, 1);
+        assert_int_equal(seen->n_streams, open.replay ? 2 : 1);
+        status_drop(seen);
+        beds_free(g.beds);
+        map_free(g.places, NULL);
+        desk_free(g.source.desk);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bed_has_one_tile_while_one_stream_of_it_is_heard),
@@ -601,6 +658,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_replay_under_the_name_of_a_bed_is_not_the_bed, set_up, tear_down),
         cmocka_unit_test(a_stream_that_moved_to_another_daemon_is_not_lost),
         cmocka_unit_test_setup_teardown(a_replay_in_real_time_has_no_technical_alarm, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_alarm_keeps_its_tile_when_a_newer_stream_of_its_bed_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stream_that_ended_stays_until_its_client_is_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(ended_streams_are_bounded, set_up, tear_down),
     };
