@@ -1,6 +1,7 @@
 /* The alarm of a session: which alarm it is, why it went off, and its end when the session ends before it. */
 
 #include "base/log.h"
+#include "base/principal.h"
 #include "base/trusted_time.h"
 #include "daemon/live/session_parts.h"
 
@@ -11,15 +12,25 @@ static bool sends(const struct session *s, int64_t now_ms) {
     return !session_is_closing(s) && !s->ended && s->sink && now_ms - s->flow.newest_ms < HEARD_MS;
 }
 
+static bool holds(const struct session *s) {
+    const struct session_register *alarms = &s->all->config.alarms;
+    return alarms->holds && alarms->holds(alarms->ctx, s->token.principal, s->client);
+}
+
+/* Whether both have one name, and one caller, or callers who both hold this bed of the roster. */
+static bool is_same_bed(const struct session *a, const struct session *b) {
+    return !strcmp(a->client, b->client) && (principal_is_same(a->token.principal, b->token.principal) || (holds(a) && holds(b)));
+}
+
 /* Whether no other stream of the bed sends. */
 static bool is_alone(const struct session *s) {
     const bool live = live_open_is_live(live_stream_open(s->stream));
     const int64_t now_ms = clock_ms();
-    char bed[SESSION_BED];
-    for (const struct session *other = map_tally_of(s->all->tallies, session_bed(s, bed)) > 1 ? s->all->first : NULL; other;
+    char name[SESSION_BED];
+    for (const struct session *other = map_tally_of(s->all->tallies, session_bed(s, name)) > 1 ? s->all->first : NULL; other;
          other = other->next_session)
-        if (other != s && live_open_is_live(live_stream_open(other->stream)) == live && !strcmp(other->client, s->client) &&
-            !strcmp(other->token.principal, s->token.principal) && sends(other, now_ms))
+        if (other != s && live_open_is_live(live_stream_open(other->stream)) == live && sends(other, now_ms) &&
+            is_same_bed(s, other))
             return false;
     return true;
 }

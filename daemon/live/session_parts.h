@@ -155,7 +155,7 @@ struct sessions {
     struct session_walk *walks;
     struct model_quota models;
     struct map *by_id;               /* all sessions of the list, by their ids */
-    struct map *tallies;             /* how many places each principal has, and how many sessions each bed */
+    struct map *tallies;             /* how many places each principal has, and how many sessions each name */
     struct map *holding;             /* by id: sessions with alarms that are not on the disk (held_ms) */
     struct patient_memory *patients; /* NULL: nothing is kept */
     int count;                       /* of sessions whose streams the host has */
@@ -178,10 +178,10 @@ int session_begin(struct session *s, char *state, size_t len, struct err *err);
 bool session_post(struct session *s, enum live_order_kind kind);
 /* Counts the place of the session: 1 when it begins, -1 when the host has let go of it. False: out of memory. */
 bool session_count_place(struct session *s, int n);
-/* The key of its bed in the tallies. */
-enum { SESSION_BED = RESUME_PRINCIPAL_SIZE + SESSION_NAME_SIZE };
+/* The key of its name in the tallies. */
+enum { SESSION_BED = 1 + SESSION_NAME_SIZE };
 static inline const char *session_bed(const struct session *s, char ret[SESSION_BED]) {
-    str_format(ret, SESSION_BED, "%s\x1f%s", s->token.principal, s->client);
+    str_format(ret, SESSION_BED, "\x1f%s", s->client);
     return ret;
 }
 /* Keeps what a result says that was learned of the patient. */

@@ -110,6 +110,8 @@ static bool is_of_another(void *ctx, const char *alarm, const char *session) {
     return (void)ctx, a && strcmp(a->session, session) != 0;
 }
 
+static bool holds(void *ctx, const char *principal, const char *bed) { return (void)ctx, alarms_holds(model, principal, bed); }
+
 static int n_settled;
 static bool settle(void *ctx, int (*place)(void *sessions, const char *session), void *sessions) {
     (void)ctx;
@@ -127,6 +129,7 @@ static struct sessions *sessions_with(struct bench *b, struct session_store stor
                                            .alarms = {.name = name,
                                                       .on_in = on_in,
                                                       .is_of_another = is_of_another,
+                                                      .holds = holds,
                                                       .settle = settle,
                                                       .describe = describe_answers,
                                                       .take = take_answer},
@@ -584,6 +587,49 @@ static void two_streams_that_send_under_a_name_have_two_alarms(void **state) {
     }
 }
 
+static int both_are_named(void *ctx, const char *principal, const char *bed) {
+    return (void)ctx, (void)bed, str_starts(principal, "token:") ? 1 : 0;
+}
+
+/* The tokens of two callers name the bed: what one answered says nothing of the other's patient. */
+static void a_bed_that_two_callers_send_has_two_alarms(void **state) {
+    static const char *const callers[][2] = {
+        {"token:a", "token:b"}, {"token:a,certificate:1", "token:a,certificate:2"}, {"token:a", "uid:7"}};
+    static const char *const roster[] = {"bed-7"};
+    const struct alarms_plan plan = {.rejoin_ms = 60 * 1000, .roster = roster, .n_roster = 1, .named = both_are_named};
+    struct bench *b = *state;
+    struct live_open live = own_open;
+    struct session_request with = lasting;
+    live.realtime = true;
+    with.open = &live;
+    with.client = "bed-7";
+    for (size_t k = 0; k < sizeof callers / sizeof *callers; k++) {
+        struct session *s[2];
+        struct live_stream *streams[2];
+        alarms_free(model);
+        model = alarms_new(&plan, NULL, NULL);
+        for (int i = 0; i < 2; i++) {
+            with.principal = callers[k][i];
+            assert_int_equal(session_open(b->all, &with, &ears, &b->owner, &s[i], NULL), 0);
+            streams[i] = last(b)->stream;
+            struct live_report r = report(streams[i], LIVE_OPENED);
+            sessions_report(b->all, &r);
+        }
+        for (int i = 0; i < 2; i++) {
+            char id[JOURNAL_ALARM];
+            journal_alarm_id(session_id(s[i]), 512, id);
+            alarm_report(b, streams[i], true, 512, 0);
+            assert_string_equal(newest(JOURNAL_ALARM_ON)->alarm, id);
+            alarm_report(b, streams[i], false, 1024, JOURNAL_OFF_ENDED);
+        }
+        for (int i = 0; i < 2; i++) {
+            session_close(s[i], "closed");
+            struct live_report r = report(streams[i], LIVE_CLOSED);
+            sessions_report(b->all, &r);
+        }
+    }
+}
+
 static void a_silent_sender_makes_few_entries_that_tile_the_gap(void **state) {
     enum { HOURS = 5, A_SECOND = 4 };
     struct bench *b = *state;
@@ -623,6 +669,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(an_alarm_newer_than_the_snapshot_ends_with_its_session, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(the_end_of_the_session_before_is_not_the_end_of_the_alarm, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(two_streams_that_send_under_a_name_have_two_alarms, with_journal, tear_down),
+        cmocka_unit_test_setup_teardown(a_bed_that_two_callers_send_has_two_alarms, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_silent_sender_makes_few_entries_that_tile_the_gap, with_journal, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
