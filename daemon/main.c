@@ -11,7 +11,6 @@
 #include "daemon/spare_memory.h"
 #include "daemon/user_daemon.h"
 #include "daemon/versions.h"
-#include "kernels/device.h"
 #include "revision.h"
 
 static const char usage[] =
@@ -152,7 +151,6 @@ static int run(struct arguments *a) {
 
 int main(int argc, char **argv) {
     struct arguments a = parse(argc, argv);
-    device_share_processors(argv);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit of file size is an error, as on a full volume */
     setenv("UV_THREADPOOL_SIZE", pool_threads, 0);

@@ -14,17 +14,6 @@
 #define PARKED_SHARE 0.9 /* of a second */
 enum { MAX_ORDINAL = 64, POLL_MS = 1 /* of parking for another process */ };
 
-void device_share_processors(char **argv) {
-    char self[4096];
-    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT"))
-        return;
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0 || setenv("OMP_WAIT_POLICY", "passive", 1))
-        return;
-    self[n] = '\0';
-    execv(self, argv); /* returns only when it failed: then threads spin */
-}
-
 int device_list(struct device_info *infos, int max) {
     int n = 0;
     if (n < max && cpu_backend()->describe(0, 0, &infos[n], NULL) == 0)

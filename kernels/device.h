@@ -77,10 +77,6 @@ struct device_health {
     struct device_errors errors[DEVICE_ERROR_KINDS];
 };
 
-/* Call first in main of a program that computes beside others: idle OpenMP threads then sleep instead of spinning, which costs a
- * lone program little and saves a shared machine much. The OpenMP runtime reads this setting only when a process starts, so the
- * program executes itself once more; OMP_WAIT_POLICY or GOMP_SPINCOUNT in the environment take precedence. */
-void device_share_processors(char **argv);
 /* Lists the usable devices (no GPU that is too old): index 0 is "cpu", for every "cpu:N". Returns the number written. */
 int device_list(struct device_info *infos, int max);
 /* Lists the components that CUDA devices need here, suitable or not; returns the number of rows. None: this build has no CUDA
