@@ -1,10 +1,12 @@
 #include "base/container.h"
 
 #include <math.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/str.h"
@@ -134,6 +136,14 @@ int64_t container_memory(const struct container_limits *limits, int64_t machine_
 int container_processors(const struct container_limits *limits, int processors) {
     int most = limits->processors < processors ? (int)ceil(limits->processors) : processors;
     return most < 1 ? 1 : most;
+}
+
+int container_processors_here(void) {
+    struct container_limits limits;
+    cpu_set_t set;
+    container_read("", &limits);
+    const bool known = !sched_getaffinity(0, sizeof set, &set);
+    return container_processors(&limits, known ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 const char *container_text(const struct container_limits *l, char *buf, size_t size) {

@@ -2,6 +2,7 @@
  * arguments give the same bytes. */
 #include <getopt.h>
 
+#include "base/container.h"
 #include "base/counted.h"
 #include "base/crew.h"
 #include "base/needed.h"
@@ -367,14 +368,8 @@ static bool failed(void *ctx, int64_t item, int rc) {
 /* Each patient is drawn from the seed and its number alone: their order does not matter. */
 static int make_patients(struct options *o, struct err *err) {
     OWNED_POINTER(crew_close) struct crew *crew = NULL;
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    struct crew_work work = {.n = o->patients,
-                             .threads = (int)(processors < 1                  ? 1
-                                              : processors > CREW_MAX_THREADS ? CREW_MAX_THREADS
-                                                                              : processors),
-                             .run = patient_item,
-                             .finished = failed,
-                             .ctx = o};
+    struct crew_work work = {
+        .n = o->patients, .threads = container_processors_here(), .run = patient_item, .finished = failed, .ctx = o};
     int rc = crew_start(&work, &crew, err);
     if (rc)
         return rc;

@@ -32,11 +32,9 @@ static bool pass_order(void *ctx, struct live_order *o) { return host_post_wait(
 
 /* Returns how many threads take in samples of replays: a CPU device's own; beside a GPU, some of those the container may use. */
 static int replay_lanes(const struct device_info *info) {
-    struct container_limits limits;
     if (!info->is_async)
         return info->threads;
-    container_read("", &limits);
-    const int cpus = container_processors(&limits, (int)sysconf(_SC_NPROCESSORS_ONLN));
+    const int cpus = container_processors_here();
     return cpus < LANES_BESIDE_GPU ? cpus : LANES_BESIDE_GPU;
 }
 

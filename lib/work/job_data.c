@@ -1,5 +1,6 @@
 #include "work/job_data.h"
 
+#include "base/container.h"
 #include "eeg/channels.h"
 #include "eeg/labels.h"
 #include "eeg/labels_path.h"
@@ -21,7 +22,8 @@ static const struct option source_rows[] = {
      "labels of channels to read under another name, such as {\"*-XY\": \"*\", LOC: F7}: one * = any characters"},
     {"data.unit", OPTION_STRING, D(unit), "", 0, 0, NULL, "unit of channels that state none, or one that is no voltage: uV, mV, V"},
     {"data.sampling_rate_hz", OPTION_F64, D(written.sampling_rate_hz), "256", 256, 256, NULL, "sampling rate of the model (fixed)"},
-    {"data.loader_workers", OPTION_I64, D(loader_workers), "4", 1, 64, NULL, "reader threads"},
+    {"data.loader_workers", OPTION_I64, D(loader_workers), "0", 0, 64, NULL,
+     "reader threads; 0 = as many as there are processors and memory for, 4 to 16"},
     {"data.max_files", OPTION_I64, D(max_files), "0", 0, 1e9, NULL, "use only the first N recordings; 0 = all"},
     {"data.num_workers", OPTION_I64, D(written.num_workers), "-1", -1, 64, NULL, "older name of data.loader_workers"},
     {"data.pin_memory", OPTION_NOTICE, 0, "null", 0, 0, NULL, "host batches are always pinned if the device benefits"},
@@ -226,6 +228,16 @@ static int check_unit(const struct jobfile *job, struct job_data *data, struct e
     return 0;
 }
 
+/* They decode while nothing computes yet, beside a GPU at all times; on few processors some wait for their volume. */
+static int64_t readers_here(void) {
+    enum { FEWEST = 4, MOST = 16, BYTES = 256 << 20 /* of one, with the trace of a long recording */ };
+    struct container_limits limits;
+    container_read("", &limits);
+    const int64_t memory = container_memory(&limits, sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE)) / BYTES;
+    const int64_t cpus = container_processors_here(), n = cpus < memory ? cpus : memory;
+    return n < FEWEST ? FEWEST : n < MOST ? n : MOST;
+}
+
 int job_data_read(struct jobfile *job, struct job_data *data, struct arena *arena, struct err *err) {
     int rc = job_source_read(job, data, arena, err);
     if (rc || (rc = read_rename(job, data, arena, err)) || (rc = check_unit(job, data, err)))
@@ -240,6 +252,7 @@ int job_data_read(struct jobfile *job, struct job_data *data, struct arena *aren
         data->loader_workers = data->written.num_workers;
         jobfile_note(job, "data.num_workers is read as data.loader_workers");
     }
+    data->loader_workers = data->loader_workers ? data->loader_workers : readers_here();
     data->rebuild = jobfile_env_is_one("BRR_FORCE_MANIFEST_REBUILD") || jobfile_env_is_one("BGB_FORCE_MANIFEST_REBUILD");
     job->data = data;
     return 0;

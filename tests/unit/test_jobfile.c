@@ -1,5 +1,6 @@
 #include "unit/cmocka_all.h"
 
+#include "base/container.h"
 #include "evaluate/detect_kind.h"
 #include "evaluate/evaluate_kind.h"
 #include "train/train_estimate.h"
@@ -202,6 +203,15 @@ static void people_are_told_of_older_names_and_of_keys_without_effect(void **sta
     str_done(&seen);
 }
 
+static void readers_follow_the_machine_unless_their_number_is_set(void **state) {
+    (void)state;
+    const char *const set[] = {"data.loader_workers=7"};
+    const struct jobfile job = job_of(DETECT, NULL, 0);
+    const int64_t n = job.data->loader_workers;
+    assert_int_equal(job_of(DETECT, set, 1).data->loader_workers, 7);
+    assert_true(n >= 4 && n <= 16 && (n == 4 || n <= container_processors_here()));
+}
+
 /* What the rows promise those who read them. */
 static void every_row_of_the_table_keeps_its_bounds(void **state) {
     (void)state;
@@ -237,6 +247,7 @@ int main(void) {
         in_arena(control_characters_are_refused_wherever_they_stand),
         in_arena(there_is_one_limit_on_overrides),
         in_arena(the_models_and_files_of_a_job_are_listed),
+        in_arena(readers_follow_the_machine_unless_their_number_is_set),
         in_arena(people_are_told_of_older_names_and_of_keys_without_effect),
         in_arena(every_row_of_the_table_keeps_its_bounds),
     };

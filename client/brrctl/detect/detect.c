@@ -1,6 +1,7 @@
 /* detect FILE|DIR …: many recordings through a model, an events TSV for each; a few in flight at a time. Those of a store are done
  * by the daemon (detect_server.c). */
 
+#include "base/container.h"
 #include "base/counted.h"
 #include "base/crew.h"
 #include "base/needed.h"
@@ -352,15 +353,13 @@ static int note_model(struct batch *b) {
     return outputs_set_model(detect_options_of(b->o)->output, &b->seen, &err) ? brrctl_fail(&err) : 0;
 }
 
-static int default_parallel(void) {
-    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    return cpus < LEAST_PARALLEL ? LEAST_PARALLEL : cpus > MOST_PARALLEL ? MOST_PARALLEL : (int)cpus;
-}
-
 static int run(struct batch *b) {
     const int64_t parallel = detect_options_of(b->o)->parallel;
+    const int cpus = container_processors_here(), most = cpus < MOST_PARALLEL ? cpus : MOST_PARALLEL;
     const struct crew_work work = {.n = b->n,
-                                   .threads = parallel > 0 ? (int)parallel : default_parallel(),
+                                   .threads = parallel > 0            ? (int)parallel
+                                              : most < LEAST_PARALLEL ? LEAST_PARALLEL
+                                                                      : most,
                                    .run = detect_item,
                                    .finished = item_finished,
                                    .ctx = b};
