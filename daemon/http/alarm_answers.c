@@ -12,16 +12,25 @@ static int permit_all(void *ctx, const char *principal, const char *bed, struct 
     return 0;
 }
 
+/* A field of at most size - 1 bytes. Nothing of an answer with a longer one is taken: it would replace the one that is there. */
+static int read_form_text(const char *body, const char *name, char *ret, size_t size, struct err *err) {
+    return form_field(body, name, ret, size)
+               ? 0
+               : err_set(err, ERR_INVALID, "The %s has more than %zu bytes; letters beyond a to z take two or more.", name,
+                         size - 1);
+}
+
 /* What the fields of the form ask for. */
 static int read_order(const char *body, struct desk_order *o, struct err *err) {
     char action[WORD], mark[WORD], standby[WORD];
     int64_t minutes = 0;
-    form_field(body, "bed", o->bed, sizeof o->bed);
+    int rc = read_form_text(body, "bed", o->bed, sizeof o->bed, err);
+    if (rc || (rc = read_form_text(body, "note", o->answer.note, sizeof o->answer.note, err)) ||
+        (rc = read_form_text(body, "person", o->answer.author.person, sizeof o->answer.author.person, err)))
+        return rc;
     form_field(body, "action", action, sizeof action);
     form_field(body, "mark", mark, sizeof mark);
     form_field(body, "standby", standby, sizeof standby);
-    form_field(body, "note", o->answer.note, sizeof o->answer.note);
-    form_field(body, "person", o->answer.author.person, sizeof o->answer.author.person);
     if (*standby && str_to_i64(standby, &minutes) && minutes >= 0) {
         o->kind = DESK_STANDBY;
         o->until_ms = minutes ? clock_wall_ms() + minutes * 60 * 1000 : 0;

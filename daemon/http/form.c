@@ -12,16 +12,11 @@ static const char *find(const char *body, const char *name) {
     return body ? body + len + 1 : NULL;
 }
 
-bool form_has(const char *body, const char *name) {
-    const char *at = find(body, name);
-    return at && *at && *at != '&';
-}
-
-void form_field(const char *body, const char *name, char *ret, size_t size) {
+bool form_field(const char *body, const char *name, char *ret, size_t size) {
     const char *at = find(body, name);
     size_t n = 0;
-    bool whole = at != NULL;
-    for (; whole && *at && *at != '&'; at++) {
+    bool whole = true;
+    for (; at && whole && *at && *at != '&'; at++) {
         bool coded = *at == '%' && isxdigit((unsigned char)at[1]) && isxdigit((unsigned char)at[2]);
         char c = (char)(coded ? hex(at[1]) * 16 + hex(at[2]) : *at == '+' ? ' ' : *at);
         at += coded ? 2 : 0;
@@ -30,6 +25,7 @@ void form_field(const char *body, const char *name, char *ret, size_t size) {
             ret[n++] = c;
     }
     ret[whole ? n : 0] = '\0';
+    return whole;
 }
 
 static bool consists_of(const char *text, const char *more) {

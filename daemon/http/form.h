@@ -3,9 +3,9 @@
 #pragma once
 #include "base/base.h"
 
-/* Writes the first field of this name, decoded; "" when it is missing, does not fit into size bytes, or has a zero byte. */
-void form_field(const char *body, const char *name, char *ret, size_t size);
-bool form_has(const char *body, const char *name); /* a field of this name that is not "" */
+/* Writes the first field of this name, decoded; "" when it is missing. Returns false, with "", when it does not fit into size bytes
+ * or has a zero byte. */
+bool form_field(const char *body, const char *name, char *ret, size_t size);
 /* True for what a token may consist of: letters, digits and ._~+/=- alone, so that it can stand in a cookie. */
 bool form_is_token(const char *text);
 /* True for a path of this host, to which a browser may be sent: letters, digits and /-_. alone, after a single slash. */

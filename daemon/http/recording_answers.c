@@ -31,10 +31,9 @@ static int read_form_number(const char *body, const char *name, double *ret, str
 /* The field, which is too long if it has `size` bytes or more. */
 static int read_form_line(const char *body, const char *name, char *ret, size_t size, struct err *err) {
     char text[ANSWER_COMMENT_SIZE + 1];
-    form_field(body, name, text, sizeof text);
-    if (!*text && form_has(body, name))
-        return err_set(err, ERR_INVALID, "%s: expected at most %zu bytes of text", name, size - 1);
-    return str_copy(ret, size, text) ? 0 : err_set(err, ERR_INVALID, "%s: expected at most %zu bytes", name, size - 1);
+    return form_field(body, name, text, sizeof text) && str_copy(ret, size, text)
+               ? 0
+               : err_set(err, ERR_INVALID, "%s: expected at most %zu bytes of text", name, size - 1);
 }
 
 static int read_form(const char *body, struct correction_form *ret, struct err *err) {

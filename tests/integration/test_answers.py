@@ -71,6 +71,8 @@ def answers_and_escalation():
         assert d.ctl("alarms", "ack", alarm["alarm"])[0] == 0
         assert d.ctl("alarms", "mark", alarm["alarm"], "false")[0] == 0
         assert d.ctl("alarms", "note", alarm["alarm"], "a drill: nothing to do")[0] == 0
+        for field in ({"note": 150 * "ü"}, {"note": "call 1", "person": 160 * "ü"}):  # what does not fit takes nothing away
+            assert post(d, {"alarm": alarm["alarm"], "action": "note", **field}) == 400, field
         n = steps(told[2])
         soon(lambda: rows(d, "technical_off"), lambda: alarms(d))
         d.kill()
@@ -142,10 +144,13 @@ def check_labels(d, tmp):
     hit = next(a for a in found if any(start <= ends[a["alarm"]] and end >= a["start_s"] for start, end in spans))
     span = next((start, end) for start, end in spans if start <= ends[hit["alarm"]] and end >= hit["start_s"])
     other = next(a for a in found if ends[a["alarm"]] < span[0] or a["start_s"] > span[1])
-    for words in (("mark", hit["alarm"], "true", "--person", "Ana"), ("mark", other["alarm"], "false", "--person", "Ana"), ("ack", hit["alarm"])):
+    for words in (("mark", hit["alarm"], "true", "--person", "Ana"), ("mark", other["alarm"], "false", "--person", "Ana"), ("ack", hit["alarm"]), ("ack", other["alarm"])):
         assert d.ctl("alarms", *words)[0] == 0, words
     bed = [json.loads(line) for line in d.ctl("alarms", "report", "--since", "1h", "--bed", "bed*9", "--json")[1].splitlines()][0]
-    assert [bed[name] for name in ("bed", "alarms", "true", "false", "acknowledged")] == ["bed 9", len(found), 1, 1, 1], bed
+    assert [bed[name] for name in ("bed", "alarms", "true", "false", "acknowledged")] == ["bed 9", len(found), 1, 1, 2], bed
+    began = {a["alarm"]: a["on_ms"] for a in found}
+    waits = [(row["received_ms"] - began[row["alarm"]]) / 1000 for row in journal(d, "--bed", "bed 9") if row["kind"] == "answered" and "acknowledge" in row["detail"]]
+    assert len(waits) == 2 and abs(bed["acknowledged_after_s_median"] - sum(waits) / 2) < 0.002, (bed, waits)
     code, _, err = d.ctl("alarms", "export", "--as", "labels", "--output", f"{tmp}/labels")
     assert code == 0, err
     written = glob.glob(f"{tmp}/labels/bed-9_*_events.tsv")

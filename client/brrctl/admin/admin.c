@@ -125,7 +125,7 @@ const struct command command_ready = {
     .name = "ready",
     .words = "",
     .options = &arguments_none,
-    .summary = "exit with 0 if the daemon takes new work, as /readyz says",
+    .summary = "exit with 0 if the daemon takes streams and jobs; /readyz also says whether hooks deliver",
     .run = cmd_ready,
     .details = "example: brrctl ready --endpoint unix:/run/brrd/brrd.sock",
 };

@@ -76,6 +76,7 @@ static void add_stream(struct history *h, const Brr__V1__JournalEntry *e) {
         str_copy(s->bed, sizeof s->bed, e->client_name);
     }
     s->last_ms = e->received_ms;
+    s->ended = !strcmp(e->kind, "ended");
     s->end_s = fmax(s->end_s, isfinite(e->end_s) ? e->end_s : isfinite(e->start_s) ? e->start_s : 0);
     if (e->sample_ms && isfinite(e->start_s))
         s->sample0_ms = e->sample_ms - llround(e->start_s * 1000);

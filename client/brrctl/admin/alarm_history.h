@@ -29,6 +29,7 @@ struct history_stream {
     int64_t first_ms, last_ms; /* when its first and last entries were received */
     int64_t sample0_ms;        /* Unix time of its sample 0; 0: unknown */
     double end_s;              /* the latest time that an entry names */
+    bool ended;
 };
 struct history {
     struct history_alarm *alarms;

@@ -36,6 +36,12 @@ static void count(struct counts *c, const struct history_alarm *a) {
         c->waits_s[c->acknowledged++] = (double)(a->answered_ms - a->on_ms) / 1000;
 }
 
+/* Of waits in order; NaN without any. */
+static double median_wait(const struct counts *c) {
+    const int n = c->acknowledged;
+    return n ? (c->waits_s[(n - 1) / 2] + c->waits_s[n / 2]) / 2 : NAN;
+}
+
 static void put_counts(struct json_writer *w, const struct counts *c) {
     json_put_i64(w, "alarms", c->alarms);
     json_put_i64(w, "true", c->marks[HISTORY_TRUE]);
@@ -44,7 +50,7 @@ static void put_counts(struct json_writer *w, const struct counts *c) {
     json_put_i64(w, "unmarked", c->marks[HISTORY_UNMARKED]);
     JSON_MEMBERS(w, *c, acknowledged, escalated);
     json_put_i64(w, "monitoring_stopped", c->cut);
-    json_put_f64(w, "acknowledged_after_s_median", c->acknowledged ? c->waits_s[c->acknowledged / 2] : NAN);
+    json_put_f64(w, "acknowledged_after_s_median", median_wait(c));
     json_put_f64(w, "acknowledged_after_s_longest", c->acknowledged ? c->waits_s[c->acknowledged - 1] : NAN);
 }
 
@@ -63,7 +69,7 @@ static void add_counts(const struct arguments *o, struct listing *l, const char 
         output_end(w);
         return;
     }
-    output_duration(c->acknowledged ? c->waits_s[c->acknowledged / 2] : NAN, median, sizeof median);
+    output_duration(median_wait(c), median, sizeof median);
     output_duration(c->acknowledged ? c->waits_s[c->acknowledged - 1] : NAN, longest, sizeof longest);
     listing_row(l, "%s|%d|%d|%d|%d|%d|%d|%s|%s|%d|%d", bed ? bed : "all", c->alarms, c->marks[HISTORY_TRUE],
                 c->marks[HISTORY_FALSE], c->marks[HISTORY_UNCLEAR], c->marks[HISTORY_UNMARKED], c->acknowledged, median, longest,
@@ -177,7 +183,8 @@ static int write_labels(const char *folder, const struct history_stream *s, cons
 static int export_stream(const struct arguments *o, const struct history *h, const struct history_stream *s, int *files,
                          struct err *err) {
     OWNED(answers_done) struct answers answers = {0};
-    const double total_s = fmax(s->end_s, (double)(s->last_ms - s->first_ms) / 1000) + 60;
+    const int64_t until_ms = s->ended ? s->last_ms : clock_wall_ms();
+    const double total_s = fmax(s->end_s, (double)(until_ms - s->first_ms) / 1000) + 60;
     int rc = take_marks(h, s, total_s, &answers, err);
     if (rc || !answers.n)
         return rc;
