@@ -74,6 +74,8 @@ def check_detect(d, recording, chain, side):
     ran(d, *stream, "--format", "json", "--output", f"{live}.json")
     for event in (shown["events"][0], json.loads(bytes_of(f"{live}.json"))["events"][0]):
         assert (event["channels"], event["side"]) == (want, side), event
+    ran(d, "report", found, "--eeg", f"{d.dir}/data", "--output", f"{d.dir}/r.html", "--force")
+    assert bytes_of(f"{d.dir}/r.html").decode().count(f"{side}: {chain[0]}, ") >= 2  # in the list and over the page of EEG
     assert f"{side}: {chain[0]}, " in ran(d, *stream, "--output", f"{live}.tsv")
 
 

@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/eeg_clip.h"
+#include "formats/side.h"
 #include "plot/plot.h"
 
 struct report_recording {
@@ -13,8 +14,9 @@ struct report_recording {
     double clock_s;      /* time of day of its start, in seconds */
     char start_text[32]; /* "YYYY-MM-DD HH:MM:SS" or "n/a" */
     struct plot_span *detected, *reference;
-    double *confidence; /* (n_detected); NaN = not given */
-    double *alarms_s;   /* ascending */
+    double *confidence;          /* (n_detected); NaN = not given */
+    char (*channels)[SIDE_LIST]; /* (n_detected); "" = not known */
+    double *alarms_s;            /* ascending */
     int n_detected, n_reference, n_alarms;
     bool labelled, has_alarms;
     struct score_event *unsure; /* masked in scores */

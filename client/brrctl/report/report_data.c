@@ -40,11 +40,13 @@ static int find_file(const struct collecting *c, const struct stems *tree, const
 static void keep_events(struct report_recording *r, const struct events_file *file) {
     r->detected = needed(calloc(file->n_rows + 1, sizeof *r->detected));
     r->confidence = needed(calloc(file->n_rows + 1, sizeof *r->confidence));
+    r->channels = needed(calloc(file->n_rows + 1, sizeof *r->channels));
     for (size_t i = 0; i < file->n_rows; i++) {
         const struct event_row *row = &file->rows[i];
         if (!events_is_seizure(row->type) || !(row->duration_s > 0))
             continue;
         r->confidence[r->n_detected] = row->confidence;
+        str_copy(r->channels[r->n_detected], SIDE_LIST, row->channels);
         r->detected[r->n_detected++] = (struct plot_span){row->onset_s, row->onset_s + row->duration_s};
     }
 }
@@ -198,7 +200,7 @@ int report_data_read(const struct report_places *places, struct report_data *ret
 void report_data_done(struct report_data *d) {
     for (int i = 0; i < d->n; i++) {
         struct report_recording *r = &d->recordings[i];
-        FREE_MEMBERS(*r, name, subject, eeg, detected, reference, unsure, gaps, confidence, alarms_s);
+        FREE_MEMBERS(*r, name, subject, eeg, detected, reference, unsure, gaps, confidence, channels, alarms_s);
     }
     free(d->recordings);
     *d = (struct report_data){0};

@@ -77,9 +77,9 @@ static void put_card(struct str *out, const char *what, double value, int digits
 struct listed {
     const struct report_recording *recording;
     struct plot_span span;
-    double confidence; /* NaN = none */
-    double delay_s;    /* of a found seizure: from its onset to the event's; NaN = none */
-    const char *outcome;
+    double confidence;              /* NaN = none */
+    double delay_s;                 /* of a found seizure: from its onset to the event's; NaN = none */
+    const char *outcome, *channels; /* channels: that carry it; "" = not known */
 };
 struct listing {
     struct listed *items;
@@ -87,7 +87,7 @@ struct listing {
 };
 
 static struct listed detected_event(const struct report_recording *r, int i) {
-    struct listed e = {r, r->detected[i], r->confidence[i], NAN, "detected"};
+    struct listed e = {r, r->detected[i], r->confidence[i], NAN, "detected", r->channels[i]};
     if (!r->labelled)
         return e;
     int at = report_overlap(&e.span, r->reference, r->n_reference);
@@ -111,7 +111,7 @@ static struct listing list_events(const struct report_data *d) {
             items[n++] = detected_event(r, k);
         for (int k = 0; k < r->n_reference; k++)
             if (report_overlap(&r->reference[k], r->detected, r->n_detected) < 0)
-                items[n++] = (struct listed){r, r->reference[k], NAN, NAN, "missed"};
+                items[n++] = (struct listed){r, r->reference[k], NAN, NAN, "missed", ""};
         qsort(items + first, (size_t)(n - first), sizeof *items, by_onset);
     }
     return (struct listing){items, n};
@@ -128,11 +128,12 @@ static void moment(const struct report_recording *r, double time_s, char buf[32]
 
 static void put_event_rows(const struct listing *l, int n_pages, struct str *out) {
     str_puts(out, "<table><tr><th class=\"n\">#</th><th>outcome</th><th>recording</th><th>clock</th><th class=\"n\">at</th>"
-                  "<th class=\"n\">lasts</th><th class=\"n\">confidence</th><th class=\"n\">onset error</th></tr>\n");
+                  "<th class=\"n\">lasts</th><th class=\"n\">confidence</th><th class=\"n\">onset error</th><th>where</th></tr>\n");
     for (int i = 0; i < l->n; i++) {
         const struct listed *e = &l->items[i];
-        char when[32], at[32];
+        char when[32], at[32], where[SIDE_TEXT];
         moment(e->recording, e->span.onset_s, when);
+        side_text(e->channels, where);
         output_clock(e->span.onset_s, at, sizeof at);
         if (i < n_pages && e->recording->eeg)
             str_printf(out, "<tr><td class=\"n\"><a href=\"#event-%d\">%d</a></td>", i + 1, i + 1);
@@ -144,9 +145,11 @@ static void put_event_rows(const struct listing *l, int n_pages, struct str *out
                    at, e->span.end_s - e->span.onset_s);
         put_number(out, e->confidence, 3);
         if (isnan(e->delay_s))
-            str_puts(out, "<td class=\"n\">-</td></tr>\n");
+            str_puts(out, "<td class=\"n\">-</td><td>");
         else
-            str_printf(out, "<td class=\"n\">%+.1f s</td></tr>\n", e->delay_s);
+            str_printf(out, "<td class=\"n\">%+.1f s</td><td>", e->delay_s);
+        put_text(out, *where ? where : "-");
+        str_puts(out, "</td></tr>\n");
     }
     str_puts(out, "</table>\n");
 }
@@ -154,12 +157,13 @@ static void put_event_rows(const struct listing *l, int n_pages, struct str *out
 /* ---- pages of EEG ---- */
 
 static void page_title(const struct listed *e, int number, char title[512]) {
-    char when[32], confidence[32] = "";
+    char when[32], confidence[32] = "", where[SIDE_TEXT];
+    side_text(e->channels, where);
     moment(e->recording, e->span.onset_s, when);
     if (!isnan(e->confidence))
         str_format(confidence, sizeof confidence, ", confidence %.2f", e->confidence);
-    str_format(title, 512, "Event %d, %s: %.200s at %s, %.1f s%s", number, e->outcome, e->recording->name, when,
-               e->span.end_s - e->span.onset_s, confidence);
+    str_format(title, 512, "Event %d, %s: %.200s at %s, %.1f s%s%s%s", number, e->outcome, e->recording->name, when,
+               e->span.end_s - e->span.onset_s, confidence, *where ? ", " : "", where);
 }
 
 static void page_subtitle(const struct eeg_clip_config *filters, const struct report_recording *r, const char *montage,
