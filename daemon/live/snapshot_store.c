@@ -493,6 +493,7 @@ static void on_claimed(struct snapshot_store *s, struct task *t) {
     if (t->found.moved) {
         forget_other(s, t->id);
         (void)map_remove(s->received, t->id);
+        free(map_remove(s->hands, t->id));
         sessions_disown(all, t->id);
         if (!t->err.code)
             sessions_restore(all, t->found.state, t->found.len, t->found.ended, &t->err);

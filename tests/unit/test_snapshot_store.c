@@ -618,6 +618,40 @@ static void an_alarm_on_its_way_goes_with_its_stream(void **state) {
     stop(d);
 }
 
+/* An alarm that was written for the other daemon and ended here before it was let go says nothing of the next one. */
+static void each_alarm_goes_after_its_stream(void **state) {
+    struct daemon_side *d = *state;
+    struct daemon_side *peer = make_peer(d);
+    char token[RESUME_TOKEN_SIZE], id[SESSION_ID_SIZE], name[64], path[1024];
+    know(d, &ledgers[0]);
+    know(peer, &ledgers[1]);
+    struct session *s = make_stream(d, token);
+    str_copy(id, sizeof id, session_id(s));
+    str_format(name, sizeof name, "%s.alarm", id);
+    path_of(peer, "", name, path);
+    for (int i = 0; i < 2; i++) {
+        str_copy(ledgers[0].on, sizeof ledgers[0].on, id);
+        claim(peer, token);
+        for (int look = 0; look < 9 && !fsio_exists(path); look++) {
+            later_ms += 6000;
+            sessions_settle_alarms(d->b.all);
+            round_of(d, 0);
+        }
+        assert_true(fsio_exists(path));
+        ledgers[0].on[0] = '\0'; /* before the next look */
+        closed(&d->b, s->stream);
+        settle_all(d);
+        if (i)
+            break;
+        assert_int_equal(snapshot_remove_alarm(peer->dir, id, NULL), 0);
+        claim(d, token);
+        s = sessions_find(d->b.all, token, "uid:1");
+        assert_non_null(s);
+    }
+    end_peer(peer);
+    stop(d);
+}
+
 /* Where the daemon that starts anew believes the session to be, once it has looked. */
 static enum session_place place_after_start(struct daemon_side *d, const char *id) {
     stop(d);
@@ -788,6 +822,7 @@ int main(void) {
         STORE_TEST(a_stream_that_another_daemon_has_taken_has_moved),
         STORE_TEST(an_alarm_goes_after_its_stream),
         STORE_TEST(an_alarm_on_its_way_goes_with_its_stream),
+        STORE_TEST(each_alarm_goes_after_its_stream),
         STORE_TEST(a_stream_whose_client_is_away_moves_without_a_write),
         STORE_TEST(a_stream_that_comes_back_has_not_moved),
         STORE_TEST(a_folder_that_does_not_answer_leaves_unknown_who_has_the_stream),
