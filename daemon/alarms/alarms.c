@@ -277,7 +277,7 @@ static bool ends_after(const struct alarm *a, const struct alarm *b) {
 /* Whether the stream had an alarm at another daemon that has only just ended, and of which this one knows nothing. */
 static bool comes_with(const struct alarms *all, const struct alarms_start *start) {
     const char *before = start->before ? start->before : "";
-    const struct away *away = map_get(all->away, before);
+    const struct alarm *away = map_get(all->away, before);
     return *before && start->start_s - start->before_s < (double)all->plan.rejoin_ms / 1000 && !map_get(all->patients, before) &&
            (!away || !strcmp(away->session, start->session));
 }
@@ -308,26 +308,20 @@ static bool was_taken_over(const struct alarm *a, const char *session, int64_t b
 
 /* The same of an alarm that went to another daemon with the newer stream. */
 static bool went_away(const struct alarms *all, const struct alarms_start *start, int64_t boot_ms) {
-    const struct away *away = map_get(all->away, start->id);
-    return away && strcmp(away->session, start->session) != 0 && boot_ms < away->joined_boot_ms;
+    const struct alarm *away = map_get(all->away, start->id);
+    return away && was_taken_over(away, start->session, boot_ms);
 }
 
-/* Without memory an older stream of the bed may take it for its own. */
-static void keep_away(struct alarms *all, const struct alarm *a) {
-    struct away *away = calloc(1, sizeof *away);
+/* Without memory an older stream of the bed may take it for its own. Takes p. */
+static void keep_away(struct alarms *all, struct patient *p) {
     void *before = NULL;
     const char *key;
     size_t cursor = 0;
-    if (away)
-        *away = (struct away){.joined_boot_ms = a->joined_boot_ms};
-    if (away)
-        str_copy(away->session, sizeof away->session, a->session);
+    p->moved = false;
     if (map_count(all->away) == ALARMS_MAX && map_next(all->away, &cursor, &key, &before))
         free(map_remove(all->away, key));
     before = NULL;
-    if (away && map_put(all->away, a->id, away, &before))
-        before = away;
-    free(before);
+    free(map_put(all->away, p->alarm.id, p, &before) ? p : before);
 }
 
 static void forget_answer(struct alarm *a, int64_t boot_ms) {
@@ -358,6 +352,24 @@ static void come_back(struct alarms *all, struct alarm *a, bool answered) {
     put_in(all, a);
 }
 
+/* The alarm of the stream that comes from another daemon, with what people did about it. At a later sample it is on again. */
+static struct alarm *take_back(struct alarms *all, const struct alarms_start *start, int64_t boot_ms) {
+    struct patient *p = map_remove(all->away, start->id);
+    if (!p)
+        return NULL;
+    make_room(all);
+    if (map_put(all->patients, start->id, p, NULL)) {
+        free(p);
+        return NULL;
+    }
+    if (!p->alarm.off_ms && start->start_s > p->alarm.changed_s) {
+        p->alarm.off_ms = start->on_ms;
+        p->alarm.off_boot_ms = boot_ms;
+    }
+    put_in(all, &p->alarm);
+    return &p->alarm;
+}
+
 const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *start, const struct alarms_now *now) {
     struct alarm *a = map_get(all->patients, start->id);
     struct alarm *before = map_get(all->on, start->session);
@@ -372,7 +384,7 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
         return a;
     if (went_away(all, start, boot_ms))
         return NULL;
-    free(map_remove(all->away, start->id));
+    a = a ? a : take_back(all, start, boot_ms);
     const int64_t due = start->live && !start->test ? due_of(all, start->principal, start->bed, boot_ms) : 0;
     const bool untold = !a || (a->off_ms && a->due_boot_ms); /* one that was told before goes on being told */
     if (untold && start->live && !due)
@@ -417,22 +429,24 @@ void alarms_moved(struct alarms *all, const char *session) {
         ((struct patient *)a)->moved = true;
     if (!a || all->restoring)
         return;
-    keep_away(all, a);
-    forget_alarm(all, a);
+    take_out(all, a);
+    keep_away(all, map_remove(all->patients, a->id));
+    all->changed = true;
+}
+
+static bool holds_onset(const struct alarm *a, const struct alarms_start *start) {
+    return !strcmp(a->session, start->session) && a->joined_s <= start->start_s && (!a->off_ms || start->start_s <= a->changed_s);
 }
 
 const struct alarm *alarms_of_onset(const struct alarms *all, const struct alarms_start *start, const struct alarms_now *now) {
-    const struct alarm *on = alarms_on_in(all, start->session), *same = map_get(all->patients, start->id);
-    const int64_t boot_ms = alarms_boot_of(start->on_ms, now);
+    const struct alarm *same = map_get(all->patients, start->id), *on = alarms_on_in(all, start->session);
     void *at;
-    if (on || (same && was_taken_over(same, start->session, boot_ms)))
-        return on ? on : same;
-    for (size_t cursor = 0; alarms_each(all->patients, &cursor, &at);) {
-        const struct alarm *a = at;
-        if (!strcmp(a->session, start->session) && a->joined_s <= start->start_s && start->start_s <= a->changed_s)
-            return a;
-    }
-    return NULL;
+    if (same && (was_taken_over(same, start->session, alarms_boot_of(start->on_ms, now)) || holds_onset(same, start)))
+        return same;
+    for (size_t cursor = 0; alarms_each(all->patients, &cursor, &at);)
+        if (holds_onset(at, start))
+            return at;
+    return on;
 }
 
 /* ---- escalation ---- */
@@ -567,13 +581,14 @@ static bool apply(struct alarm *a, const struct alarm_answer *answer, const stru
 
 int alarms_answer(struct alarms *all, const char *id, const struct alarm_answer *answer, const struct alarms_now *now,
                   struct err *err) {
-    struct alarm *a = find(all, id);
-    if (!a)
+    struct alarm *a = find(all, id), *away = a ? NULL : map_get(all->away, id);
+    a = a ? a : away; /* its answer comes back before it is on again */
+    if (!a || (away && !all->restoring))
         return err_set(err, ERR_NOT_FOUND, "there is no alarm '%.60s'; `brrctl alarms` lists them", id);
     int rc = check(a, answer, err);
     if (rc)
         return rc;
-    if (!apply(a, answer, now))
+    if (!apply(a, answer, now) || a == away)
         return 0;
     all->silenced |= answer->action == ALARM_SILENCE;
     if (a->kind == ALARM_SEIZURE) {
@@ -691,7 +706,6 @@ bool alarms_merge(struct alarms *all, struct alarms *past, int most, const struc
         map_remove(past->patients, key);
         if (((const struct patient *)at)->moved) {
             keep_away(all, at);
-            free(at);
         } else
             take_patient(all, at, now);
     }
@@ -718,6 +732,8 @@ bool alarms_merge(struct alarms *all, struct alarms *past, int most, const struc
 /* ---- reading ---- */
 
 const struct alarm *alarms_find(const struct alarms *all, const char *id) { return find(all, id); }
+
+const struct alarm *alarms_away(const struct alarms *all, const char *id) { return map_get(all->away, id); }
 
 void alarms_look_at_bed(struct alarms *all, const char *id, bool heard) {
     struct alarm *a = map_get(all->patients, id);

@@ -195,6 +195,7 @@ void alarms_tick(struct alarms *all, const struct alarms_now *now);
 /* ---- reading ---- */
 
 const struct alarm *alarms_find(const struct alarms *all, const char *id); /* NULL: there is none */
+const struct alarm *alarms_away(const struct alarms *all, const char *id); /* the same of one that another daemon has, as it was */
 /* Iterates over alarms of patients, oldest first, then over technical alarms; the cursor is zeroed before. NULL at the end. */
 struct alarms_cursor {
     size_t at;

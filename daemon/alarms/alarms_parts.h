@@ -17,12 +17,6 @@ struct patient {
     bool moved; /* in a register that is restored: by the rows read so far another daemon has it */
 };
 
-/* An alarm that another daemon has: the stream with which it went there, and when that stream had taken it over. */
-struct away {
-    char session[JOURNAL_SESSION];
-    int64_t joined_boot_ms;
-};
-
 struct technical {
     struct alarm alarm;
     int64_t due_boot_ms;  /* it begins then */
@@ -51,7 +45,7 @@ struct alarms {
     struct map *patients; /* struct patient, by id */
     struct map *on;       /* of them those that are on, by session */
     struct shares shares[RANKS];
-    struct map *away;      /* struct away, by id */
+    struct map *away;      /* struct patient, by id: alarms that other daemons have, as they went there */
     struct map *technical; /* by kind, principal and bed */
     struct map *standbys;  /* by bed */
     struct map *rules;     /* by bed */

@@ -204,6 +204,7 @@ int desk_describe(void *desk, const char *alarm, struct journal_entry ret[2]) {
 void desk_take_over(void *desk, struct journal_entry *e) {
     struct desk *d = desk;
     const struct alarm *a = alarms_find(d->alarms, e->alarm);
+    a = a ? a : alarms_away(d->alarms, e->alarm);
     if (!a || (e->kind == JOURNAL_ESCALATED && a->step >= e->step))
         return;
     e->number = e->received_ms;      /* as on_row gave it where the answer was given */

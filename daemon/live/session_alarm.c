@@ -1,6 +1,5 @@
 /* The alarm of a session: which alarm it is, why it went off, and its end when the session ends before it. */
 
-#include "base/log.h"
 #include "base/principal.h"
 #include "base/trusted_time.h"
 #include "daemon/live/session_parts.h"
@@ -58,22 +57,6 @@ void session_alarm_name(struct session *s, struct live_report *r) {
     str_copy(r->alarm_id, sizeof r->alarm_id, s->notes.alarm_id);
 }
 
-void session_alarm_goes_on(struct session *s) {
-    struct live_report r = {.message.kind = LIVE_ALARM,
-                            .on = true,
-                            .first = s->notes.onset.first,
-                            .probability = (float)s->notes.onset.value,
-                            .wall_ms = s->notes.onset.wall_ms,
-                            .boot_ms = s->notes.onset.boot_ms,
-                            .replay = !live_open_is_live(live_stream_open(s->stream))};
-    str_copy(r.alarm_id, sizeof r.alarm_id, s->notes.alarm_id);
-    if (s->alarm && *s->notes.alarm_id && s->notes.onset.wall_ms)
-        session_note_report(s, &r);
-    const struct session_register *alarms = &s->all->config.alarms;
-    char id[JOURNAL_ALARM];
-    s->notes.alarm_known = !s->alarm && alarms->on_in ? alarms->on_in(alarms->ctx, s->id, id) : -1;
-}
-
 /* Why monitoring stopped, from a reason of brrd_stream_sessions_closed_total. */
 static enum journal_off off_of(const char *reason) {
     static const struct {
@@ -107,6 +90,26 @@ static void turn_off(struct session *s, int64_t at, enum journal_off off) {
     session_alarm_name(s, &r);
     session_note_report(s, &r);
     s->alarm = false;
+}
+
+void session_alarm_goes_on(struct session *s) {
+    struct live_report r = {.message.kind = LIVE_ALARM,
+                            .on = true,
+                            .first = s->notes.onset.first,
+                            .probability = (float)s->notes.onset.value,
+                            .wall_ms = s->notes.onset.wall_ms,
+                            .boot_ms = s->notes.onset.boot_ms,
+                            .replay = !live_open_is_live(live_stream_open(s->stream))};
+    str_copy(r.alarm_id, sizeof r.alarm_id, s->notes.alarm_id);
+    if (s->alarm && *s->notes.alarm_id && s->notes.onset.wall_ms)
+        session_note_report(s, &r);
+    const struct session_register *alarms = &s->all->config.alarms;
+    char id[JOURNAL_ALARM];
+    s->notes.alarm_known = !s->alarm && alarms->on_in ? alarms->on_in(alarms->ctx, s->id, id) : -1;
+    if (s->notes.alarm_known < 0 || strcmp(id, s->notes.alarm_id) != 0 || s->notes.alarm_off < s->notes.alarm_known)
+        return;
+    s->notes.alarm_known = -1;
+    turn_off(s, s->notes.alarm_off, JOURNAL_OFF_CUT); /* it went off at another daemon; why, only that one knows */
 }
 
 void session_alarm_end(struct session *s, const char *reason) {
@@ -172,7 +175,6 @@ bool sessions_receive_alarm(struct sessions *all, const void *data, size_t len) 
         return true;
     if ((!s && all->awaited) || !alarms->receive(alarms->ctx, list, n))
         return false;
-    log_info("alarm", "what=taken over alarm=%s bed=\"%s\" session=%s", list[0].alarm, log_name(list[0].client), list[0].session);
     if (!s) { /* nobody has the stream any more */
         all->settled = false;
     } else if (session_is_closing(s) || s->ended) {

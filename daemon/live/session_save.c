@@ -65,7 +65,7 @@ static void pack_open(const struct live_open *open, struct str *out) {
 static void pack_answers(const struct session *s, struct str *out) {
     const struct session_register *answers = &s->all->config.alarms;
     struct journal_entry list[SESSION_ANSWERS];
-    const int n = s->alarm && answers->describe ? answers->describe(answers->ctx, s->notes.alarm_id, list) : 0;
+    const int n = *s->notes.alarm_id && answers->describe ? answers->describe(answers->ctx, s->notes.alarm_id, list) : 0;
     pack_i64(out, n);
     for (int i = 0; i < n; i++) {
         const struct journal_entry *e = &list[i];

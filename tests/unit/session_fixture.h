@@ -231,3 +231,40 @@ static inline void large_result(struct bench *b, struct live_stream *stream, int
     sessions_report(b->all, &r);
     free(r.p);
 }
+
+/* A register in which one alarm is on, in the session of `on`; what it took of another one. */
+struct ledger {
+    char on[SESSION_ID_SIZE];
+    int moved, received;
+};
+
+static inline int64_t ledger_on_in(void *ctx, const char *session, char ret[JOURNAL_ALARM]) {
+    journal_alarm_id(session, 5, ret);
+    return strcmp(((struct ledger *)ctx)->on, session) != 0 ? -1 : 5;
+}
+
+static inline int ledger_give(void *ctx, const char *session, struct journal_entry ret[SESSION_GIVEN]) {
+    char id[JOURNAL_ALARM];
+    ret[0] = (struct journal_entry){.kind = JOURNAL_ALARM_ON, .number = 5, .start_s = 5. / 256};
+    journal_alarm_id(session, 5, ret[0].alarm);
+    str_copy(ret[0].session, sizeof ret[0].session, session);
+    return ledger_on_in(ctx, session, id) >= 0;
+}
+
+static inline bool ledger_receive(void *ctx, struct journal_entry *list, int n) {
+    struct ledger *l = ctx;
+    assert_true(n == 1 && list[0].number == 5);
+    str_copy(l->on, sizeof l->on, list[0].session);
+    l->received++;
+    return true;
+}
+
+static inline bool ledger_settle(void *ctx, int (*place)(void *sessions, const char *session), void *sessions) {
+    struct ledger *l = ctx;
+    const int where = *l->on ? place(sessions, l->on) : SESSION_HERE;
+    if (where != SESSION_ELSEWHERE)
+        return where != SESSION_PLACE_ASKED;
+    l->moved++;
+    l->on[0] = '\0';
+    return true;
+}

@@ -28,6 +28,37 @@ static void an_onset_that_another_daemon_computes_again_is_the_same_alarm(void *
     assert_string_equal(id, "s3-33280");
 }
 
+/* Somebody had acknowledged it here before it went away, or did so at the other daemon. */
+static void an_alarm_that_comes_back_at_its_next_onset_has_its_answer(void **state) {
+    struct ward *w = *state;
+    struct alarms_plan with = plan;
+    char id[JOURNAL_ALARM];
+    with.rejoin_ms = MINUTE;
+    for (int there = 0; there < 2; there++) {
+        alarms_free(w->all);
+        w->all = alarms_new(&with, keep_row, w);
+        const struct alarm *a = report_on(w, start_of("s1", "bed-7", 10, w), id);
+        if (!there)
+            assert_int_equal(acknowledge(w, a), 0);
+        alarms_moved(w->all, "s1");
+        pass(w, 20 * 1000);
+        if (there) {
+            alarms_restore(w->all, true); /* the snapshot brings it */
+            assert_int_equal(acknowledge(w, alarms_away(w->all, id)), 0);
+            alarms_restore(w->all, false);
+        }
+        struct alarms_start again = start_of("s1", "bed-7", 30, w);
+        again.before = "s1-2560";
+        again.before_s = 20;
+        a = report_on(w, again, id);
+        assert_string_equal(a->id, "s1-2560");
+        assert_string_equal(a->answered.person, "Ana B");
+        assert_true(a->again == 1 && !a->off_ms && a->start_s == 10);
+        pass(w, 2 * MINUTE);
+        assert_int_equal(rows_of(w, JOURNAL_ESCALATED), 0);
+    }
+}
+
 /* The snapshot of a stream that the bed had before says that the alarm is on in it. */
 static void an_alarm_that_moved_is_not_taken_back_by_an_older_stream(void **state) {
     struct ward *w = *state;
@@ -104,6 +135,7 @@ static void an_alarm_goes_after_its_stream_to_the_daemon_that_has_it(void **stat
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_ward(an_onset_that_another_daemon_computes_again_is_the_same_alarm),
+        in_ward(an_alarm_that_comes_back_at_its_next_onset_has_its_answer),
         in_ward(an_alarm_that_moved_is_not_taken_back_by_an_older_stream),
         in_ward(an_alarm_goes_after_its_stream_to_the_daemon_that_has_it),
     };
