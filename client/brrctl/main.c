@@ -166,6 +166,11 @@ static void ask_name(void *ctx, const struct argument *option) {
     search->there |= !strcmp(option->name, search->name);
 }
 
+static void ask_value(void *ctx, const struct argument *option) {
+    struct option_search *search = ctx;
+    search->there |= !strcmp(option->name, search->name) && option->kind != ARGUMENT_FLAG;
+}
+
 /* Names the command that a word such as --validate may have meant, where the command has no such option. */
 static void tell_command(const struct command *c, int argc, char **argv) {
     for (int i = 2; i < argc; i++) {
@@ -199,13 +204,17 @@ static int unknown_verb(const struct command *c, const char *word) {
     return EXIT_USAGE;
 }
 
-/* The first word after the command that is no option; NULL: none. */
-static const char *first_word(int argc, char **argv) {
-    for (int i = 2; i < argc; i++)
+/* The first word after the command that is no option and no value of one; NULL: none. Where the verb may be left out
+ * (`first`), options are those of the first one too. */
+static const char *first_word(const struct command *c, bool first, int argc, char **argv) {
+    for (int i = 2; i < argc; i++) {
+        struct option_search search = {argv[i], arguments_takes_value(argv[i])};
         if (argv[i][0] != '-')
             return argv[i];
-        else if (arguments_takes_value(argv[i]))
-            i++;
+        if (first)
+            arguments_each(c->verbs->options, ask_value, &search);
+        i += search.there;
+    }
     return NULL;
 }
 
@@ -221,7 +230,7 @@ static int run_listed(int (*run)(const struct arguments *o), const struct argume
 }
 
 static int run_verb(const struct command *c, int argc, char **argv) {
-    const char *word = first_word(argc, argv);
+    const char *word = first_word(c, *c->words == '[', argc, argv);
     const bool first = !word && *c->words == '['; /* "[list|observe] [ID]": the verb may be left out */
     const struct command_verb *v = word ? find_verb(c, word) : first ? c->verbs : NULL;
     struct arguments o;

@@ -484,7 +484,8 @@ static int answer(struct desk *d, struct desk_order *o, const struct alarms_now 
     if (!a && ids.len)
         return err_set(err, ERR_INVALID, "several open alarms begin with '%.60s': %s; give more characters", o->id, str_cstr(&ids));
     if (!a)
-        return err_set(err, ERR_NOT_FOUND, "there is no alarm '%.60s'; `brrctl alarms` lists them", o->id);
+        return err_set(err, ERR_NOT_FOUND,
+                       "there is no alarm '%.60s', and no open one begins so; `brrctl alarms list --json` has whole ids", o->id);
     if ((rc = o->permit(o->ctx, a->principal, a->bed, err)))
         return rc;
     date_order(o, now);

@@ -98,6 +98,7 @@ def answers_and_escalation():
         table = list(csv.DictReader(d.ctl("journal", "--kind", "alarm_on", "--csv")[1].splitlines()))
         assert table[-1]["client"] == """'=HYPERLINK("http://x")""" and table[0]["client"] == "bed 7", table
         assert d.ctl("alarms", "standby", "bed 7", "30m")[0] == 0 and d.ctl("alarms", "standby", "bed 7", "off")[0] == 0
+        assert d.ctl("alarms", "--since", "1h", "--bed", "bed*", "--json")[0] == 0  # the verb may be left out before options too
         for words, code, text in ((("ack", "nothing"), 3, "no alarm"), (("mark", alarm["alarm"], "maybe"), 1, "true, false"),
                                   (("silence", alarm["alarm"], "--for", "11m"), 1, "10 min"), (("standby", "b", "25h"), 1, "24 h"),
                                   (("ak", "x"), 2, "did you mean ack"), (("ack",), 2, "ALARM")):
