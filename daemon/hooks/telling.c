@@ -24,7 +24,7 @@ enum telling_wait telling_wait(const struct journal_line *l, int64_t now_ms, int
         return TELLING_LATER;
     if (state == LINE_WAITS)
         ready_ms += OUTLET_WAIT_MS;
-    if (is_off(&l->entry) && has_ended(&l->entry) && l->made_ms + rejoin_ms > ready_ms)
+    if (is_off(&l->entry) && has_ended(&l->entry) && !l->again && l->made_ms + rejoin_ms > ready_ms)
         ready_ms = l->made_ms + rejoin_ms;
     if (journal_kind_is_technical(l->entry.kind))
         ready_ms = l->made_ms + TELLING_GROUP_MS;

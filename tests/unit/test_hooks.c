@@ -409,6 +409,26 @@ static void an_alarm_that_goes_on_in_another_session_is_not_over(void **state) {
     owed_done(&o);
 }
 
+/* A stream that goes on from a snapshot brings an alarm that is over: nobody hears that it is on. */
+static void an_end_that_a_stream_brings_along_waits_for_nothing(void **state) {
+    struct owed o = owed_new();
+    char text[TELLING_TEXT];
+    const struct journal_entry e[] = {entry(JOURNAL_ALARM_ON, "bed-7", 512), entry(JOURNAL_ALARM_OFF, "bed-7", 1024)};
+    (void)state;
+    o.rejoin_ms = 60000;
+    for (int i = 0; i < 2; i++) {
+        struct journal_line *l = journal_line_new(&e[i]);
+        l->again = true;
+        l->made_ms = NOW_MS;
+        assert_non_null(owed_add(&o, l, NOW_MS));
+        atomic_store(&l->state, LINE_WRITTEN);
+        journal_line_drop(l);
+    }
+    assert_string_equal(next_told(&o, NOW_MS + 10, text), "bed-7");
+    assert_non_null(strstr(text, "the alarm was on"));
+    owed_done(&o);
+}
+
 /* The daemon was killed while the end waited for alarms.rejoin; the stream goes on from a snapshot in which the alarm is on
  * (again), or from one before the alarm, which its samples make once more. */
 static void an_alarm_that_is_reported_again_does_not_take_its_end(void **state) {
@@ -740,6 +760,7 @@ int main(void) {
         cmocka_unit_test(a_flood_of_names_drops_no_alarm_of_another),
         cmocka_unit_test(an_alarm_that_goes_on_in_another_session_is_not_over),
         cmocka_unit_test(escalations_are_grouped_and_settled_by_an_answer_or_an_end),
+        cmocka_unit_test(an_end_that_a_stream_brings_along_waits_for_nothing),
         cmocka_unit_test(an_alarm_that_is_reported_again_does_not_take_its_end),
         cmocka_unit_test(an_answer_ends_the_attempts_of_an_escalation),
         in_temp_dir(each_message_of_a_test_alarm_says_so),
