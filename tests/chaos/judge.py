@@ -52,9 +52,10 @@ class Timeline:
 
     def __init__(self, d):
         self.of, on_in, known = {}, {}, 0
-        for r in rows(d, "alarm_on", "alarm_off", "answered", "moved", "restored", "resumed", "lost"):
+        of_alarms = ("alarm_on", "alarm_off", "answered")
+        for r in rows(d, *of_alarms, "moved", "opened", "restored", "resumed", "lost", "escalated", "technical_on", "technical_off", "standby"):
             known = max(known, r["at"] or 0)
-            if r["kind"] in ("moved", "restored", "resumed", "lost"):
+            if r["kind"] not in of_alarms:
                 continue
             if r["kind"] == "answered" and r["at"] is not None:
                 r["at"] = known  # an answer that was given at the other daemon is known when it comes
