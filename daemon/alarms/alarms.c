@@ -735,8 +735,20 @@ const struct alarm *alarms_find(const struct alarms *all, const char *id) { retu
 
 const struct alarm *alarms_away(const struct alarms *all, const char *id) { return map_get(all->away, id); }
 
+/* Its caller held this bed of the roster, and another one does now: the alarm goes with the bed. */
+static void hand_over(struct alarms *all, struct alarm *a) {
+    const struct holder *h = map_get(all->holders, a->bed);
+    if (!a->held || !h || !*h->principal || alarms_holds(all, a->principal, a->bed))
+        return;
+    take_out(all, a);
+    str_copy(a->principal, sizeof a->principal, h->principal);
+    put_in(all, a);
+}
+
 void alarms_look_at_bed(struct alarms *all, const char *id, bool heard) {
     struct alarm *a = map_get(all->patients, id);
+    if (a && !heard)
+        hand_over(all, a);
     const bool blind = a && !heard && !a->off_ms && a->live && !a->test;
     if (!a || a->blind == blind)
         return;

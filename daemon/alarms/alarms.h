@@ -115,7 +115,8 @@ struct alarms_end {
     int64_t off_ms; /* Unix time */
 };
 void alarms_ended(struct alarms *all, const struct alarms_end *end, const struct alarms_now *now);
-/* Every second of an alarm that is on: whether a stream of its bed is heard. */
+/* Every second of an alarm that is shown: whether a stream of its bed is heard. Of one that is not, whose caller held the bed, the
+ * caller is whoever holds it now. */
 void alarms_look_at_bed(struct alarms *all, const char *id, bool heard);
 /* The alarm that is on in this session; NULL: there is none. */
 const struct alarm *alarms_on_in(const struct alarms *all, const char *session);

@@ -182,10 +182,12 @@ bool beds_changed(struct beds *all) {
 
 const struct bed *beds_find(const struct beds *all, const char *session) { return map_get(all->open, session); }
 
-void beds_set_mood(struct beds *all, const char *session, enum status_mood mood) {
+void beds_set_mood(struct beds *all, const char *session, enum status_mood mood, bool held) {
     struct bed *b = map_get(all->open, session);
-    if (b)
-        b->mood = mood;
+    if (!b)
+        return;
+    b->mood = mood;
+    b->held |= held;
 }
 
 const struct bed *beds_ended(const struct beds *all) { return all->ended; }

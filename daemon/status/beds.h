@@ -22,6 +22,7 @@ struct bed {
     struct past *trace;  /* NULL: out of memory */
     struct eegring *eeg; /* NULL: it keeps none */
     bool alarm, live;
+    bool held;             /* its caller held this bed of the roster */
     bool restored;         /* from before the daemon's start */
     enum status_mood mood; /* as it was shown last */
     int64_t opened_ms;     /* Unix time */
@@ -43,6 +44,6 @@ void beds_look(void *beds, const struct session *s);
 bool beds_changed(struct beds *all);
 /* The bed of an open session; NULL before its first look. */
 const struct bed *beds_find(const struct beds *all, const char *session);
-void beds_set_mood(struct beds *all, const char *session, enum status_mood mood);
+void beds_set_mood(struct beds *all, const char *session, enum status_mood mood, bool held);
 /* Those that have ended, newest first; NULL after the last. */
 const struct bed *beds_ended(const struct beds *all);

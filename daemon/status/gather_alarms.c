@@ -133,6 +133,15 @@ static const struct status_alarm *alarm_of(const struct gather *g, const struct 
 
 static bool is_open(const struct status_stream *s) { return *s->bed.session_id && !s->bed.ended_ms; }
 
+static bool is_heard(const struct status_stream *s) { return s->bed.connected && !s->silent && !s->bed.ended_ms; }
+
+/* What is left of a stream whose caller handed its bed over is the bed's still: the next one's takes its tile. */
+static int stream_place(const struct gather *g, const struct status_stream *s) {
+    const bool left = s->held && !is_heard(s) && g->places;
+    const int place = gather_place(g, s->bed.principal, s->bed.name);
+    return place < INT_MAX || !left ? place : gather_place(g, "", s->bed.name);
+}
+
 bool gather_holds_back(const struct gather *g, const struct status_stream *s) {
     char key[KEY];
     return *s->bed.session_id && g->open && map_get(g->open, index_key(key, 'u', "", s->bed.session_id));
@@ -143,13 +152,13 @@ void gather_alarm_of_stream(const struct gather *g, const struct status *to, str
     (void)to;
     if (g->source.desk && s->bed.live && is_open(s))
         alarms_streams(desk_alarms(g->source.desk), s->bed.principal, s->bed.name, s->bed.opened_ms, &now);
-    s->place = gather_place(g, s->bed.principal, s->bed.name);
+    s->place = stream_place(g, s);
     s->bed.rule = "";
     if (!g->source.desk)
         return;
     s->alarm = alarm_of(g, s);
     const struct alarms *all = desk_alarms(g->source.desk);
-    const bool another = alarms_is_anothers(all, s->bed.principal, s->bed.name);
+    const bool another = s->place == INT_MAX && alarms_is_anothers(all, s->bed.principal, s->bed.name);
     const bool off = s->bed.live && !another && alarms_are_off(all, s->bed.name);
     const bool held = gather_holds_back(g, s);
     s->bed.rule = off && held ? "alarms off by the configuration; one is on"
@@ -167,8 +176,6 @@ static bool is_of_file(const struct status_stream *s) {
     static const char *const readers[] = {"brrctl detect", "brrctl view"};
     return !s->bed.live && STR_AMONG(s->bed.name, readers) >= 0;
 }
-
-static bool is_heard(const struct status_stream *s) { return s->bed.connected && !s->silent && !s->bed.ended_ms; }
 
 /* Of two streams of a bed the one whose tile stays: one that is heard, else one that is no replay, an open one, the newer one. */
 static bool has_better_tile(const struct status_stream *a, const struct status_stream *b) {
@@ -328,10 +335,11 @@ static bool electrodes_off(const struct status_stream *s) {
 
 static void put_cause(struct alarms *all, const struct status_stream *s, enum alarm_kind kind, const char *why,
                       const struct alarms_now *now) {
+    const bool left = kind == ALARM_LOST && s->place < INT_MAX && !alarms_holds(all, s->bed.principal, s->bed.name);
     (void)alarms_round_put(all,
                            &(struct alarms_cause){.kind = kind,
                                                   .bed = s->bed.name,
-                                                  .principal = s->bed.principal,
+                                                  .principal = left ? "" : s->bed.principal, /* the bed is lost */
                                                   .session = s->bed.session_id,
                                                   .why = why,
                                                   .held_ms = kind == ALARM_LEARNING ? s->learned_before_ms : 0},

@@ -76,6 +76,7 @@ static void put_past(const struct gathering *g, const struct bed *b, struct stat
     s->restored_ms = b->restored && !b->seen_ms ? unix_ms(g, b->begun_ms) : 0;
     s->alarm_ms = unix_ms(g, b->alarm_ms);
     s->bed.ended_ms = unix_ms(g, b->ended_ms);
+    s->held = b->held;
     s->trace = b->trace ? past_share(b->trace) : NULL;
     s->eeg = eegring_mention(b->eeg);
 }
@@ -130,7 +131,7 @@ static void put_stream(void *ctx, const struct session *session) {
     s->late = s->realtime && s->bed.lag_s > LATE_S;
     gather_alarm_of_stream(g->from, g->to, s);
     s->mood = from.alarm && !gather_holds_back(g->from, s) ? STATUS_ALARM : mood_of(s);
-    beds_set_mood(g->from->beds, from.id, s->mood);
+    beds_set_mood(g->from->beds, from.id, s->mood, s->bed.live && s->place < INT_MAX);
 }
 
 static void put_ended(struct gathering *g, const struct bed *b) {

@@ -71,6 +71,7 @@ struct status_stream {
     bool realtime, loaded;            /* loaded: the model */
     bool silent, late;                /* no samples come; the device is behind */
     bool twice;                       /* another stream of this name is heard as well */
+    bool held;                        /* its caller held this bed of the roster, and may have handed it over */
     bool moved;                       /* it has ended here: another daemon has it */
     float minute[STATUS_MINUTE];      /* the highest of each of the last seconds, oldest first; NaN: none */
     double off;                       /* threshold at which the alarm ends; 0: unknown */

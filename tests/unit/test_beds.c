@@ -625,6 +625,8 @@ static void an_alarm_keeps_its_tile_when_a_newer_stream_of_its_bed_ends(void **s
         open.replay = i & 2;
         struct session *s = open_as(b, &named, &stream);
         second(b, g.beds);
+        status_drop(ward_now(&g));
+        assert_int_equal(beds_find(g.beds, session_id(s))->held, n && !open.replay);
         session_close(s, "client_gone");
         closed(b, stream);
         second(b, g.beds);
@@ -644,8 +646,75 @@ static void an_alarm_keeps_its_tile_when_a_newer_stream_of_its_bed_ends(void **s
     }
 }
 
+static int named_now; /* of which caller a token has the name */
+static int tokens_have_now(void *ctx, const char *principal, const char *bed) {
+    static const char *const callers[] = {"token:a", "token:b"};
+    return (void)ctx, (void)bed, !strcmp(principal, callers[named_now]);
+}
+
+static int lost_of(const struct gather *g) {
+    struct alarms_cursor cursor = {0};
+    int n = 0;
+    for (const struct alarm *a; (a = alarms_next(desk_alarms(g->source.desk), &cursor));)
+        n += a->kind == ALARM_LOST;
+    return n;
+}
+
+/* The token of a bed is revoked, which ends its connection, and another one has its name; what is left of the first stream is
+ * neither lost nor another bed, and its open alarm is on the tile of the next. */
+static void a_bed_that_is_handed_over_is_not_lost(void **state) {
+    (void)state;
+    static const char *const roster[] = {"bed-1"};
+    const struct desk_config config = {.plan = {.roster = roster, .n_roster = 1, .named = tokens_have_now, .hold_ms = 120 * 1000}};
+    bool seen = false;
+    struct gather g = {.seen = &seen, .places = map_new(1), .source = {.beds = roster, .n_beds = 1}};
+    struct status_stream list[2] = {tile("a", "bed-1", "token:a"), tile("b", "bed-1", "token:b")};
+    assert_int_equal(map_put(g.places, roster[0], (void *)(intptr_t)1, NULL), 0);
+    assert_int_equal(desk_new(&config, &g.source.desk, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        list[i].loaded = true;
+        list[i].bed.quality = "";
+        list[i].ahead_s = NAN;
+    }
+    named_now = 0;
+    status_drop(ward_of(&g, list, 1));
+    const struct alarms_now now = desk_now();
+    const struct alarms_start start = {
+        .id = "of-a", .session = "a", .bed = "bed-1", .principal = "token:a", .model = "", .live = true, .on_ms = now.wall_ms};
+    assert_non_null(alarms_began(desk_alarms(g.source.desk), &start, &now));
+    named_now = 1; /* the other one does not stream yet */
+    list[0].bed.connected = false;
+    list[0].held = true;
+    struct status *s = ward_of(&g, list, 1);
+    assert_true(s->n_streams == 1 && s->streams[0].place == 0 && s->streams[0].alarm);
+    assert_non_null(after_a_minute(&g, s));
+    assert_int_equal(lost_of(&g), 1);
+    status_drop(s);
+    for (int over = 0; over < 2; over++) {
+        list[0].bed.ended_ms = over * 5;
+        status_drop(ward_of(&g, list, 2)); /* the second one holds the bed from now on */
+        s = ward_of(&g, list, 2);
+        (void)after_a_minute(&g, s);
+        assert_int_equal(lost_of(&g), 0);
+        status_drop(s);
+        s = ward_of(&g, list, 2);
+        assert_int_equal(s->n_streams, 1);
+        assert_string_equal(s->streams[0].bed.session_id, "b");
+        assert_string_equal(s->streams[0].alarm->id, "of-a");
+        status_drop(s);
+    }
+    list[0].bed.ended_ms = 0;
+    list[0].bed.connected = true; /* it still sends: that is another one's stream */
+    s = ward_of(&g, list, 2);
+    assert_true(s->n_streams == 2 && tile_of(s, "bed-1", "token:a")->place == INT_MAX);
+    status_drop(s);
+    map_free(g.places, NULL);
+    desk_free(g.source.desk);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_bed_that_is_handed_over_is_not_lost),
         cmocka_unit_test(a_bed_has_one_tile_while_one_stream_of_it_is_heard),
         cmocka_unit_test(another_callers_stream_with_the_name_of_a_bed_is_not_the_bed),
         cmocka_unit_test_setup_teardown(each_second_keeps_its_highest_value, set_up, tear_down),
