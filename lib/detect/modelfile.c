@@ -57,9 +57,10 @@ static int read_frontend(const struct json *j, const char *path, struct modelfil
                        normalize);
     if (json_bool(json_get(j, "hold_baseline"), false))
         return err_set(err, ERR_INVALID, "%s: brr.frontend says hold_baseline, which no version has any more: train again", path);
-    if (f.hold_background && (!f.learn_background || f.normalize != FRONTEND_WARD))
-        return err_set(err, ERR_INVALID,
-                       "%s: brr.frontend says hold_background; expected it beside learn_background and normalize 'ward'", path);
+    if (f.hold_background && (!f.learn_background || frontend_feature(f.normalize) != FRONTEND_WARD))
+        return err_set(
+            err, ERR_INVALID,
+            "%s: brr.frontend says hold_background; expected it beside learn_background and normalize 'ward' or 'baselines'", path);
     if (f.reference < 0)
         return err_set(err, ERR_INVALID, "%s: brr.frontend says reference '%.40s'; expected " FRONTEND_REFERENCE_NAMES, path,
                        reference);

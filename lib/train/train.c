@@ -160,6 +160,10 @@ static int check_origin(struct train *t, const struct task_model *model, float *
         return err_set(err, ERR_INVALID,
                        "model.init_from %.200s was trained with data.learn_background: %s and the job says %s; expected the same",
                        t->job->init_from, theirs->learn_background ? "true" : "false", ours->learn_background ? "true" : "false");
+    if (theirs->hold_background != ours->hold_background)
+        return err_set(err, ERR_INVALID,
+                       "model.init_from %.200s was made with data.hold_background: %s and the job says %s; expected the same",
+                       t->job->init_from, theirs->hold_background ? "true" : "false", ours->hold_background ? "true" : "false");
     str_copy(t->file.notice, sizeof t->file.notice, file.notice);
     return 0;
 }

@@ -66,6 +66,10 @@ static const struct option window_rows[] = {
      "with every normalize but window: the running baselines are the person's own after seconds and are kept over gaps; false: as "
      "in "
      "files that do not say it"},
+    {"data.hold_background", OPTION_BOOL, D(hold_background), "true", 0, 0, NULL,
+     "beside learn_background, with normalize baselines: while an event of its feature lasts the running baseline does not rise, "
+     "as of "
+     "the model ward; false: as in files that do not say it"},
 };
 const struct option_table job_data_window_keys = OPTION_TABLE(window_rows);
 
@@ -273,5 +277,6 @@ void job_data_frontend(const struct job_data *data, struct frontend_config *ret)
         .notch_hz = notches[data->notch],
         .bandpass_hz = {data->bandpass_hz.items[0], data->bandpass_hz.items[1]},
         .learn_background = data->learn_background && data->normalize != FRONTEND_WINDOW,
+        .hold_background = data->hold_background && data->learn_background && frontend_feature(data->normalize) == FRONTEND_WARD,
     };
 }

@@ -16,7 +16,7 @@ struct job_data {
     const char *montage;       /* frontend_config form */
     const char *rename, *unit; /* of frontend_config; NULL: none */
     int fail_on_bad_file, fail_on_mislabelled;
-    bool official_split, redraw_each_epoch, rebuild, learn_background;
+    bool official_split, redraw_each_epoch, rebuild, learn_background, hold_background;
     struct option_list split_train, split_validation, split_test;
     double window_s, hop_s, fill_gap_s, hole_every_s, validation_fraction, balance_full, balance_none, balance_hard;
     struct option_numbers bandpass_hz;

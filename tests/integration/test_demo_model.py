@@ -238,7 +238,8 @@ def blend(d, tmp, network):
     assert told.mean() > 0.5 and np.abs(at[0.25] - (0.25 * at[1] + 0.75 * at[0]))[told].max() < 0.01 < 0.1 < np.abs(at[1] - at[0])[told].max()
     assert log_odds(d, tmp, "ward").tobytes() == at[0].tobytes()
     line, band = log_odds(d, tmp, "line_length"), log_odds(d, tmp, "band_power")
-    assert np.corrcoef(at[0], (line + band) / 2)[0, 1] > 0.99  # another band and temperature
+    until = 62 * 256  # its event has lasted for nearly ten seconds; then ward holds the background, and they do not
+    assert np.corrcoef(at[0][:until], ((line + band) / 2)[:until])[0, 1] > 0.99  # another band and temperature
 
 
 def stream(d, tmp, recording, chunk):
