@@ -1,6 +1,7 @@
 #include "daemon/alarms/alarm_entry.h"
 
 static const char forgotten[] = "forgotten: the alarm has been on for more than 5 min";
+static const char untold[] = "nobody is told: a rule of its bed holds it back";
 static const char due[] = "people are told: it has been on for the least duration of its bed";
 
 unsigned alarm_entry_kinds(void) {
@@ -74,6 +75,7 @@ struct alarms_start alarm_entry_start(const struct journal_entry *e) {
                                  SAME_MEMBERS(*e, session, principal, model, where, live, start_s, value),
                                  .test = alarm_entry_is_test(e),
                                  .answered = *e->person != '\0',
+                                 .untold = !strcmp(e->detail, untold),
                                  .on_ms = e->received_ms};
 }
 
@@ -252,6 +254,13 @@ void alarm_entry_on(const struct alarm *a, struct journal_entry *ret) {
     ret->start_s = a->changed_s;
     ret->number = isfinite(a->changed_s) ? llround(a->changed_s * 256) : -1;
     str_copy(ret->person, sizeof ret->person, *a->answered.person ? a->answered.person : a->answered.by);
+}
+
+void alarm_entry_describe(const struct alarm *a, struct journal_entry *e) {
+    if (a->due_boot_ms)
+        str_copy(e->detail, sizeof e->detail, untold);
+    else
+        alarm_again_text(a, e->detail);
 }
 
 void alarm_entry_off(const struct alarm *a, enum journal_off off, const struct alarms_now *now, struct journal_entry *ret) {

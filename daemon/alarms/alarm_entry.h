@@ -17,6 +17,8 @@ bool alarm_entry_answer(const struct journal_entry *e, struct alarm_answer *ret)
 void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret);
 /* The entry with which the alarm, which is on, is on in its session. */
 void alarm_entry_on(const struct alarm *a, struct journal_entry *ret);
+/* The detail of an entry by which the alarm is on: that a rule holds it back, or that it is on again. */
+void alarm_entry_describe(const struct alarm *a, struct journal_entry *e);
 /* The entry with which the alarm goes off in its session. */
 void alarm_entry_off(const struct alarm *a, enum journal_off off, const struct alarms_now *now, struct journal_entry *ret);
 /* The entry that begins a test alarm of this bed. The hooks and the escalation take it as they

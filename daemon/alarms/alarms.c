@@ -166,6 +166,13 @@ bool alarms_are_off(const struct alarms *all, const char *bed) {
     return rule && rule->off;
 }
 
+/* With no rule any more the next tick tells what was held back. */
+static void look_at_rule(const struct alarms *all, struct alarm *a) {
+    const int64_t due = due_of(all, a->principal, a->bed, a->on_boot_ms);
+    if (a->due_boot_ms && !a->off_ms)
+        a->due_boot_ms = due + !due;
+}
+
 bool alarms_use_rules(struct alarms *all, const struct alarms_rule *rules, int n) {
     struct map *map = map_new((size_t)n + 1);
     bool whole = map != NULL;
@@ -183,12 +190,8 @@ bool alarms_use_rules(struct alarms *all, const struct alarms_rule *rules, int n
         return false;
     map_free(all->rules, free);
     all->rules = map;
-    for (size_t cursor = 0; alarms_each(all->patients, &cursor, &at);) {
-        struct alarm *a = at;
-        const int64_t due = due_of(all, a->principal, a->bed, a->on_boot_ms);
-        a->due_boot_ms =
-            a->due_boot_ms && !a->off_ms ? due + !due : a->due_boot_ms; /* with no rule any more: the next tick tells */
-    }
+    for (size_t cursor = 0; alarms_each(all->patients, &cursor, &at);)
+        look_at_rule(all, at);
     all->changed = true;
     return whole;
 }
@@ -385,7 +388,8 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
     if (went_away(all, start, boot_ms))
         return NULL;
     a = a ? a : take_back(all, start, boot_ms);
-    const int64_t due = start->live && !start->test ? due_of(all, start->principal, start->bed, boot_ms) : 0;
+    const int64_t rule = start->live && !start->test ? due_of(all, start->principal, start->bed, boot_ms) : 0;
+    const int64_t due = rule ? rule : start->untold;
     const bool untold = !a || (a->off_ms && a->due_boot_ms); /* one that was told before goes on being told */
     if (untold && start->live && !due)
         end_silences(all);
@@ -670,6 +674,10 @@ static void take_patient(struct alarms *all, struct patient *p, const struct ala
     struct alarm *a = &p->alarm, *known = map_get(all->patients, a->id);
     const struct alarm *on = alarms_on_in(all, a->session);
     const bool no_room = !alarm_is_open(a) && map_count(all->patients) == ALARMS_MAX;
+    if (known && a->due_boot_ms && !strcmp(known->session, a->session) && known->changed_s == a->changed_s) {
+        known->due_boot_ms = a->due_boot_ms; /* of the same onset, of which nobody was told */
+        look_at_rule(all, known);
+    }
     if (known)
         give_answers(all, known, a, now);
     else if (!no_room)
@@ -682,8 +690,7 @@ static void take_patient(struct alarms *all, struct patient *p, const struct ala
         const struct alarms_end end = unreported(on->start_s, on->on_ms);
         set_off(a, &end, now);
     }
-    if (a->due_boot_ms)
-        a->due_boot_ms = due_of(all, a->principal, a->bed, a->on_boot_ms);
+    look_at_rule(all, a);
     a->held = alarms_holds(all, a->principal, a->bed);
     put_in(all, a);
 }

@@ -99,7 +99,7 @@ void desk_note(void *desk, struct journal_entry *e) {
     if (a && e->kind == JOURNAL_ALARM_ON && a->answered.at_ms) /* the answer covers what is on again */
         str_copy(e->person, sizeof e->person, *a->answered.person ? a->answered.person : a->answered.by);
     if (a && e->kind == JOURNAL_ALARM_ON && !*e->detail)
-        alarm_again_text(a, e->detail);
+        alarm_entry_describe(a, e);
     e->sounds = answered && a && !a->answered.at_ms;
 }
 

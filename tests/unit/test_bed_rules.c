@@ -1,6 +1,6 @@
 /* When an alarm of a bed is silent, held back by a rule of the bed, or blind; who holds a bed of the roster. */
 
-#include "daemon/alarms/alarms.h"
+#include "daemon/alarms/desk.h"
 #include "unit/ward_fixture.h"
 
 static void silence_is_sound_alone_and_ends_by_time_or_a_new_alarm(void **state) {
@@ -125,6 +125,67 @@ static void an_alarm_that_is_told_when_it_is_on_again_ends_silences_and_escalate
     assert_int_equal(a->step, 1);
 }
 
+static struct journal_entry end_of(const struct journal_entry *on, double at_s) {
+    struct journal_entry e = *on;
+    e.kind = JOURNAL_ALARM_OFF;
+    e.start_s = at_s;
+    e.detail[0] = '\0';
+    return e;
+}
+
+/* The rows say what was held back: the rules may be others after a restart. */
+static void what_a_rule_held_back_that_a_restart_takes_away_is_told(void **state) {
+    struct ward *w = *state;
+    const struct alarms_rule rules[] = {{.bed = "bed-3", .off = true}, {.bed = "bed-4", .least_ms = 10 * MINUTE}};
+    static const char *const beds[] = {"bed-3", "bed-4", "bed-3", "bed-7"};
+    const struct alarms_now now = desk_now();
+    struct desk *d = NULL;
+    char ids[4][JOURNAL_ALARM];
+    assert_int_equal(desk_new(&(struct desk_config){.plan = {.rules = (void *)(uintptr_t)rules, .n_rules = 2}}, &d, NULL), 0);
+    for (int i = 0; i < 4; i++) { /* the third ends before */
+        struct journal_entry *e = &w->rows[w->n++];
+        *e = (struct journal_entry){.kind = JOURNAL_ALARM_ON, .start_s = 10, .value = 0.9, .live = true};
+        e->received_ms = now.wall_ms, e->boot_ms = now.boot_ms;
+        str_format(e->session, sizeof e->session, "s%d", i);
+        str_copy(e->client, sizeof e->client, beds[i]);
+        journal_alarm_id(e->session, 2560, e->alarm);
+        str_copy(ids[i], sizeof ids[i], e->alarm);
+        desk_note(d, e);
+        assert_int_equal(e->untold, i < 3);
+    }
+    w->rows[w->n++] = end_of(&w->rows[2], 20);
+    desk_free(d);
+    w->now = now;
+    for (int late = 0; late < 2; late++) { /* the stream has reported it again before the journal is read */
+        const int n = w->n;
+        plan.rules = (void *)(uintptr_t)rules;
+        plan.n_rules = 2;
+        restart(w, 1000);
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(alarm_is_waiting(alarms_find(w->all, ids[i])), i == 3);
+        plan.n_rules = 0;
+        restart(w, 1000);
+        if (late) {
+            struct alarms *past = w->all;
+            struct journal_entry again = w->rows[0];
+            w->all = alarms_new(&plan, keep_row, w);
+            again.detail[0] = '\0';
+            alarm_entry_take(w->all, &again, &w->now);
+            assert_true(alarms_merge(w->all, past, ROWS, &w->now));
+            alarms_free(past);
+        }
+        pass(w, 1000);
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(alarm_sound(alarms_find(w->all, ids[i]), w->now.boot_ms), i == 2 ? ALARM_QUIET : ALARM_HIGH);
+        assert_int_equal(w->n, n + 2); /* hooks are told by these rows */
+        assert_true(w->rows[n].kind == JOURNAL_ALARM_ON && !w->rows[n].untold);
+        w->n = late ? w->n : n;
+    }
+    restart(w, 0);
+    pass(w, 1000);
+    assert_int_equal(rows_of(w, JOURNAL_ALARM_ON), 6); /* once */
+}
+
 static void an_alarm_is_blind_while_nobody_hears_the_bed(void **state) {
     struct ward *w = *state;
     const struct alarm *a = on(w, "bed-7", 10);
@@ -241,6 +302,7 @@ int main(void) {
         in_ward(a_rule_of_a_bed_holds_its_alarms_back),
         in_ward(an_alarm_that_a_rule_holds_back_is_told_when_it_was_not_brief),
         in_ward(an_alarm_that_is_told_when_it_is_on_again_ends_silences_and_escalates_from_then),
+        in_ward(what_a_rule_held_back_that_a_restart_takes_away_is_told),
         in_ward(an_alarm_is_blind_while_nobody_hears_the_bed),
         in_ward(the_first_who_streams_a_bed_holds_it_until_it_is_gone),
         in_ward(a_new_token_of_a_bed_goes_on_with_its_alarm_and_answer),
