@@ -505,7 +505,7 @@ void journal_told(struct journal *j, const char *receiver, const struct journal_
     if (!l)
         return;
     outlet_id(receiver, e, l->delivery);
-    l->silent = e->kind != JOURNAL_ALARM_ON && e->kind != JOURNAL_ALARM_OFF;
+    l->silent = e->kind != JOURNAL_ALARM_ON && e->kind != JOURNAL_ALARM_OFF && e->kind != JOURNAL_ESCALATED;
     l->entry.kind = JOURNAL_TOLD;
     l->entry.number = -1;
     l->entry.received_ms = clock_wall_ms();

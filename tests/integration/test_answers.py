@@ -112,7 +112,7 @@ def check_test_page(d, url):
     assert url.startswith("https://eeg.example/streams/test") and "?" not in url, url
     text = until(lambda: (answer := get(d, url.removeprefix("https://eeg.example")))[0] == 200 and answer[1], "the page never came")
     assert "<h1>bed 7</h1><p>Test alarm</p>" in text, text
-    for said in ("<dt>made</dt>", "<dt>told</dt><dd>all, alarm_on: delivered", "<dt>nobody had answered</dt><dd>call 2, <time", "<dt>answered</dt><dd>Ana B, <time", "a drill: nothing to do” (uid:"):
+    for said in ("<dt>made</dt>", "<dt>told</dt><dd>all, alarm_on: delivered", "<dt>told</dt><dd>first, escalated: delivered", "<dt>told</dt><dd>last, escalated: delivered", "<dt>nobody had answered</dt><dd>call 2, <time", "<dt>answered</dt><dd>Ana B, <time", "a drill: nothing to do” (uid:"):
         assert said in text, (said, text)
     zone = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z+-][\w+-]+"
     assert re.search(rf"acknowledged by Ana B {zone}, false alarm, \"a drill: nothing to do\" \(uid:\d+ {zone}\)", d.ctl("alarms")[1]), d.ctl("alarms")

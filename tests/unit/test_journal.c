@@ -452,6 +452,34 @@ static void a_receiver_is_offered_each_entry_until_it_is_done(void **state) {
     assert_int_equal(later.n, 0);
 }
 
+/* Who was reached by an alarm, its steps and its end has a row; messages about equipment have none. */
+static void what_people_were_told_of_an_alarm_has_a_row(void **state) {
+    static const struct {
+        enum journal_kind kind;
+        const char *row;
+    } all_told[] = {{JOURNAL_ALARM_ON, "alarm_on: delivered"},
+                    {JOURNAL_ESCALATED, "escalated: delivered"},
+                    {JOURNAL_ESCALATED, "escalated: delivered"},
+                    {JOURNAL_ALARM_OFF, "alarm_off: delivered"},
+                    {JOURNAL_TECHNICAL_ON, NULL}};
+    const char *path = in_dir(state, "j.sqlite");
+    struct journal *j = start(path, -1, -1);
+    for (int i = 0; i < 5; i++) {
+        struct journal_entry e = entry(all_told[i].kind, "icu-1", -1);
+        e.step = i < 3 ? i : 0;
+        journal_told(j, "doctor", &e, "delivered");
+    }
+    assert_true(journal_stop(j));
+    struct page p = read_some(path, &all, forward);
+    assert_int_equal(p.n, 4);
+    for (int i = 0; i < p.n; i++) {
+        assert_int_equal(p.e[i].kind, JOURNAL_TOLD);
+        assert_string_equal(p.e[i].person, "doctor");
+        assert_string_equal(p.e[i].detail, all_told[i].row);
+        assert_int_equal(p.e[i].step, i < 3 ? i : 0);
+    }
+}
+
 static void a_step_of_the_clock_gives_up_no_delivery(void **state) {
     const char *path = in_dir(state, "j.sqlite");
     struct receiver r = {.n = 0}, later = {.n = 0};
@@ -701,6 +729,7 @@ int main(void) {
         in_temp_dir(entries_wait_for_a_volume_that_cannot_be_written),
         in_temp_dir(a_flood_of_one_stream_costs_no_alarm_of_another),
         in_temp_dir(a_receiver_is_offered_each_entry_until_it_is_done),
+        in_temp_dir(what_people_were_told_of_an_alarm_has_a_row),
         in_temp_dir(a_step_of_the_clock_gives_up_no_delivery),
         in_temp_dir(after_another_boot_an_age_is_what_the_wall_clock_says),
         in_temp_dir(what_is_owed_is_offered_when_the_file_can_be_opened),
