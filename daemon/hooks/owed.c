@@ -59,6 +59,26 @@ static bool is_group(const struct owed_bed *b) { return *b->key == *ESCALATION; 
 
 /* ---- entries ---- */
 
+static bool is_of(const struct telling_item *i, const struct journal_entry *e) { return !strcmp(i->line->entry.alarm, e->alarm); }
+
+static bool has_entry_of(const struct telling_item *i, const struct journal_entry *e) {
+    while (i && !is_of(i, e))
+        i = i->next;
+    return i != NULL;
+}
+
+/* The bed of this alarm, or a group with an escalation of it, whichever caller's; NULL: there is none. */
+static struct owed_bed *bed_with(const struct owed *o, const struct journal_entry *e, bool group) {
+    const char *key;
+    void *value;
+    for (size_t at = 0; *e->alarm && map_next(o->beds, &at, &key, &value);) {
+        struct owed_bed *b = value;
+        if (is_group(b) == group && (has_entry_of(b->items, e) || has_entry_of(b->flying, e)))
+            return b;
+    }
+    return NULL;
+}
+
 static int class_of(const struct journal_entry *e) {
     if (!e->live)
         return RANK_REPLAY;
@@ -119,11 +139,13 @@ static bool make_room(struct owed *o, const char *owner, int rank) {
     return true;
 }
 
+/* What is told of an alarm stays in one bed when a stream of another caller goes on with it. */
 static struct owed_bed *bed_of(struct owed *o, const struct journal_entry *e, int64_t now_ms) {
     char key[OWED_KEY];
     key_of(e, key);
-    struct owed_bed *b = map_get(o->beds, key);
+    struct owed_bed *b = e->kind == JOURNAL_ESCALATED ? NULL : bed_with(o, e, false);
     const char *owner = caller_of(e, key);
+    b = b ? b : map_get(o->beds, key);
     if (b || !make_room(o, owner, class_of(e)) || !(b = calloc(1, sizeof *b)))
         return b;
     str_copy(b->key, sizeof b->key, key);
@@ -191,43 +213,25 @@ struct telling_item *owed_newest(const struct owed_bed *b) {
 
 /* ---- escalations that nobody needs to hear any more ---- */
 
-static bool is_of(const struct telling_item *i, const struct journal_entry *e) { return !strcmp(i->line->entry.alarm, e->alarm); }
+bool owed_escalates(const struct owed *o, const struct journal_entry *e) { return bed_with(o, e, true) != NULL; }
 
-/* The groups of the caller of e, one after the other; *at is 0 before. */
-static struct owed_bed *next_group(const struct owed *o, const struct journal_entry *e, size_t *at) {
-    const char *key;
-    void *value;
-    while (map_next(o->beds, at, &key, &value))
-        if (*key == *ESCALATION && !strcmp(strchr(key, '\x1f') + 1, e->principal))
-            return value;
-    return NULL;
-}
-
-static bool has_entry_of(const struct telling_item *i, const struct journal_entry *e) {
-    while (i && !is_of(i, e))
-        i = i->next;
-    return i != NULL;
-}
-
-bool owed_escalates(const struct owed *o, const struct journal_entry *e) {
-    const struct owed_bed *b;
-    for (size_t at = 0; (b = next_group(o, e, &at));)
-        if (has_entry_of(b->items, e) || has_entry_of(b->flying, e))
-            return true;
-    return false;
+/* Of whichever caller: a stream of another one may go on with the alarm. */
+static void settle_in(struct owed *o, struct owed_bed *b, const struct journal_entry *e, const char *outcome) {
+    for (struct telling_item *i = b->items, *after; i; i = after) {
+        after = i->next;
+        if (is_of(i, e))
+            settle_item(o, b, i, outcome);
+    }
+    for (struct telling_item *i = b->flying; i; i = i->next)
+        i->outcome = is_of(i, e) ? outcome : i->outcome;
 }
 
 void owed_settle_escalations(struct owed *o, const struct journal_entry *e, const char *outcome) {
-    struct owed_bed *b;
-    for (size_t at = 0; (b = next_group(o, e, &at));) {
-        for (struct telling_item *i = b->items, *after; i; i = after) {
-            after = i->next;
-            if (is_of(i, e))
-                settle_item(o, b, i, outcome);
-        }
-        for (struct telling_item *i = b->flying; i; i = i->next)
-            i->outcome = is_of(i, e) ? outcome : i->outcome;
-    }
+    const char *key;
+    void *value;
+    for (size_t at = 0; map_next(o->beds, &at, &key, &value);)
+        if (*key == *ESCALATION)
+            settle_in(o, value, e, outcome);
 }
 
 static void mark_answered(struct telling_item *list, const struct journal_entry *e) {
@@ -236,11 +240,13 @@ static void mark_answered(struct telling_item *list, const struct journal_entry 
 }
 
 void owed_answered(struct owed *o, const struct journal_entry *e) {
-    char key[OWED_KEY];
-    key_of(e, key);
-    struct owed_bed *b = map_get(o->beds, key);
-    mark_answered(b ? b->items : NULL, e);
-    mark_answered(b ? b->flying : NULL, e);
+    const char *key;
+    void *value;
+    for (size_t at = 0; map_next(o->beds, &at, &key, &value);) {
+        const struct owed_bed *b = value;
+        mark_answered(b->items, e);
+        mark_answered(b->flying, e);
+    }
     owed_settle_escalations(o, e, "answered");
 }
 

@@ -429,6 +429,38 @@ static void an_end_that_a_stream_brings_along_waits_for_nothing(void **state) {
     owed_done(&o);
 }
 
+/* The token of a bed has changed, and the stream of the new one goes on with the alarm of the old one. */
+static void an_alarm_that_goes_on_with_another_caller_is_the_same(void **state) {
+    struct owed o = owed_new();
+    char text[TELLING_TEXT];
+    (void)state;
+    struct journal_entry on = entry(JOURNAL_ALARM_ON, "bed-7", 512), off = entry(JOURNAL_ALARM_OFF, "bed-7", 1024), again = on;
+    struct journal_entry called = on;
+    str_copy(again.session, sizeof again.session, "next");
+    str_copy(again.principal, sizeof again.principal, "token:new");
+    o.rejoin_ms = 60000;
+    assert_true(owe_entry(&o, &on, NOW_MS));
+    assert_string_equal(next_told(&o, NOW_MS, text), "bed-7");
+    assert_true(owe_entry(&o, &off, NOW_MS + 1000));
+    assert_false(owe_entry(&o, &again, NOW_MS + 2000));
+    assert_true(n_settled == 2 && !o.waiting);
+    assert_string_equal(next_told(&o, NOW_MS + 100000, text), "");
+    called.kind = JOURNAL_ESCALATED; /* nothing is told before the alarm goes on, and somebody answers */
+    called.step = 1;
+    assert_true(owe_entry(&o, &on, NOW_MS) && owe_entry(&o, &called, NOW_MS));
+    assert_true(owed_escalates(&o, &again));
+    owed_answered(&o, &again);
+    assert_false(owed_escalates(&o, &again));
+    again.kind = JOURNAL_ALARM_OFF;
+    str_copy(again.detail, sizeof again.detail, "ended");
+    assert_true(owe_entry(&o, &again, NOW_MS + 1000));
+    assert_string_equal(next_told(&o, NOW_MS + 100000, text), "bed-7");
+    assert_non_null(strstr(text, "bed-7 (new): the alarm was on "));
+    assert_non_null(strstr(text, ", acknowledged"));
+    assert_true(!o.waiting);
+    owed_done(&o);
+}
+
 /* The daemon was killed while the end waited for alarms.rejoin; the stream goes on from a snapshot in which the alarm is on
  * (again), or from one before the alarm, which its samples make once more. */
 static void an_alarm_that_is_reported_again_does_not_take_its_end(void **state) {
@@ -759,6 +791,7 @@ int main(void) {
         cmocka_unit_test(one_caller_has_half_of_the_attempts_while_others_wait),
         cmocka_unit_test(a_flood_of_names_drops_no_alarm_of_another),
         cmocka_unit_test(an_alarm_that_goes_on_in_another_session_is_not_over),
+        cmocka_unit_test(an_alarm_that_goes_on_with_another_caller_is_the_same),
         cmocka_unit_test(escalations_are_grouped_and_settled_by_an_answer_or_an_end),
         cmocka_unit_test(an_end_that_a_stream_brings_along_waits_for_nothing),
         cmocka_unit_test(an_alarm_that_is_reported_again_does_not_take_its_end),
