@@ -117,12 +117,14 @@ static void expect_at_once(struct owed_bed *b) {
 }
 
 static bool is_over(const struct journal_entry *e) { return e->kind == JOURNAL_ALARM_OFF; }
+static bool is_edge(const struct journal_entry *e) { return is_over(e) || e->kind == JOURNAL_ALARM_ON; }
 
 static void offer_line(struct line *l, struct journal_line *line) {
     const struct journal_entry *e = &line->entry;
     LOCKED(&l->lock);
-    const bool instead = is_over(e) && owed_escalates(&l->owed, e);
-    if (instead)
+    /* a hook that does not want it was owed an escalation, maybe before a restart */
+    const bool instead = is_edge(e) && (owed_escalates(&l->owed, e) || !hook_wants(l->hook, e));
+    if (instead && is_over(e))
         owed_settle_escalations(&l->owed, e, "not told: the alarm is over");
     struct owed_bed *b = owed_add(&l->owed, line, clock_ms());
     if (!b)
@@ -337,7 +339,7 @@ static bool outlet_wants(void *ctx, int i, const struct journal_entry *e) {
     struct line *l = &((struct hooks *)ctx)->lines[i];
     if (e->untold)
         return false;
-    if (hook_wants(l->hook, e) || !is_over(e))
+    if (hook_wants(l->hook, e) || !is_edge(e))
         return hook_wants(l->hook, e);
     LOCKED(&l->lock);
     return owed_escalates(&l->owed, e); /* told instead, whatever the hook's kinds */

@@ -67,13 +67,13 @@ static bool has_entry_of(const struct telling_item *i, const struct journal_entr
     return i != NULL;
 }
 
-/* The bed of this alarm, or a group with an escalation of it, whichever caller's; NULL: there is none. */
-static struct owed_bed *bed_with(const struct owed *o, const struct journal_entry *e, bool group) {
+/* The bed that has an entry of this alarm, whichever caller's; NULL: none has. */
+static struct owed_bed *bed_with(const struct owed *o, const struct journal_entry *e) {
     const char *key;
     void *value;
     for (size_t at = 0; *e->alarm && map_next(o->beds, &at, &key, &value);) {
         struct owed_bed *b = value;
-        if (is_group(b) == group && (has_entry_of(b->items, e) || has_entry_of(b->flying, e)))
+        if (!is_group(b) && (has_entry_of(b->items, e) || has_entry_of(b->flying, e)))
             return b;
     }
     return NULL;
@@ -143,7 +143,7 @@ static bool make_room(struct owed *o, const char *owner, int rank) {
 static struct owed_bed *bed_of(struct owed *o, const struct journal_entry *e, int64_t now_ms) {
     char key[OWED_KEY];
     key_of(e, key);
-    struct owed_bed *b = e->kind == JOURNAL_ESCALATED ? NULL : bed_with(o, e, false);
+    struct owed_bed *b = e->kind == JOURNAL_ESCALATED ? NULL : bed_with(o, e);
     const char *owner = caller_of(e, key);
     b = b ? b : map_get(o->beds, key);
     if (b || !make_room(o, owner, class_of(e)) || !(b = calloc(1, sizeof *b)))
@@ -164,8 +164,8 @@ static bool came_before(const struct journal_entry *on, const struct journal_ent
     return !strcmp(on->session, off->session) && on->start_s <= off->start_s;
 }
 
-/* An alarm that ended and has begun again within alarms.rejoin: the hook hears of neither, but of one that sounds again. A
- * beginning that the journal may have already is none. */
+/* An alarm that ended and has begun again within alarms.rejoin: the hook hears of neither, but of one that sounds again, and of one
+ * that it was called to in vain. A beginning that the journal may have already is none. */
 static bool rejoins(struct owed *o, struct owed_bed *b, const struct journal_line *line) {
     const struct journal_entry *on = &line->entry;
     if (line->again && atomic_load(&line->state) != LINE_WRITTEN)
@@ -173,8 +173,9 @@ static bool rejoins(struct owed *o, struct owed_bed *b, const struct journal_lin
     for (struct telling_item *i = b->items; on->kind == JOURNAL_ALARM_ON && *on->alarm && i; i = i->next)
         if (i->line->entry.kind == JOURNAL_ALARM_OFF && !strcmp(i->line->entry.alarm, on->alarm) &&
             !came_before(on, &i->line->entry)) {
+            const bool in_vain = i->instead && !*on->person;
             settle_item(o, b, i, "not told: the alarm went on");
-            return !on->sounds;
+            return !on->sounds && !in_vain;
         }
     return false;
 }
@@ -213,25 +214,42 @@ struct telling_item *owed_newest(const struct owed_bed *b) {
 
 /* ---- escalations that nobody needs to hear any more ---- */
 
-bool owed_escalates(const struct owed *o, const struct journal_entry *e) { return bed_with(o, e, true) != NULL; }
-
-/* Of whichever caller: a stream of another one may go on with the alarm. */
-static void settle_in(struct owed *o, struct owed_bed *b, const struct journal_entry *e, const char *outcome) {
-    for (struct telling_item *i = b->items, *after; i; i = after) {
-        after = i->next;
-        if (is_of(i, e))
-            settle_item(o, b, i, outcome);
-    }
-    for (struct telling_item *i = b->flying; i; i = i->next)
-        i->outcome = is_of(i, e) ? outcome : i->outcome;
+static bool owes(const struct telling_item *i, const struct journal_entry *e) {
+    const bool over = e->kind != JOURNAL_ALARM_ON;
+    while (i && !(is_of(i, e) && (i->instead || (over && i->line->entry.kind == JOURNAL_ESCALATED))))
+        i = i->next;
+    return i != NULL;
 }
 
-void owed_settle_escalations(struct owed *o, const struct journal_entry *e, const char *outcome) {
+bool owed_escalates(const struct owed *o, const struct journal_entry *e) {
     const char *key;
     void *value;
     for (size_t at = 0; map_next(o->beds, &at, &key, &value);)
-        if (*key == *ESCALATION)
-            settle_in(o, value, e, outcome);
+        if (owes(((const struct owed_bed *)value)->items, e) || owes(((const struct owed_bed *)value)->flying, e))
+            return true;
+    return false;
+}
+
+/* Whether it calls somebody to this alarm: an escalation, or what goes on in place of one. */
+static bool calls(const struct telling_item *i, const struct journal_entry *e) {
+    const enum journal_kind kind = i->line->entry.kind;
+    return is_of(i, e) && (kind == JOURNAL_ESCALATED || (kind == JOURNAL_ALARM_ON && i->instead));
+}
+
+/* Of whichever caller: a stream of another one may go on with the alarm. */
+void owed_settle_escalations(struct owed *o, const struct journal_entry *e, const char *outcome) {
+    const char *key;
+    void *value;
+    for (size_t at = 0; map_next(o->beds, &at, &key, &value);) {
+        struct owed_bed *b = value;
+        for (struct telling_item *i = b->items, *after; i; i = after) {
+            after = i->next;
+            if (calls(i, e))
+                settle_item(o, b, i, outcome);
+        }
+        for (struct telling_item *i = b->flying; i; i = i->next)
+            i->outcome = calls(i, e) ? outcome : i->outcome;
+    }
 }
 
 static void mark_answered(struct telling_item *list, const struct journal_entry *e) {

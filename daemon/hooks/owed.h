@@ -44,9 +44,10 @@ bool owed_init(struct owed *o); /* false: out of memory; the caller sets the res
 void owed_done(struct owed *o);
 /* The hook is owed this line. Returns its bed; NULL: it is settled. */
 struct owed_bed *owed_add(struct owed *o, struct journal_line *line, int64_t now_ms);
-/* Whether an escalation of this alarm waits, or is on its way. */
+/* Whether a hook that wants no beginnings and ends is owed this one: an escalation of the alarm waits, or is on its way, or its end
+ * does in place of one; of a beginning: the end does, after which the alarm is on again. */
 bool owed_escalates(const struct owed *o, const struct journal_entry *e);
-/* The alarm is over: nobody needs to hear its escalations any more. */
+/* The alarm is over, or answered: nobody needs to hear its escalations any more, nor that it went on after one. */
 void owed_settle_escalations(struct owed *o, const struct journal_entry *e, const char *outcome);
 /* Somebody has acknowledged the alarm of this entry: that is told with what waits of it. */
 void owed_answered(struct owed *o, const struct journal_entry *e);

@@ -291,6 +291,7 @@ void telling_text(const struct telling *t, char ret[TELLING_TEXT]) {
     const struct journal_entry *e = t->entry;
     char bed[JOURNAL_CLIENT + 220], since[MOMENT], out[TELLING_TEXT];
     const bool test = alarm_entry_is_test(e);
+    const char *said = t->answered ? ", acknowledged" : t->instead ? ", not answered" : "";
     name_bed(e, bed, sizeof bed);
     moment_text(onset_of(e), since);
     out[0] = '\0';
@@ -304,7 +305,7 @@ void telling_text(const struct telling *t, char ret[TELLING_TEXT]) {
         str_format(out, TELLING_TEXT, "ALARM %s: %s, since %s", bed, e->detail, since);
     else if (is_on(e)) {
         str_format(out, TELLING_TEXT, "ALARM%s %s: seizure probability %.2f since %s%s", e->live ? "" : " of a replay", bed,
-                   e->value, since, t->answered ? ", acknowledged" : "");
+                   e->value, since, said);
         put_where(t, out);
         put_again(t, out);
     } else if (is_off(e))

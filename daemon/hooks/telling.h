@@ -14,7 +14,7 @@ struct telling_item {
     struct journal_line *line;
     bool stale;          /* of an earlier process, and long ago: if it is on, nobody knows whether it still is */
     bool answered;       /* somebody has acknowledged the alarm */
-    bool instead;        /* it is told instead of an escalation, which the hook was owed */
+    bool instead;        /* of an alarm: it is told instead of an escalation, which the hook was owed */
     bool tried;          /* an attempt began when it could be told: it waits for the pause of its bed */
     const char *outcome; /* an attempt that covers it is on its way, after which it is settled with this; NULL: it is not */
 };

@@ -434,8 +434,8 @@ static void an_alarm_that_goes_on_with_another_caller_is_the_same(void **state) 
     struct owed o = owed_new();
     char text[TELLING_TEXT];
     (void)state;
-    struct journal_entry on = entry(JOURNAL_ALARM_ON, "bed-7", 512), off = entry(JOURNAL_ALARM_OFF, "bed-7", 1024), again = on;
-    struct journal_entry called = on;
+    struct journal_entry on = entry(JOURNAL_ALARM_ON, "bed-7", 512), again = on, called = on;
+    struct journal_entry off = entry(JOURNAL_ALARM_OFF, "bed-7", 1024);
     str_copy(again.session, sizeof again.session, "next");
     str_copy(again.principal, sizeof again.principal, "token:new");
     o.rejoin_ms = 60000;
@@ -448,10 +448,10 @@ static void an_alarm_that_goes_on_with_another_caller_is_the_same(void **state) 
     called.kind = JOURNAL_ESCALATED; /* nothing is told before the alarm goes on, and somebody answers */
     called.step = 1;
     assert_true(owe_entry(&o, &on, NOW_MS) && owe_entry(&o, &called, NOW_MS));
+    again.kind = JOURNAL_ALARM_OFF;
     assert_true(owed_escalates(&o, &again));
     owed_answered(&o, &again);
     assert_false(owed_escalates(&o, &again));
-    again.kind = JOURNAL_ALARM_OFF;
     str_copy(again.detail, sizeof again.detail, "ended");
     assert_true(owe_entry(&o, &again, NOW_MS + 1000));
     assert_string_equal(next_told(&o, NOW_MS + 100000, text), "bed-7");
@@ -698,6 +698,44 @@ static void what_replaces_a_message_goes_to_who_was_owed_it(void **state) {
     hook.steps = 0;
 }
 
+/* The pager of the second step does not answer, and the alarm ends and goes on within alarms.rejoin. */
+static void a_call_in_vain_is_made_again_when_the_alarm_goes_on(void **state) {
+    static const char *const ends[] = {"alarm_on 4096 delivered", "alarm_on 4096 not told: the alarm is over",
+                                       "alarm_on 4096 answered", "alarm_on 4096 not told: the alarm went on"};
+    for (int end = 0; end < 4; end++) {
+        struct hooks *all = start(state, 3600 * 1000);
+        hook.kinds = 0;
+        hook.steps = 1u << 1;
+        atomic_store(&receiver.status, 503);
+        struct journal_entry e = entry(JOURNAL_ESCALATED, "bed-7", 512), on = e;
+        e.step = 1;
+        on.kind = JOURNAL_ALARM_ON;
+        on.number = 4096;
+        on.start_s = 16;
+        str_copy(on.detail, sizeof on.detail, "on again, 1 time since 10:03 CET");
+        str_copy(on.person, sizeof on.person, end == 3 ? "Ana" : ""); /* her answer covers it */
+        journal_line_drop(offer_entry(all, &e, LINE_WRITTEN));
+        wait_for(&receiver.n, 1);
+        offer(all, JOURNAL_ALARM_OFF, "bed-7", 2560);
+        journal_line_drop(offer_entry(all, &on, LINE_WRITTEN));
+        wait_told("alarm_off 2560 not told: the alarm went on", 1);
+        if (end == 1)
+            offer(all, JOURNAL_ALARM_OFF, "bed-7", 5120);
+        on.kind = JOURNAL_ANSWERED;
+        str_copy(on.detail, sizeof on.detail, "acknowledge via page");
+        if (end == 2)
+            hooks_outlet(all)->see(hooks_outlet(all)->ctx, &on);
+        if (!end)
+            atomic_store(&receiver.status, 200);
+        wait_told(ends[end], 1);
+        stop(all);
+        assert_true(end || (body_has(receiver.n - 1, "ALARM bed-7 (icu): seizure probability 0.93 since ") &&
+                            body_has(receiver.n - 1, ", not answered, on again, 1 time since 10:03 CET")));
+        assert_int_equal(count_told("alarm_on 4096"), 1);
+    }
+    hook.steps = 0;
+}
+
 static void replays_and_old_alarms_are_not_told(void **state) {
     struct hooks *all = start(state, 0);
     struct journal_entry e = entry(JOURNAL_ALARM_ON, "file", 512);
@@ -801,6 +839,7 @@ int main(void) {
         cmocka_unit_test(what_has_failed_is_tried_again_by_its_pauses),
         cmocka_unit_test(an_alarm_that_is_tried_again_says_that_it_was_answered),
         in_temp_dir(what_replaces_a_message_goes_to_who_was_owed_it),
+        in_temp_dir(a_call_in_vain_is_made_again_when_the_alarm_goes_on),
         cmocka_unit_test(a_technical_alarm_that_is_on_is_never_too_old),
         cmocka_unit_test(a_sentence_says_what_people_need),
         in_temp_dir(replays_and_old_alarms_are_not_told),
