@@ -121,8 +121,11 @@ void alarms_ended(struct alarms *all, const struct alarms_end *end, const struct
 void alarms_look_at_bed(struct alarms *all, const char *id, bool heard);
 /* The alarm that is on in this session; NULL: there is none. */
 const struct alarm *alarms_on_in(const struct alarms *all, const char *session);
+/* why: of the end of an alarm whose cause is not over. */
+#define ALARMS_GONE   "the stream has ended, and nothing is heard of the bed"
+#define ALARMS_STANDS "the bed is in standby"
+bool alarms_is_over(const char *why);
 /* The stream of this session is over: its connection is not lost any more, but nobody hears the bed either. */
-#define ALARMS_GONE "the stream has ended, and nothing is heard of the bed" /* why: of the end of such an alarm */
 void alarms_gone(struct alarms *all, const char *session);
 /* The alarm that this onset of the session belongs to, as far as the register knows: it is on in the session, was on then, or
  * another stream of the bed has taken it over since. NULL: it is new. */
@@ -166,6 +169,8 @@ void alarms_held(struct alarms *all, const char *principal, const char *bed, int
 /* A live stream of this name is open, which began at opened_ms (Unix time): each second. */
 void alarms_streams(struct alarms *all, const char *principal, const char *bed, int64_t opened_ms, const struct alarms_now *now);
 void alarms_round_begin(struct alarms *all);
+/* The stream of this cause is connected: a connection that was lost is back, also one of before a restart. */
+void alarms_round_back(struct alarms *all, const struct alarms_cause *stream);
 /* This alarm began, or is over, at that time: from the journal, after a restart. */
 struct alarm *alarms_technical(struct alarms *all, const char *id, const struct alarms_cause *cause, int64_t on_ms,
                                const struct alarms_now *now); /* NULL when out of memory */

@@ -44,6 +44,8 @@ static void key_of(const struct alarms *all, const struct alarms_cause *c, char 
                alarm_bed_is_named(c->bed) || !*c->session ? c->bed : c->session);
 }
 
+static bool is_of_stream(enum alarm_kind kind) { return kind == ALARM_LOST || kind == ALARM_NO_SIGNAL; }
+
 struct alarm *alarms_technical(struct alarms *all, const char *id, const struct alarms_cause *c, int64_t on_ms,
                                const struct alarms_now *now) {
     char key[CAUSE_KEY];
@@ -52,6 +54,7 @@ struct alarm *alarms_technical(struct alarms *all, const char *id, const struct 
     if (!t && !(t = technical_new(all, key, c, now)))
         return NULL;
     t->begun = true;
+    t->gone = is_of_stream(c->kind); /* unless its stream is heard before the time is up */
     t->keep_boot_ms = now->boot_ms + ALARMS_RETURN_MS;
     t->alarm.on_ms = on_ms;
     t->alarm.on_boot_ms = alarms_boot_of(on_ms, now);
@@ -74,11 +77,33 @@ void alarms_technical_ended(struct alarms *all, const char *id) {
 
 void alarms_round_begin(struct alarms *all) { all->round++; }
 
+void alarms_round_back(struct alarms *all, const struct alarms_cause *stream) {
+    struct alarms_cause c = *stream;
+    char key[CAUSE_KEY];
+    for (int i = 0; i < 2 && map_count(all->technical); i++) {
+        c.kind = i ? ALARM_NO_SIGNAL : ALARM_LOST;
+        key_of(all, &c, key);
+        struct technical *t = map_get(all->technical, key);
+        if (!t)
+            continue;
+        t->gone = false;
+        t->keep_boot_ms = i ? t->keep_boot_ms : 0; /* samples may not have come yet */
+    }
+}
+
+/* Receivers, and what people did not do, have no standby. */
+static bool stands_by(const struct alarms *all, enum alarm_kind kind, const char *principal, const char *bed) {
+    return *bed && kind != ALARM_UNANSWERED && kind != ALARM_RECEIVER && map_get(all->standbys, bed) &&
+           !alarms_is_anothers(all, principal, bed);
+}
+
+bool alarms_is_over(const char *why) { return strcmp(why, ALARMS_GONE) != 0 && strcmp(why, ALARMS_STANDS) != 0; }
+
 bool alarms_round_put(struct alarms *all, const struct alarms_cause *c, const struct alarms_now *now) {
     char key[CAUSE_KEY];
     key_of(all, c, key);
     struct technical *t = map_get(all->technical, key);
-    if (*c->bed && c->kind != ALARM_UNANSWERED && map_get(all->standbys, c->bed) && !alarms_is_anothers(all, c->principal, c->bed))
+    if (stands_by(all, c->kind, c->principal, c->bed))
         return false;
     if (!t ? c->no_new || !(t = technical_new(all, key, c, now)) : c->no_new && !t->begun)
         return false;
@@ -115,10 +140,11 @@ void alarms_round_end(struct alarms *all, const struct alarms_now *now) {
     put_unanswered(all, now);
     for (size_t cursor = 0; rows < ROUND_ENDS && map_next(all->technical, &cursor, &key, &at);) {
         struct technical *t = at;
-        if (t->round == all->round || (now->boot_ms < t->keep_boot_ms && !map_get(all->standbys, t->alarm.bed)))
+        const bool stands = stands_by(all, t->alarm.kind, t->alarm.principal, t->alarm.bed);
+        if (t->round == all->round || (now->boot_ms < t->keep_boot_ms && !stands))
             continue;
-        if (t->gone && !map_get(all->standbys, t->alarm.bed))
-            str_copy(t->alarm.why, sizeof t->alarm.why, ALARMS_GONE);
+        if (stands || t->gone)
+            str_copy(t->alarm.why, sizeof t->alarm.why, stands ? ALARMS_STANDS : ALARMS_GONE);
         rows += t->begun;
         if (t->begun)
             alarms_write(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_OFF, .alarm = &t->alarm, ROW_AT(now)});
@@ -130,6 +156,6 @@ void alarms_gone(struct alarms *all, const char *session) {
     void *at;
     for (size_t cursor = 0; alarms_each(all->technical, &cursor, &at);) {
         struct technical *t = at;
-        t->gone |= !strcmp(t->alarm.session, session) && t->alarm.kind == ALARM_LOST;
+        t->gone |= !strcmp(t->alarm.session, session) && is_of_stream(t->alarm.kind);
     }
 }

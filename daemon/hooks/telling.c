@@ -71,13 +71,12 @@ static bool may_tell(const struct telling_item *i, int64_t now_ms) {
     return atomic_load(&i->line->state) == LINE_WRITTEN || now_ms - i->line->made_ms >= OUTLET_WAIT_MS;
 }
 
-/* The ids of technical alarms that are over, as far as may be told. */
+/* The ends of technical alarms by their ids, as far as may be told. */
 static struct map *over_of(const struct telling_item *list, int64_t now_ms) {
-    static char over;
     struct map *ids = map_new(MOST_OVER);
     for (const struct telling_item *i = list; ids && i; i = i->next)
         if (i->line->entry.kind == JOURNAL_TECHNICAL_OFF && may_tell(i, now_ms))
-            (void)map_put(ids, i->line->entry.alarm, &over, NULL);
+            (void)map_put(ids, i->line->entry.alarm, (void *)(uintptr_t)&i->line->entry, NULL);
     return ids;
 }
 
@@ -86,16 +85,26 @@ static bool group_on(const struct telling_item *i, const struct map *over) {
     return e->kind == JOURNAL_ESCALATED || (e->kind == JOURNAL_TECHNICAL_ON && !(over && map_get(over, e->alarm)));
 }
 
-/* Those that are on, if there are any, else those that are over, with the entries with which they began. */
+/* Whether the cause of this item's alarm, which has ended, is over. */
+static bool cause_over(const struct telling_item *i, const struct map *over) {
+    const struct journal_entry *off = over ? map_get(over, i->line->entry.alarm) : NULL;
+    struct alarms_cause cause;
+    return !off || !alarm_entry_cause(off, &cause) || alarms_is_over(cause.why);
+}
+
+/* Those that are on, if there are any, else those that are over, or else those whose causes are not; with the entries
+ * with which they began. */
 static void take_group(struct telling_item **list, int64_t now_ms, struct telling *t) {
     struct map *over = over_of(*list, now_ms);
     struct telling_item **end = &t->items;
-    bool some_on = false;
-    for (const struct telling_item *i = *list; i; i = i->next)
+    bool some_on = false, some_over = false;
+    for (const struct telling_item *i = *list; i; i = i->next) {
         some_on |= may_tell(i, now_ms) && group_on(i, over);
+        some_over |= may_tell(i, now_ms) && cause_over(i, over);
+    }
     for (struct telling_item **link = list; *link;) {
         struct telling_item *i = *link;
-        if (!may_tell(i, now_ms) || (some_on && !group_on(i, over))) {
+        if (!may_tell(i, now_ms) || (some_on ? !group_on(i, over) : cause_over(i, over) != some_over)) {
             link = &i->next;
             continue;
         }
@@ -229,7 +238,7 @@ static void technical_text(const struct telling *t, char ret[TELLING_TEXT]) {
     char beds[TELLING_TEXT / 2];
     struct alarms_cause cause;
     const char *words = alarm_entry_cause(t->entry, &cause) ? alarm_kind_words(cause.kind) : "technical alarm";
-    const bool is_off = t->entry->kind == JOURNAL_TECHNICAL_OFF, gone = is_off && !strcmp(cause.why, ALARMS_GONE);
+    const bool is_off = t->entry->kind == JOURNAL_TECHNICAL_OFF, gone = is_off && !alarms_is_over(cause.why);
     const char *over = !is_off ? "" : gone ? "not over" : alarm_kind_over(cause.kind);
     const bool one_over = is_off && !gone && t->alarms == 1 && t->entry->on_ms;
     const int64_t length_s = (t->entry->received_ms - t->entry->on_ms) / 1000;

@@ -333,29 +333,29 @@ static bool electrodes_off(const struct status_stream *s) {
     return used && s->n_flawed >= contact_most_bad(used);
 }
 
-static void put_cause(struct alarms *all, const struct status_stream *s, enum alarm_kind kind, const char *why,
-                      const struct alarms_now *now) {
+static struct alarms_cause cause_of(const struct alarms *all, const struct status_stream *s, enum alarm_kind kind,
+                                    const char *why) {
     const bool left = kind == ALARM_LOST && s->place < INT_MAX && !alarms_holds(all, s->bed.principal, s->bed.name);
-    (void)alarms_round_put(all,
-                           &(struct alarms_cause){.kind = kind,
-                                                  .bed = s->bed.name,
-                                                  .principal = left ? "" : s->bed.principal, /* the bed is lost */
-                                                  .session = s->bed.session_id,
-                                                  .why = why,
-                                                  .held_ms = kind == ALARM_LEARNING ? s->learned_before_ms : 0},
-                           now);
+    return (struct alarms_cause){.kind = kind,
+                                 .bed = s->bed.name,
+                                 .principal = left ? "" : s->bed.principal, /* the bed is lost */
+                                 .session = s->bed.session_id,
+                                 .why = why,
+                                 .held_ms = kind == ALARM_LEARNING ? s->learned_before_ms : 0};
 }
 
-/* A cable is out: first nothing comes, then the connection ends. It is one alarm. */
-static bool goes_on_silent(struct alarms *all, const struct status_stream *s, const struct alarms_now *now) {
-    return alarms_round_put(all,
-                            &(struct alarms_cause){.kind = ALARM_NO_SIGNAL,
-                                                   .bed = s->bed.name,
-                                                   .principal = s->bed.principal,
-                                                   .session = s->bed.session_id,
-                                                   .why = "",
-                                                   .no_new = true},
-                            now);
+static void put_cause(struct alarms *all, const struct status_stream *s, enum alarm_kind kind, const char *why,
+                      const struct alarms_now *now) {
+    const struct alarms_cause c = cause_of(all, s, kind, why);
+    (void)alarms_round_put(all, &c, now);
+}
+
+/* The alarm goes on, if it is on. */
+static bool keep_cause(struct alarms *all, const struct status_stream *s, enum alarm_kind kind, const char *why,
+                       const struct alarms_now *now) {
+    struct alarms_cause c = cause_of(all, s, kind, why);
+    c.no_new = true;
+    return alarms_round_put(all, &c, now);
 }
 
 /* A replay calls nobody, also one in real time. */
@@ -363,7 +363,11 @@ static void look_at_stream(struct alarms *all, const struct status_stream *s, co
     char text[80];
     if (!s->bed.live || s->bed.ended_ms || !*s->bed.session_id)
         return;
-    if (!s->bed.connected && !goes_on_silent(all, s, now))
+    const struct alarms_cause stream = cause_of(all, s, ALARM_LOST, "");
+    if (s->bed.connected)
+        alarms_round_back(all, &stream);
+    /* a cable is out: first nothing comes, then the connection ends; it is one alarm */
+    if (!s->bed.connected && !keep_cause(all, s, ALARM_NO_SIGNAL, "", now))
         put_cause(all, s, ALARM_LOST, "", now);
     else if (s->bed.connected && s->silent)
         put_cause(all, s, ALARM_NO_SIGNAL, "", now);
@@ -405,8 +409,8 @@ static void look_at_clock(struct gather *g, struct alarms *all, const struct ala
                            now);
 }
 
-/* A bed of the roster that had a live stream since the daemon's start, and has none, unless another daemon has it.
- * open: of each bed, whether it has one. */
+/* A bed of the roster that had a live stream since the daemon's start, or was lost before, and has none, unless another
+ * daemon has it. open: of each bed, whether it has one. */
 static void look_at_bed(const struct gather *g, const bool *open, const struct status_stream *s, const struct alarms_now *now) {
     if (s->place == INT_MAX)
         return;
@@ -416,6 +420,8 @@ static void look_at_bed(const struct gather *g, const bool *open, const struct s
         g->seen[s->place] = open[s->place];
     else if (g->seen[s->place] && !open[s->place])
         put_cause(desk_alarms(g->source.desk), s, ALARM_LOST, "no stream", now);
+    else if (!open[s->place])
+        g->seen[s->place] = keep_cause(desk_alarms(g->source.desk), s, ALARM_LOST, "no stream", now);
 }
 
 /* As many as a turn of the loop may take; true: there are more. */
