@@ -10,7 +10,7 @@
 #include "base/base.h"
 #include "daemon/hooks/owed.h"
 #include "daemon/journal/journal.h"
-#include "unit/temp_dir.h"
+#include "unit/entry_fixture.h"
 
 /* ---- what the journal hears ---- */
 
@@ -134,21 +134,6 @@ static struct hooks *start(void **state, int64_t rejoin_ms) {
 static void stop(struct hooks *all) {
     hooks_stop(all);
     hooks_free(all);
-}
-
-/* The end of an alarm is that of the one that began last. */
-static struct journal_entry entry(enum journal_kind kind, const char *bed, int64_t sample) {
-    static int64_t began;
-    began = kind == JOURNAL_ALARM_OFF ? began : sample;
-    struct journal_entry e = {
-        .kind = kind, .number = sample, .start_s = (double)sample / 256, .end_s = NAN, .value = 0.93, .live = true};
-    e.received_ms = clock_wall_ms();
-    str_copy(e.session, sizeof e.session, bed);
-    str_copy(e.client, sizeof e.client, bed);
-    str_copy(e.principal, sizeof e.principal, "token:icu");
-    journal_alarm_id(bed, began, e.alarm);
-    str_copy(e.detail, sizeof e.detail, kind == JOURNAL_ALARM_OFF ? "ended" : "");
-    return e;
 }
 
 /* Offers an entry, on the disk or not. */

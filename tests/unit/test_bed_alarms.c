@@ -187,8 +187,6 @@ static void an_alarm_that_begins_again_keeps_its_answers_in_another_session(void
     assert_false(alarm_is_open(a));
 }
 
-static void hold(struct ward *w, enum alarm_kind kind, const char *bed, int64_t ms);
-
 static void an_alarm_is_the_same_within_the_rejoin_of_its_bed(void **state) {
     struct ward *w = *state;
     struct alarms_plan with = plan;
@@ -432,35 +430,6 @@ static void a_lost_stream_that_ends_is_gone_and_not_over(void **state) {
     assert_string_equal(w->rows[w->n - 1].detail, "lost: " ALARMS_GONE);
 }
 
-/* After a restart: one whose stream is connected is back, one that nobody hears is not. */
-static void only_a_stream_that_is_connected_is_back(void **state) {
-    struct ward *w = *state;
-    for (int back = 0; back < 2; back++) {
-        const struct alarms_cause stream = {.bed = "bed-7", .principal = "token:a", .session = "s", .why = ""};
-        hold(w, ALARM_LOST, "bed-7", 16 * 1000);
-        restart(w, 1000);
-        if (back)
-            alarms_round_back(w->all, &stream);
-        pass(w, back ? 1000 : ALARMS_RETURN_MS + 1000);
-        assert_int_equal(w->rows[w->n - 1].kind, JOURNAL_TECHNICAL_OFF);
-        assert_string_equal(w->rows[w->n - 1].detail, back ? "lost: why" : "lost: " ALARMS_GONE);
-    }
-}
-
-/* An end by standby says no more than that; a receiver has none, whatever its name. */
-static void what_standby_ends_is_not_over(void **state) {
-    struct ward *w = *state;
-    struct err err;
-    const struct alarm_author ana = {.by = "token:nurse", .at_ms = w->now.wall_ms};
-    hold(w, ALARM_NO_SIGNAL, "bed-7", 21 * 1000);
-    assert_int_equal(alarms_standby(w->all, "bed-7", w->now.wall_ms + 60 * MINUTE, &ana, &w->now, &err), 0);
-    hold(w, ALARM_NO_SIGNAL, "bed-7", 1000);
-    assert_int_equal(w->rows[w->n - 1].kind, JOURNAL_TECHNICAL_OFF);
-    assert_string_equal(w->rows[w->n - 1].detail, "no_signal: " ALARMS_STANDS);
-    hold(w, ALARM_RECEIVER, "bed-7", 16 * 1000);
-    assert_non_null(technical(w, ALARM_RECEIVER));
-}
-
 static void standby_hides_no_alarm_that_nobody_answers(void **state) {
     struct ward *w = *state;
     struct err err;
@@ -480,19 +449,6 @@ static void replays_sound_and_escalate_never(void **state) {
     pass(w, 10 * MINUTE);
     assert_int_equal(a->step, 0);
     assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_QUIET);
-}
-
-/* A round in which this cause holds. */
-static void hold(struct ward *w, enum alarm_kind kind, const char *bed, int64_t ms) {
-    const struct alarms_cause cause = {.kind = kind, .bed = bed, .principal = "token:a", .session = "s", .why = "why"};
-    for (; ms > 0; ms -= 1000) {
-        w->now.boot_ms += 1000;
-        w->now.wall_ms += 1000;
-        alarms_tick(w->all, &w->now);
-        alarms_round_begin(w->all);
-        alarms_round_put(w->all, &cause, &w->now);
-        alarms_round_end(w->all, &w->now);
-    }
 }
 
 static void a_technical_alarm_begins_after_its_delay_and_ends_with_its_cause(void **state) {
@@ -782,8 +738,6 @@ int main(void) {
         in_ward(tests_within_a_millisecond_have_ids_of_their_own),
         in_ward(a_bed_of_the_roster_is_lost_once_whoever_streamed_it),
         in_ward(a_lost_stream_that_ends_is_gone_and_not_over),
-        in_ward(only_a_stream_that_is_connected_is_back),
-        in_ward(what_standby_ends_is_not_over),
         in_ward(standby_hides_no_alarm_that_nobody_answers),
         in_ward(replays_sound_and_escalate_never),
         in_ward(a_technical_alarm_begins_after_its_delay_and_ends_with_its_cause),

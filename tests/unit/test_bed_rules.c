@@ -296,6 +296,35 @@ static void a_row_keeps_who_holds_a_bed_over_a_restart(void **state) {
     plan = before;
 }
 
+/* After a restart: one whose stream is connected is back, one that nobody hears is not. */
+static void only_a_stream_that_is_connected_is_back(void **state) {
+    struct ward *w = *state;
+    for (int back = 0; back < 2; back++) {
+        const struct alarms_cause stream = {.bed = "bed-7", .principal = "token:a", .session = "s", .why = ""};
+        hold(w, ALARM_LOST, "bed-7", 16 * 1000);
+        restart(w, 1000);
+        if (back)
+            alarms_round_back(w->all, &stream);
+        pass(w, back ? 1000 : ALARMS_RETURN_MS + 1000);
+        assert_int_equal(w->rows[w->n - 1].kind, JOURNAL_TECHNICAL_OFF);
+        assert_string_equal(w->rows[w->n - 1].detail, back ? "lost: why" : "lost: " ALARMS_GONE);
+    }
+}
+
+/* An end by standby says no more than that; a receiver has none, whatever its name. */
+static void what_standby_ends_is_not_over(void **state) {
+    struct ward *w = *state;
+    struct err err;
+    const struct alarm_author ana = {.by = "token:nurse", .at_ms = w->now.wall_ms};
+    hold(w, ALARM_NO_SIGNAL, "bed-7", 21 * 1000);
+    assert_int_equal(alarms_standby(w->all, "bed-7", w->now.wall_ms + 60 * MINUTE, &ana, &w->now, &err), 0);
+    hold(w, ALARM_NO_SIGNAL, "bed-7", 1000);
+    assert_int_equal(w->rows[w->n - 1].kind, JOURNAL_TECHNICAL_OFF);
+    assert_string_equal(w->rows[w->n - 1].detail, "no_signal: " ALARMS_STANDS);
+    hold(w, ALARM_RECEIVER, "bed-7", 16 * 1000);
+    assert_non_null(technical(w, ALARM_RECEIVER));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_ward(silence_is_sound_alone_and_ends_by_time_or_a_new_alarm),
@@ -307,6 +336,8 @@ int main(void) {
         in_ward(the_first_who_streams_a_bed_holds_it_until_it_is_gone),
         in_ward(a_new_token_of_a_bed_goes_on_with_its_alarm_and_answer),
         in_ward(a_row_keeps_who_holds_a_bed_over_a_restart),
+        in_ward(only_a_stream_that_is_connected_is_back),
+        in_ward(what_standby_ends_is_not_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,6 +48,19 @@ static inline void pass(struct ward *w, int64_t ms) {
     }
 }
 
+/* A round in which this cause holds. */
+static inline void hold(struct ward *w, enum alarm_kind kind, const char *bed, int64_t ms) {
+    const struct alarms_cause cause = {.kind = kind, .bed = bed, .principal = "token:a", .session = "s", .why = "why"};
+    for (; ms > 0; ms -= 1000) {
+        w->now.boot_ms += 1000;
+        w->now.wall_ms += 1000;
+        alarms_tick(w->all, &w->now);
+        alarms_round_begin(w->all);
+        alarms_round_put(w->all, &cause, &w->now);
+        alarms_round_end(w->all, &w->now);
+    }
+}
+
 #define NOW(w) .received_ms = (w)->now.wall_ms, .boot_ms = (w)->now.boot_ms
 
 /* The stream reports, through an entry as its session makes it. */
