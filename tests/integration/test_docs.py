@@ -69,7 +69,8 @@ def yaml_keys(page):
 # Documented commands with a live source, a hook or a certificate, by their words and options: the test that runs them, with somebody
 # who receives. docs/ward.md stands in no row: test_ward_page.py runs each of its lines.
 RECEIVED = {
-    "alarms": "test_answers.py", "alarms --open": "test_answers.py", "alarms ack": "test_answers.py",
+    "alarms": "test_answers.py", "alarms --json": "test_answers.py", "alarms --open": "test_answers.py",
+    "alarms ack": "test_answers.py",
     "alarms ack --person": "test_answers.py", "alarms export --as --output --since": "test_ward_page.py",
     "alarms mark": "test_answers.py", "alarms note": "test_answers.py", "alarms report --since": "test_answers.py",
     "alarms silence --for": "test_browser_ward.py", "alarms standby": "test_answers.py",
