@@ -204,8 +204,10 @@ static void begin_telling(struct alarm *a, int64_t boot_ms) {
 
 void alarms_due(struct alarms *all, const char *id, int64_t at_ms, const struct alarms_now *now) {
     struct alarm *a = map_get(all->patients, id);
-    if (a)
-        begin_telling(a, alarms_boot_of(at_ms, now));
+    if (!a)
+        return;
+    end_silences(all);
+    begin_telling(a, alarms_boot_of(at_ms, now));
 }
 
 static void tell_now(struct alarms *all, struct alarm *a, const struct alarms_now *now) {
@@ -485,12 +487,17 @@ static int64_t next_step(const struct alarms_plan *plan, const struct alarm *a) 
     return a->step < plan->n ? a->base_boot_ms + plan->after_ms[a->step] : a->step_boot_ms + plan->repeat_ms;
 }
 
+/* It sounds again, whoever has silenced it. */
+static void begin_status(struct alarm *a) {
+    a->status = true;
+    a->silent_boot_ms = 0;
+}
+
 /* A seizure that lasts so long is status epilepticus: an alarm that somebody acknowledged before is one again. */
 static void look_for_status(struct alarms *all, struct alarm *a, const struct alarms_now *now) {
     if (a->status || a->off_ms || !a->live || now->boot_ms - a->on_boot_ms < ALARMS_STATUS_MS)
         return;
-    a->status = true;
-    a->silent_boot_ms = 0;
+    begin_status(a);
     all->changed = true;
     if (!a->answered.at_ms)
         return;
@@ -503,7 +510,7 @@ void alarms_forgotten(struct alarms *all, const char *id, int64_t at_ms, const s
     if (!a || a->status)
         return;
     take_out(all, a);
-    a->status = true;
+    begin_status(a);
     forget_answer(a, alarms_boot_of(at_ms, now));
     put_in(all, a);
 }

@@ -125,6 +125,35 @@ static void an_alarm_that_is_told_when_it_is_on_again_ends_silences_and_escalate
     assert_int_equal(a->step, 1);
 }
 
+/* What ended a silence, by time alone, ends it in what a restart reads as well. */
+static void a_silence_that_is_over_does_not_come_back(void **state) {
+    struct ward *w = *state;
+    struct alarms_rule rule = {.bed = "bed-4", .least_ms = 10 * 1000};
+    char id[JOURNAL_ALARM], lasting[JOURNAL_ALARM];
+    plan.rules = &rule;
+    plan.n_rules = 1;
+    assert_true(alarms_use_rules(w->all, &rule, 1));
+    str_copy(id, sizeof id, on(w, "bed-7", 10)->id);
+    assert_int_equal(answer(w, alarms_find(w->all, id), &(struct alarm_answer){.action = ALARM_SILENCE, .for_ms = 10 * MINUTE}), 0);
+    on(w, "bed-4", 10);
+    pass(w, 9 * 1000);
+    assert_int_equal(alarm_sound(alarms_find(w->all, id), w->now.boot_ms), ALARM_QUIET);
+    pass(w, 1000); /* the alarm of bed-4 falls due: it is new to people */
+    assert_int_equal(alarm_sound(alarms_find(w->all, id), w->now.boot_ms), ALARM_HIGH);
+    restart(w, 1000);
+    assert_int_equal(alarm_sound(alarms_find(w->all, id), w->now.boot_ms), ALARM_HIGH);
+    str_copy(lasting, sizeof lasting, on(w, "bed-8", 10)->id);
+    pass(w, 4 * MINUTE);
+    const struct alarm *a = alarms_find(w->all, lasting);
+    assert_int_equal(answer(w, a, &(struct alarm_answer){.action = ALARM_SILENCE, .for_ms = 10 * MINUTE}), 0);
+    assert_int_equal(acknowledge(w, a), 0);
+    pass(w, MINUTE); /* it has been on for five minutes */
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_HIGH);
+    restart(w, 1000);
+    assert_int_equal(alarm_sound(alarms_find(w->all, lasting), w->now.boot_ms), ALARM_HIGH);
+    plan.n_rules = 0;
+}
+
 static struct journal_entry end_of(const struct journal_entry *on, double at_s) {
     struct journal_entry e = *on;
     e.kind = JOURNAL_ALARM_OFF;
@@ -331,6 +360,7 @@ int main(void) {
         in_ward(a_rule_of_a_bed_holds_its_alarms_back),
         in_ward(an_alarm_that_a_rule_holds_back_is_told_when_it_was_not_brief),
         in_ward(an_alarm_that_is_told_when_it_is_on_again_ends_silences_and_escalates_from_then),
+        in_ward(a_silence_that_is_over_does_not_come_back),
         in_ward(what_a_rule_held_back_that_a_restart_takes_away_is_told),
         in_ward(an_alarm_is_blind_while_nobody_hears_the_bed),
         in_ward(the_first_who_streams_a_bed_holds_it_until_it_is_gone),
