@@ -329,6 +329,13 @@ static void keep_away(struct alarms *all, struct patient *p) {
     free(map_put(all->away, p->alarm.id, p, &before) ? p : before);
 }
 
+/* It sounds again from then on, whoever has silenced it. */
+static void begin_status(struct alarm *a, int64_t boot_ms) {
+    a->status = true;
+    a->silent_boot_ms = 0;
+    a->sounded_boot_ms = boot_ms > a->sounded_boot_ms ? boot_ms : a->sounded_boot_ms;
+}
+
 static void forget_answer(struct alarm *a, int64_t boot_ms) {
     a->before = a->answered;
     a->answered = (struct alarm_author){0};
@@ -487,17 +494,11 @@ static int64_t next_step(const struct alarms_plan *plan, const struct alarm *a) 
     return a->step < plan->n ? a->base_boot_ms + plan->after_ms[a->step] : a->step_boot_ms + plan->repeat_ms;
 }
 
-/* It sounds again, whoever has silenced it. */
-static void begin_status(struct alarm *a) {
-    a->status = true;
-    a->silent_boot_ms = 0;
-}
-
 /* A seizure that lasts so long is status epilepticus: an alarm that somebody acknowledged before is one again. */
 static void look_for_status(struct alarms *all, struct alarm *a, const struct alarms_now *now) {
     if (a->status || a->off_ms || !a->live || now->boot_ms - a->on_boot_ms < ALARMS_STATUS_MS)
         return;
-    begin_status(a);
+    begin_status(a, now->boot_ms);
     all->changed = true;
     if (!a->answered.at_ms)
         return;
@@ -510,7 +511,7 @@ void alarms_forgotten(struct alarms *all, const char *id, int64_t at_ms, const s
     if (!a || a->status)
         return;
     take_out(all, a);
-    begin_status(a);
+    begin_status(a, alarms_boot_of(at_ms, now));
     forget_answer(a, alarms_boot_of(at_ms, now));
     put_in(all, a);
 }
@@ -566,8 +567,9 @@ static bool apply(struct alarm *a, const struct alarm_answer *answer, const stru
     case ALARM_ACKNOWLEDGE:
         if (a->answered.at_ms && (a->status || !in_status)) /* from the journal comes the answer to the status too */
             return false;
+        if (in_status && !a->status)
+            begin_status(a, a->on_boot_ms + ALARMS_STATUS_MS);
         a->answered = answer->author;
-        a->status |= in_status;
         return true;
     case ALARM_SILENCE:
         if (silent <= a->silent_boot_ms + SAME_SILENCE_MS)

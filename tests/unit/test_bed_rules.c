@@ -154,6 +154,39 @@ static void a_silence_that_is_over_does_not_come_back(void **state) {
     plan.n_rules = 0;
 }
 
+/* At five minutes it sounds again: an answer given then covers what is on again within five more. */
+static void an_answer_to_a_status_covers_what_follows_its_sound(void **state) {
+    struct ward *w = *state;
+    for (int i = 0; i < 4; i++) {
+        const bool answered_before = i & 1, restarted = i & 2;
+        char bed[16], id[JOURNAL_ALARM];
+        str_format(bed, sizeof bed, "bed-%d", i);
+        str_copy(id, sizeof id, on(w, bed, 10)->id);
+        if (answered_before)
+            assert_int_equal(acknowledge(w, alarms_find(w->all, id)), 0);
+        pass(w, 5 * MINUTE + 25 * 1000);
+        const struct alarm *a = alarms_find(w->all, id);
+        assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_HIGH);
+        assert_int_equal(acknowledge(w, a), 0);
+        off(w, bed, "ended");
+        if (restarted)
+            restart(w, 1000);
+        pass(w, 20 * 1000);
+        const int escalated = rows_of(w, JOURNAL_ESCALATED);
+        struct journal_entry e = {.kind = JOURNAL_ALARM_ON, .start_s = 400, .value = 0.9, NOW(w), .live = true};
+        str_format(e.session, sizeof e.session, "session-of-%s", bed);
+        str_copy(e.client, sizeof e.client, bed);
+        str_copy(e.alarm, sizeof e.alarm, id);
+        alarm_entry_take(w->all, &e, &w->now);
+        a = alarms_find(w->all, id);
+        assert_true(!a->off_ms && a->again == 1);
+        assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_QUIET);
+        pass(w, MINUTE);
+        assert_int_equal(rows_of(w, JOURNAL_ESCALATED), escalated);
+        off(w, bed, "ended");
+    }
+}
+
 static struct journal_entry end_of(const struct journal_entry *on, double at_s) {
     struct journal_entry e = *on;
     e.kind = JOURNAL_ALARM_OFF;
@@ -361,6 +394,7 @@ int main(void) {
         in_ward(an_alarm_that_a_rule_holds_back_is_told_when_it_was_not_brief),
         in_ward(an_alarm_that_is_told_when_it_is_on_again_ends_silences_and_escalates_from_then),
         in_ward(a_silence_that_is_over_does_not_come_back),
+        in_ward(an_answer_to_a_status_covers_what_follows_its_sound),
         in_ward(what_a_rule_held_back_that_a_restart_takes_away_is_told),
         in_ward(an_alarm_is_blind_while_nobody_hears_the_bed),
         in_ward(the_first_who_streams_a_bed_holds_it_until_it_is_gone),
