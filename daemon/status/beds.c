@@ -182,12 +182,13 @@ bool beds_changed(struct beds *all) {
 
 const struct bed *beds_find(const struct beds *all, const char *session) { return map_get(all->open, session); }
 
-void beds_set_mood(struct beds *all, const char *session, enum status_mood mood, bool held) {
-    struct bed *b = map_get(all->open, session);
+void beds_show(struct beds *all, const struct status_stream *s, bool heard) {
+    struct bed *b = map_get(all->open, s->bed.session_id);
     if (!b)
         return;
-    b->mood = mood;
-    b->held |= held;
+    b->mood = s->mood;
+    b->heard = heard;
+    b->held |= s->bed.live && s->place < INT_MAX;
 }
 
 const struct bed *beds_ended(const struct beds *all) { return all->ended; }

@@ -24,8 +24,9 @@ struct bed {
     bool alarm, live;
     bool held;             /* its caller held this bed of the roster */
     bool restored;         /* from before the daemon's start */
-    enum status_mood mood; /* as it was shown last */
-    int64_t opened_ms;     /* Unix time */
+    enum status_mood mood; /* as it was shown last, as `heard` */
+    bool heard;
+    int64_t opened_ms; /* Unix time */
     /* Monotonic, since the wall clock may be set; 0: not yet, or unknown. */
     int64_t begun_ms;                    /* the tick before its first look */
     int64_t seen_ms, value_ms, ended_ms; /* seen: newest samples; value: newest value */
@@ -44,6 +45,7 @@ void beds_look(void *beds, const struct session *s);
 bool beds_changed(struct beds *all);
 /* The bed of an open session; NULL before its first look. */
 const struct bed *beds_find(const struct beds *all, const char *session);
-void beds_set_mood(struct beds *all, const char *session, enum status_mood mood, bool held);
+/* How the stream is shown; heard: it sends. */
+void beds_show(struct beds *all, const struct status_stream *s, bool heard);
 /* Those that have ended, newest first; NULL after the last. */
 const struct bed *beds_ended(const struct beds *all);

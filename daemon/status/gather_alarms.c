@@ -114,6 +114,12 @@ void gather_alarms(struct gather *g, struct status *to) {
 
 /* ---- alarms of streams, and the roster ---- */
 
+/* Whether it is on, or was, in a stream that sends: no other one has it. */
+static bool is_anothers(const struct gather *g, const struct status_alarm *a) {
+    const struct bed *b = a && g->beds ? beds_find(g->beds, a->session) : NULL;
+    return b && b->heard;
+}
+
 /* The open alarm of this stream: of its session, or of its bed. */
 static const struct status_alarm *alarm_of(const struct gather *g, const struct status_stream *s) {
     char key[KEY];
@@ -124,20 +130,23 @@ static const struct status_alarm *alarm_of(const struct gather *g, const struct 
         a = map_get(g->open, index_key(key, 's', "", s->bed.session_id));
     if (a || !s->bed.live || !alarm_bed_is_named(s->bed.name))
         return a;
-    if (s->place < INT_MAX) /* of any caller who holds it */
-        return map_get(g->open, index_key(key, 'r', "", s->bed.name));
+    if (s->place < INT_MAX) { /* of any caller who holds it */
+        a = map_get(g->open, index_key(key, 'r', "", s->bed.name));
+        return is_anothers(g, a) ? NULL : a;
+    }
     a = map_get(g->open, index_key(key, 'b', s->bed.principal, s->bed.name));
+    a = is_anothers(g, a) ? NULL : a;
     const bool another = alarms_is_anothers(desk_alarms(g->source.desk), s->bed.principal, s->bed.name); /* a test is of the bed */
     return a || another ? a : map_get(g->open, index_key(key, 't', "", s->bed.name));
 }
 
 static bool is_open(const struct status_stream *s) { return *s->bed.session_id && !s->bed.ended_ms; }
 
-static bool is_heard(const struct status_stream *s) { return s->bed.connected && !s->silent && !s->bed.ended_ms; }
+bool gather_is_heard(const struct status_stream *s) { return s->bed.connected && !s->silent && !s->bed.ended_ms; }
 
 /* What is left of a stream whose caller handed its bed over is the bed's still: the next one's takes its tile. */
 static int stream_place(const struct gather *g, const struct status_stream *s) {
-    const bool left = s->held && !is_heard(s) && g->places;
+    const bool left = s->held && !gather_is_heard(s) && g->places;
     const int place = gather_place(g, s->bed.principal, s->bed.name);
     return place < INT_MAX || !left ? place : gather_place(g, "", s->bed.name);
 }
@@ -179,8 +188,8 @@ static bool is_of_file(const struct status_stream *s) {
 
 /* Of two streams of a bed the one whose tile stays: one that is heard, else one that is no replay, an open one, the newer one. */
 static bool has_better_tile(const struct status_stream *a, const struct status_stream *b) {
-    if (is_heard(a) != is_heard(b))
-        return is_heard(a);
+    if (gather_is_heard(a) != gather_is_heard(b))
+        return gather_is_heard(a);
     if (!a->bed.live != !b->bed.live)
         return a->bed.live;
     if (!a->bed.ended_ms != !b->bed.ended_ms)
@@ -205,7 +214,7 @@ void gather_fold(const struct gather *g, struct status *to) {
     (void)g;
     for (int i = 0; best && i < to->n_streams; i++) {
         struct status_stream *s = &to->streams[i], *other = is_bed(s) ? map_get(best, bed_key(key, s)) : s;
-        if (other && other != s && is_heard(s) && is_heard(other))
+        if (other && other != s && gather_is_heard(s) && gather_is_heard(other))
             s->twice = other->twice = true;
         if (!other || (other != s && has_better_tile(s, other)))
             (void)map_put(best, key, s, NULL);
@@ -213,7 +222,7 @@ void gather_fold(const struct gather *g, struct status *to) {
     bool *folded = calloc((size_t)last + 1, sizeof *folded);
     for (int i = 0; best && folded && i < last; i++) {
         const struct status_stream *s = &to->streams[i];
-        folded[i] = is_of_file(s) || (is_bed(s) && !is_heard(s) && map_get(best, bed_key(key, s)) != s);
+        folded[i] = is_of_file(s) || (is_bed(s) && !gather_is_heard(s) && map_get(best, bed_key(key, s)) != s);
     }
     for (int i = last - 1; folded && i >= 0; i--)
         if (folded[i]) {
@@ -435,7 +444,7 @@ static bool look_at_streams(struct gather *g, const struct status *from, const s
         const int i = g->at;
         look_at_stream(desk_alarms(g->source.desk), &from->streams[i], now);
         if (from->streams[i].alarm)
-            alarms_look_at_bed(desk_alarms(g->source.desk), from->streams[i].alarm->id, is_heard(&from->streams[i]));
+            alarms_look_at_bed(desk_alarms(g->source.desk), from->streams[i].alarm->id, gather_is_heard(&from->streams[i]));
         if (open)
             look_at_bed(g, open, &from->streams[i], now);
     }

@@ -49,6 +49,7 @@ void gather_fold(const struct gather *g, struct status *to);
 void gather_alarms(struct gather *g, struct status *to);
 /* Whether an alarm is on in this stream that a rule of the bed holds back. */
 bool gather_holds_back(const struct gather *g, const struct status_stream *s);
+bool gather_is_heard(const struct status_stream *s); /* it sends */
 void gather_alarm_of_stream(const struct gather *g, const struct status *to, struct status_stream *s);
 void gather_roster(const struct gather *g, struct status *to);
 /* Once a second: tells the desk what of this is a technical alarm now. True: there are more streams, as above. */

@@ -131,7 +131,7 @@ static void put_stream(void *ctx, const struct session *session) {
     s->late = s->realtime && s->bed.lag_s > LATE_S;
     gather_alarm_of_stream(g->from, g->to, s);
     s->mood = from.alarm && !gather_holds_back(g->from, s) ? STATUS_ALARM : mood_of(s);
-    beds_set_mood(g->from->beds, from.id, s->mood, s->bed.live && s->place < INT_MAX);
+    beds_show(g->from->beds, s, gather_is_heard(s));
 }
 
 static void put_ended(struct gathering *g, const struct bed *b) {

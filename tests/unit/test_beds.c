@@ -602,6 +602,64 @@ static struct status *ward_now(struct gather *g) {
     return s;
 }
 
+static int both_are_named(void *ctx, const char *principal, const char *bed) { return (void)ctx, (void)principal, (void)bed, 1; }
+
+/* The tokens of two callers name one bed, or a caller opens it twice, and both streams send: neither has the alarm of the other,
+ * until nothing is heard of the other. */
+static void two_streams_of_a_bed_that_are_heard_have_their_own_alarms(void **state) {
+    static const char *const roster[] = {"bed 7"}, *const callers[][2] = {{"token:a", "token:b"}, {"token:a", "token:a"}};
+    static struct live_open open;
+    struct bench *b = *state;
+    open = own_open;
+    open.realtime = true;
+    for (int i = 0; i < 4; i++) {
+        const int n = i & 1;
+        const char *const *by = callers[n ? i >> 1 : 1];
+        const struct desk_config config = {.plan = {.roster = roster, .n_roster = n, .named = both_are_named}};
+        struct gather g = {
+            .beds = beds_new(b->all), .places = map_new(1), .source = {.sessions = b->all, .beds = roster, .n_beds = n}};
+        struct live_stream *streams[2];
+        struct session *s[2];
+        assert_int_equal(n ? map_put(g.places, roster[0], (void *)(intptr_t)1, NULL) : 0, 0);
+        assert_int_equal(desk_new(&config, &g.source.desk, NULL), 0);
+        for (int k = 0; k < 2; k++) {
+            const struct session_request named = {.open = &open, .client = "bed 7", .principal = by[k]};
+            s[k] = open_as(b, &named, &streams[k]);
+        }
+        second(b, g.beds);
+        status_drop(ward_now(&g));
+        const struct alarms_now now = desk_now();
+        const struct alarms_start start = {.id = "of-0",
+                                           .session = session_id(s[0]),
+                                           .bed = "bed 7",
+                                           .principal = by[0],
+                                           .model = "",
+                                           .live = true,
+                                           .on_ms = now.wall_ms};
+        assert_non_null(alarms_began(desk_alarms(g.source.desk), &start, &now));
+        struct status *seen = ward_now(&g);
+        assert_int_equal(seen->n_streams, 2);
+        for (int k = 0; k < 2; k++) {
+            const bool own = !strcmp(seen->streams[k].bed.session_id, start.session);
+            assert_true(seen->streams[k].twice && own == (seen->streams[k].alarm != NULL) &&
+                        own == (seen->streams[k].mood == STATUS_ALARM));
+        }
+        status_drop(seen);
+        session_close(s[0], "client_gone");
+        closed(b, streams[0]);
+        alarms_ended(desk_alarms(g.source.desk),
+                     &(struct alarms_end){.id = "of-0", .session = start.session, .why = "closed", .off_ms = now.wall_ms}, &now);
+        seen = ward_now(&g);
+        assert_true(seen->n_streams == 1 && seen->streams[0].alarm);
+        status_drop(seen);
+        session_close(s[1], "client_gone");
+        closed(b, streams[1]);
+        beds_free(g.beds);
+        map_free(g.places, NULL);
+        desk_free(g.source.desk);
+    }
+}
+
 /* Nobody has answered it; meanwhile a stream without an alarm, or a replay, had the name of its bed, and has ended too. */
 static void an_alarm_keeps_its_tile_when_a_newer_stream_of_its_bed_ends(void **state) {
     static const char *const roster[] = {"bed 7"};
@@ -729,6 +787,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_replay_under_the_name_of_a_bed_is_not_the_bed, set_up, tear_down),
         cmocka_unit_test(a_stream_that_moved_to_another_daemon_is_not_lost),
         cmocka_unit_test_setup_teardown(a_replay_in_real_time_has_no_technical_alarm, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(two_streams_of_a_bed_that_are_heard_have_their_own_alarms, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_keeps_its_tile_when_a_newer_stream_of_its_bed_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stream_that_ended_stays_until_its_client_is_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(ended_streams_are_bounded, set_up, tear_down),
