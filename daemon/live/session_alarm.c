@@ -121,7 +121,25 @@ void session_alarm_end(struct session *s, const char *reason) {
 
 /* ---- alarms of an earlier process ---- */
 
+/* Another stream of the bed took the alarm over while this one sent nothing: its own is on from now on. */
+static void begin_own(struct session *s) {
+    const struct session_register *alarms = &s->all->config.alarms;
+    struct live_report r = {.message.kind = LIVE_ALARM,
+                            .on = true,
+                            .first = s->notes.heard,
+                            .probability = (float)s->notes.onset.value,
+                            .wall_ms = clock_wall_ms(),
+                            .boot_ms = trusted_boot_ms(),
+                            .replay = !live_open_is_live(live_stream_open(s->stream))};
+    if (!s->alarm || !alarms->is_of_another || !alarms->is_of_another(alarms->ctx, s->notes.alarm_id, s->id) ||
+        !sends(s, clock_ms()))
+        return;
+    session_alarm_name(s, &r);
+    session_note_report(s, &r);
+}
+
 void session_alarm_look(struct session *s) {
+    begin_own(s);
     if (s->notes.alarm_known < 0 || s->alarm || s->notes.heard <= s->notes.alarm_known + PASSED_S * FRONTEND_RATE_HZ)
         return;
     s->notes.alarm_known = -1;

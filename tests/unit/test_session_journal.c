@@ -630,6 +630,48 @@ static void a_bed_that_two_callers_send_has_two_alarms(void **state) {
     }
 }
 
+/* Another stream of the bed took its alarm over while it sent nothing. */
+static void a_stream_that_sends_again_has_its_alarm_under_its_own_id(void **state) {
+    struct bench *b = *state;
+    struct live_open live = own_open;
+    struct session_request with = lasting;
+    struct session *s[2];
+    struct live_stream *streams[2];
+    char first[JOURNAL_ALARM], own[JOURNAL_ALARM];
+    live.realtime = true;
+    with.open = &live;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(session_open(b->all, &with, &ears, &b->owner, &s[i], NULL), 0);
+        streams[i] = last(b)->stream;
+        struct live_report r = report(streams[i], LIVE_OPENED);
+        sessions_report(b->all, &r);
+        alarm_report(b, streams[i], true, 512, 0);
+        now_ms += 6000;
+        assert_int_equal(push(s[i], 0, 100), 0);
+        now_ms += i ? 0 : 6000;
+    }
+    journal_alarm_id(session_id(s[0]), 512, first);
+    assert_string_equal(alarms_find(model, first)->session, session_id(s[1]));
+    struct live_report r = report(streams[0], LIVE_PROVISIONAL);
+    r.first = 2560;
+    r.samples = 256;
+    const int before = count_entries(JOURNAL_ALARM_ON);
+    sessions_report(b->all, &r); /* of samples that came before */
+    assert_int_equal(count_entries(JOURNAL_ALARM_ON), before);
+    assert_int_equal(push(s[0], 100, 100), 0);
+    r.first += 256;
+    for (int i = 0; i < 2; i++)
+        sessions_report(b->all, &r);
+    assert_int_equal(count_entries(JOURNAL_ALARM_ON), before + 1);
+    journal_alarm_id(session_id(s[0]), 2560 + 512, own);
+    assert_string_equal(newest(JOURNAL_ALARM_ON)->alarm, own);
+    alarm_report(b, streams[1], false, 5120, JOURNAL_OFF_ENDED);
+    assert_true(alarms_find(model, first)->off_ms && !alarms_find(model, own)->off_ms);
+    alarm_report(b, streams[0], false, 5120, JOURNAL_OFF_ENDED);
+    assert_string_equal(newest(JOURNAL_ALARM_OFF)->alarm, own);
+    assert_true(alarms_find(model, own)->off_ms > 0);
+}
+
 static void a_silent_sender_makes_few_entries_that_tile_the_gap(void **state) {
     enum { HOURS = 5, A_SECOND = 4 };
     struct bench *b = *state;
@@ -670,6 +712,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_end_of_the_session_before_is_not_the_end_of_the_alarm, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(two_streams_that_send_under_a_name_have_two_alarms, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_bed_that_two_callers_send_has_two_alarms, with_journal, tear_down),
+        cmocka_unit_test_setup_teardown(a_stream_that_sends_again_has_its_alarm_under_its_own_id, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_silent_sender_makes_few_entries_that_tile_the_gap, with_journal, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
