@@ -87,7 +87,8 @@ static int64_t naive(const struct events_config *c, const float *p, int64_t firs
     for (int64_t i = 0; i < k; i++) {
         for (int64_t at = spans[i][0]; at < spans[i][1]; at += to_samples(c->max_duration_s)) {
             int64_t end = at + to_samples(c->max_duration_s) < spans[i][1] ? at + to_samples(c->max_duration_s) : spans[i][1];
-            out[count++] = (struct event){first + at, first + end, naive_confidence(c, p + first + at, end - at)};
+            out[count++] = (struct event){
+                .first = first + at, .end = first + end, .confidence = naive_confidence(c, p + first + at, end - at)};
         }
     }
     return count;

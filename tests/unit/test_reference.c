@@ -66,8 +66,12 @@ static void record(enum recorded how) {
     }
 }
 
-static struct frontend_config config = {"referential-19",           50,   {0.5, 70}, 2,    FRONTEND_BASELINE,
-                                        FRONTEND_REFERENCE_AVERAGE, NULL, NULL,      false};
+static struct frontend_config config = {.montage = "referential-19",
+                                        .notch_hz = 50,
+                                        .bandpass_hz = {0.5, 70},
+                                        .fill_gap_s = 2,
+                                        .normalize = FRONTEND_BASELINE,
+                                        .reference = FRONTEND_REFERENCE_AVERAGE};
 
 static struct frontend *open_frontend(bool bipolar, struct heard *h) {
     struct frontend *f = NULL;

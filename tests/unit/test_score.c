@@ -392,8 +392,9 @@ static void gaps_take_no_samples(void **state) {
     sweep_all(&dense, 1, &search, &got);
     assert_true(loads >= 2 && want.n == got.n && want.n > 3);
     assert_memory_equal(want.points, got.points, (size_t)want.n * sizeof *want.points);
-    struct event events[] = {
-        {0, 1, 0}, {segments[0].end - 257, segments[0].end - 256, 0}, {segments[0].end - 255, segments[0].end, 0}};
+    struct event events[] = {{.first = 0, .end = 1},
+                             {.first = segments[0].end - 257, .end = segments[0].end - 256},
+                             {.first = segments[0].end - 255, .end = segments[0].end}};
     score_trace_to_time(&dense, events, 3);
     assert_true(events[0].first == 256 && events[1].end == segments[0].end && events[2].first == segments[1].first);
     score_sweep_done(&want);
