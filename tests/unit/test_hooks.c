@@ -276,6 +276,27 @@ static void a_call_in_vain_is_made_again_when_the_alarm_goes_on(void **state) {
     hook.steps = 0;
 }
 
+/* The escalation was settled before a restart, which brings what took its place. */
+static void a_call_in_vain_outlives_a_restart(void **state) {
+    struct hooks *all = start(state, 3600 * 1000);
+    struct journal_entry e[] = {entry(JOURNAL_ALARM_ON, "bed-7", 512), entry(JOURNAL_ALARM_OFF, "bed-7", 2560)};
+    hook.kinds = 0;
+    hook.steps = 1u << 1;
+    e[0].number = 4096;
+    e[0].start_s = 16;
+    for (int i = 1; i >= 0; i--) {
+        struct journal_line *l = journal_line_new(&e[i]);
+        atomic_store(&l->state, LINE_WRITTEN);
+        hooks_outlet(all)->offer(hooks_outlet(all)->ctx, 0, l);
+        journal_line_drop(l);
+    }
+    wait_told("alarm_on 4096 delivered", 1);
+    stop(all);
+    assert_true(body_has(0, "ALARM bed-7 (icu): seizure probability 0.93 since ") && body_has(0, ", not answered"));
+    assert_int_equal(count_told("alarm_off 2560 not told: the alarm went on"), 1);
+    hook.steps = 0;
+}
+
 static void replays_and_old_alarms_are_not_told(void **state) {
     struct hooks *all = start(state, 0);
     struct journal_entry e = entry(JOURNAL_ALARM_ON, "file", 512);
@@ -368,6 +389,7 @@ int main(void) {
         in_temp_dir(each_message_of_a_test_alarm_says_so),
         in_temp_dir(what_replaces_a_message_goes_to_who_was_owed_it),
         in_temp_dir(a_call_in_vain_is_made_again_when_the_alarm_goes_on),
+        in_temp_dir(a_call_in_vain_outlives_a_restart),
         in_temp_dir(replays_and_old_alarms_are_not_told),
         in_temp_dir(a_hook_without_its_secret_stops_nothing),
         in_temp_dir(a_command_gets_a_clean_environment),
