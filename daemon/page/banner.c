@@ -40,7 +40,7 @@ void banner_of(const struct page_view *v, struct banner *ret) {
             const struct status_stream *t = &s->streams[i];
             if ((t->alarm && t->alarm->answered_ms) != answered || !page_sees(v, t))
                 continue;
-            if (t->mood == STATUS_ALARM)
+            if (t->mood == STATUS_ALARM && t->bed.live) /* a replay calls nobody */
                 add_link(ret->on, &ret->n_on, t);
             if (t->mood == STATUS_WAS)
                 add_link(ret->was, &ret->n_was, t);

@@ -1,6 +1,6 @@
-/* banner: what stands at the top of every page about alarms: alarms of patients that are on, those that were and that nobody has
- * acknowledged, and technical alarms in groups; and the sound that goes with them. The same when a page is written and when its
- * script updates it. */
+/* banner: what stands at the top of every page about alarms: alarms of patients that are on, not of replays, those that were and
+ * that nobody has acknowledged, and technical alarms in groups; and the sound that goes with them. The same when a page is written
+ * and when its script updates it. */
 #pragma once
 #include "base/json.h"
 #include "daemon/page/page.h"

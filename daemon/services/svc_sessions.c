@@ -50,6 +50,7 @@ static void describe(const struct services *services, const struct session *s, s
     out->device = (char *)(uintptr_t)(services->devices ? device_set_name(services->devices, state.device) : "");
     COPY_MEMBERS(*out, state, realtime, connected, rate_hz, opened_ms, received_through, durable_through, samples, events, lag_s,
                  alarm, learning_s, reconnects);
+    out->replay = !state.live;
     out->probability = (double)state.probability;
     const struct alarm *on = state.alarm && services->desk ? alarms_on_in(desk_alarms(services->desk), state.id) : NULL;
     const bool told = state.alarm && !(on && on->due_boot_ms);

@@ -94,6 +94,7 @@ def answers_and_escalation():
         check_labels(d, tmp)
         check_order(d, over)
         check_lost(d, tmp)
+        check_replay(d, tmp)
         assert d.ctl("alarms", "test", '=HYPERLINK("http://x")')[0] == 0  # a table must take no name for a formula
         table = list(csv.DictReader(d.ctl("journal", "--kind", "alarm_on", "--csv")[1].splitlines()))
         assert table[-1]["client"] == """'=HYPERLINK("http://x")""" and table[0]["client"] == "bed 7", table
@@ -178,6 +179,21 @@ def check_lost(d, tmp):
         until(lambda: [line for line in d.ctl(listing)[1].splitlines() if "bed 13" in line and re.search(row, line)], lambda: d.ctl(listing))
     until(lambda: re.search(r">(?:blind: )?connection lost[;,] ", page(d, "/streams")), lambda: page(d, "/streams"))
     assert d.ctl("alarms", "ack", "bed 13", "--yes")[0] == 0
+
+
+def check_replay(d, tmp):
+    """Lists say of a replay in alarm that it is one: no patient has that alarm now."""
+    path = sorted(glob.glob(f"{tmp}/eeg/**/*_eeg.edf", recursive=True))[0]
+    words = ["stream", "-", "--replay", "--client", "bed 14", "--model", "line_length", "--on", "0.002", "--off", "0.001", "--alarms"]
+    client = subprocess.Popen([f"{BIN}/brrctl", *words], env=d.env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    with open(path, "rb") as f:
+        client.stdin.write(f.read())  # its end does not come, so the stream stays in alarm
+    client.stdin.flush()
+    for listing in ("sessions", "beds"):
+        until(lambda: [line for line in d.ctl(listing)[1].splitlines() if "bed 14" in line and "replay: alarm" in line], lambda: d.ctl(listing))
+    assert [s["replay"] for s in map(json.loads, d.ctl("sessions", "--json")[1].splitlines()) if s["client"] == "bed 14"] == [True]
+    client.stdin.close()
+    client.wait(PATIENCE)
 
 
 def seizures(table):

@@ -87,7 +87,7 @@ static const char *quality_text(const Brr__V1__SessionInfo *s, char *buf, size_t
 }
 
 static const char fields[] =
-    "session=session_id client=client_name principal address model device realtime connected rate_hz channels opened_ms "
+    "session=session_id client=client_name principal address model device realtime replay connected rate_hz channels opened_ms "
     "received_through durable_through samples events lag_s alarm state? silent_until_ms silenced_by blind cut alarms_off "
     "learning_s "
     "note "
@@ -97,6 +97,8 @@ static const char fields[] =
 static const char *words_of(const char *state, bool live) {
     static const char *const words[][2] = {
         {"alarm", "ALARM"}, {"was", "was on"}, {"lost", "no signal"}, {"poor", "poor signal"}, {"absent", "not connected"}};
+    if (!live && !strcmp(state, "alarm"))
+        return "replay: alarm";
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (!strcmp(state, words[i][0]))
             return words[i][1];
@@ -105,7 +107,7 @@ static const char *words_of(const char *state, bool live) {
 
 /* The state, from the other fields where an older daemon does not send it. */
 static const char *state_words(const Brr__V1__SessionInfo *s) {
-    return words_of(*s->state ? s->state : !s->connected ? "lost" : s->alarm ? "alarm" : "fine", s->realtime);
+    return words_of(*s->state ? s->state : !s->connected ? "lost" : s->alarm ? "alarm" : "fine", s->realtime && !s->replay);
 }
 
 /* The state, and what people must know of its alarm. */
