@@ -39,6 +39,8 @@ static void a_rule_of_a_bed_holds_its_alarms_back(void **state) {
     assert_int_equal(alarm_sound(late, w->now.boot_ms), ALARM_HIGH);
     assert_int_equal(rows_of(w, JOURNAL_ALARM_ON), 4);
     assert_string_equal(w->rows[w->n - 1].alarm, late->id);
+    assert_string_equal(w->rows[w->n - 1].detail, "people are told: no rule of its bed holds it back any more");
+    str_copy(w->rows[w->n - 1].detail, JOURNAL_DETAIL, "people are told: it has been on for the least duration of its bed");
     pass(w, MINUTE);
     assert_int_equal(late->step, 1);
     assert_int_equal(never->step, 0);
