@@ -156,6 +156,6 @@ void alarms_gone(struct alarms *all, const char *session) {
     void *at;
     for (size_t cursor = 0; alarms_each(all->technical, &cursor, &at);) {
         struct technical *t = at;
-        t->gone |= !strcmp(t->alarm.session, session) && is_of_stream(t->alarm.kind);
+        t->gone |= !strcmp(t->alarm.session, session) && (is_of_stream(t->alarm.kind) || t->alarm.kind == ALARM_ELECTRODES);
     }
 }

@@ -428,6 +428,15 @@ static void a_lost_stream_that_ends_is_gone_and_not_over(void **state) {
     pass(w, 1000);
     assert_int_equal(w->rows[w->n - 1].kind, JOURNAL_TECHNICAL_OFF);
     assert_string_equal(w->rows[w->n - 1].detail, "lost: " ALARMS_GONE);
+    hold(w, ALARM_ELECTRODES, "bed-7", 31 * 1000); /* nobody put them on */
+    alarm_entry_take(w->all, &e, &w->now);
+    pass(w, 1000);
+    assert_string_equal(w->rows[w->n - 1].detail, "electrodes: " ALARMS_GONE);
+    hold(w, ALARM_TWICE, "bed-7", 16 * 1000);
+    alarm_entry_take(w->all, &e, &w->now);
+    pass(w, 1000);
+    assert_int_equal(w->rows[w->n - 1].kind, JOURNAL_TECHNICAL_OFF);
+    assert_null(strstr(w->rows[w->n - 1].detail, ALARMS_GONE));
 }
 
 static void standby_hides_no_alarm_that_nobody_answers(void **state) {
