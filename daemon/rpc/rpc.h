@@ -92,8 +92,8 @@ struct arena *rpc_take_arena(struct rpc_call *call);
 const struct auth_caller *rpc_caller(const struct rpc_call *call);
 void *rpc_state(const struct rpc_call *call);
 void rpc_set_state(struct rpc_call *call, void *state);
-/* Queues one answer. False when the queue is full afterwards: stop until `writable`. After the end it is dropped, and false.
- * Without memory for it the call ends with an error. */
+/* Queues one answer. False when the queue is full afterwards, and from then on until `writable`, however many have left meanwhile:
+ * stop until then. After the end it is dropped, and false. Without memory for it the call ends with an error. */
 bool rpc_send(struct rpc_call *call, const uint8_t *data, size_t len);
 /* Calls `flushed` once, when the connection has taken every answer queued by then; not when the call ends before. A client stream
  * whose connection is lost looks half-closed at first: an answer that leaves afterwards proves that it is not. */

@@ -131,7 +131,7 @@ bool rpc_send(struct rpc_call *c, const uint8_t *data, size_t len) {
     c->queued++;
     call_count_unsent(c, len, 0);
     call_pump(c);
-    c->full = c->queued >= RPC_SEND_MAX || c->unsent >= RPC_SEND_BYTES;
+    c->full = c->full || c->queued >= RPC_SEND_MAX || c->unsent >= RPC_SEND_BYTES; /* until `writable` */
     relieve(c->server);
     return !c->full && call_is_open(c);
 }

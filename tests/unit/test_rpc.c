@@ -61,7 +61,7 @@ int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *len) 
     return rc;
 }
 
-enum { OWN = 2 /* methods beside those of the services */, ANSWERS = 3, MAX_CALLS = 600, TIMEOUT_MS = 60 * 1000 };
+enum { OWN = 3 /* methods beside those of the services */, ANSWERS = 3, MAX_CALLS = 600, TIMEOUT_MS = 60 * 1000 };
 
 struct bench {
     char dir[256], endpoint[300];
@@ -118,9 +118,23 @@ static void end_kept(struct rpc_call *call) {
 static const struct rpc_method late = {RPC_METHOD("/test.Late/List", ROLE_READ, brr__v1__list_jobs_request, keep_call),
                                        .end = end_kept};
 
+/* A method that answers until its call is full, and in every second turn of the loop anew, until it hears of room. */
+static atomic_int room_said; /* by rpc_send */
+static int fill_call(struct rpc_call *call, const void *request, struct err *err) {
+    static const uint8_t data[8000];
+    while (rpc_send(call, data, sizeof data))
+        atomic_fetch_add(&room_said, 1);
+    return atomic_load(&room_said) > RPC_SEND_MAX ? rpc_finish(call, NULL) : keep_call(call, request, err);
+}
+static void end_of_filling(struct rpc_call *call) { rpc_finish(call, NULL); }
+static const struct rpc_method filling = {RPC_METHOD("/test.Fill/Up", ROLE_READ, brr__v1__get_job_request, fill_call),
+                                          .writable = end_of_filling, .end = end_kept};
+
 static void on_turn(uv_check_t *turn) {
-    static int before;
+    static int before, turns;
     (void)turn;
+    if (kept && atomic_load(&room_said) && turns++ % 2)
+        fill_call(kept, NULL, NULL);
     const int now = atomic_load(&counted);
     if (now - before > atomic_load(&most_in_a_turn))
         atomic_store(&most_in_a_turn, now - before);
@@ -137,7 +151,7 @@ static const struct rpc_method flood = {RPC_METHOD("/test.Flood/Count", ROLE_REA
                                         .client_stream = true, .max_message = 100, .idle_ms = RPC_FILE_IDLE_MS};
 static const struct rpc_method method = {RPC_METHOD("/test.Echo/Three", ROLE_READ, brr__v1__get_job_request, answer),
                                          .max_message = 100};
-static const struct rpc_method *methods[64] = {&method, &flood};
+static const struct rpc_method *methods[64] = {&method, &flood, &filling};
 
 static int no_model(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
     (void)ctx, (void)ret;
@@ -737,6 +751,14 @@ static void a_thread_that_asks_for_a_caller_passes_what_callers_pass(void **stat
     assert_string_equal(answer.reason, "DRAINING");
 }
 
+/* Who heard that a call is full hears of room, also if it answers meanwhile: acks leave while a stream is held. */
+static void a_call_that_is_full_stays_so_until_there_is_room_again(void **state) {
+    const struct ask fill = {filling.path, hello, HELLO_BYTES, 0, NULL, NULL};
+    int n = 0;
+    assert_int_equal(call(*state, &fill, &n), BRR_END);
+    assert_in_range(atomic_load(&room_said), 1, RPC_SEND_MAX);
+}
+
 /* What has a route needs no more than the role read: nothing that changes or that waits for news has one. */
 static void routes_are_of_lists_alone(void **state) {
     static const char *const expected[] = {"/api/v1/jobs", "/api/v1/streams", "/api/v1/alarms", "/api/v1/beds", "/api/v1/models"};
@@ -768,6 +790,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_flood_of_calls_is_bounded_and_leaves_the_loop_its_turns, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stream_is_read_no_faster_than_its_rate, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_thread_that_asks_for_a_caller_passes_what_callers_pass, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_call_that_is_full_stays_so_until_there_is_room_again, set_up, tear_down),
         cmocka_unit_test(routes_are_of_lists_alone),
     };
     setenv("UV_THREADPOOL_SIZE", "16", 1); /* brrd has more */
