@@ -359,7 +359,7 @@ def extreme(change):
     return make
 
 
-BENCH = dict(softplus_on=False, clamp=[1e-3, 0.1])
+BENCH = dict(softplus_on=False, clamp=[float(np.float32(edge)) for edge in (1e-3, 0.1)])  # a Δ may be drawn on an edge
 CASES = {  # name: (op, options, inputs from a Draw)
     "scan1_tiny": ("scan1", {}, lambda r: r.scan1(2, 7, 4, 3)),
     "scan1_groups_h0": ("scan1", {}, lambda r: r.scan1(2, 37, 12, 16, groups=2, h0=True)),
