@@ -58,7 +58,7 @@ void background_resume(struct background *b, double gap_s) {
 void background_hear(struct background *b, double value) {
     static const double rate = 1 / (DOUBLING_S * BACKGROUND_BLOCKS_PER_S) / NEAR; /* in ln 2, of the distance up to NEAR */
     if (!b->learns || b->heard == BACKGROUND_LEARNED) {
-        b->level += M_LN2 * rate * fmin(fmax(value - b->level, -NEAR), b->holds ? 0 : NEAR);
+        b->level += b->holds ? 0 : M_LN2 * rate * fmin(fmax(value - b->level, -NEAR), NEAR);
         return;
     }
     const int64_t at = heard_below(b, value);

@@ -4,7 +4,7 @@
  * median is what is louder than most people and whose deviation is 0.6; it does not rise above that prior, so that a recording
  * which begins in a loud seizure does not take it for background. Afterwards it is a decaying median: it moves by at most a factor
  * of 2 in 240 s, more slowly within 0.25 of what is heard.
- * While its owner says that an event lasts, it does not rise then.
+ * While its owner says that an event lasts, it stays.
  * After a gap of the same person's recording the level becomes a second prior, worth 20 s with a deviation of 0.2, half as much for
  * every ten minutes of the gap, and the learning begins anew. What is flat is not heard: neither the level nor the time move.
  * Its bits are a function of the values alone. One thread at a time. */
@@ -17,7 +17,7 @@ enum { BACKGROUND_BLOCKS_PER_S = 16, BACKGROUND_LEARN_S = 60, BACKGROUND_LEARNED
 
 struct background {
     bool learns;                       /* false: it only follows from its prior on, as models of older versions do */
-    bool holds;                        /* set while an event lasts: the level does not rise */
+    bool holds;                        /* set while an event lasts: the level stays */
     double prior;                      /* of the level, in people whom nobody has heard yet */
     double level;                      /* ln(b + offset) */
     double known, worth;               /* the level before the gap and how many blocks it counts for; 0: nothing is known */

@@ -45,7 +45,8 @@ struct feature {
     int64_t learned;                   /* blocks that came while the background was not the person's own */
     int64_t fresh;                     /* blocks until the means hold nothing but this segment; of one that learns */
     bool holds;                        /* feature_hold */
-    int64_t evidence, calm, lasts; /* blocks in an event, less those out of one; since the newest of them; that the event lasts */
+    int64_t evidence, calm;            /* blocks in an event, less those out of one; since the newest of them */
+    int64_t lasts;                     /* blocks that the event lasts; -1: none can begin yet in this segment */
     uint16_t value;
     uint8_t order[FRONTEND_MAX_CHANNELS]; /* the channels, sorted by their sums */
     struct feature *beside;               /* the second of two, whose mean is given; or NULL */
@@ -142,7 +143,8 @@ static void begin_segment(struct feature *f, const uint16_t *row) {
         f->block[c] = 0;
         f->sum[c] = f->blocks * steps;
     }
-    f->at = f->filled = f->evidence = f->calm = f->lasts = 0;
+    f->at = f->filled = f->evidence = f->calm = 0;
+    f->lasts = -1;
     f->background.holds = false;
     f->fresh = f->blocks;
     f->hears = false;
@@ -282,7 +284,10 @@ static void follow_event(struct feature *f, float value) {
     const bool in_event = value >= EVENT;
     f->evidence += in_event ? f->evidence < EVENT_BEGINS : -(f->evidence > 0);
     f->calm = in_event ? 0 : f->calm + 1;
-    f->lasts = (f->lasts ? f->calm < EVENT_ENDS : f->evidence == EVENT_BEGINS) ? f->lasts + 1 : 0;
+    if (f->lasts < 0)
+        f->lasts = f->evidence || background_left_s(&f->background) ? -1 : 0;
+    else
+        f->lasts = (f->lasts ? f->calm < EVENT_ENDS : f->evidence == EVENT_BEGINS) ? f->lasts + 1 : 0;
     hold_backgrounds(f);
 }
 
@@ -368,7 +373,7 @@ void feature_load(struct feature *f, struct unpack *in) {
     f->hears = f->learns && unpack_bool(in);
     f->evidence = f->holds ? unpack_i64(in, 0, EVENT_BEGINS) : 0;
     f->calm = f->holds ? unpack_i64(in, 0, INT64_C(1) << 60) : 0;
-    f->lasts = f->holds ? unpack_i64(in, 0, INT64_C(1) << 60) : 0;
+    f->lasts = f->holds ? unpack_i64(in, -1, INT64_C(1) << 60) : -1;
     f->value = (uint16_t)unpack_i64(in, 0, UINT16_MAX);
     memset(f->sum, 0, n * sizeof *f->sum);
     unpack_require(in, within(f->block, n) && within(f->ring, (size_t)f->blocks * n));

@@ -22,8 +22,9 @@ OWNABLE(struct feature, feature_free)
  * signal is not heard: M below 0.2 µV (line_length) or 0.4 µV (band_power), or four channels, of few half of them, below a quarter
  * of that; nor is what no scalp EEG reaches, 25 times the prior; nor the first mean of a segment. */
 void feature_learn(struct feature *f);
-/* Of two, after feature_learn: b does not rise while an event lasts, for half an hour at most. An event: the feature, of 0.28 or
- * more for 10 s longer than it was below; it ends with a minute below. A gap ends it, too. */
+/* Of two, after feature_learn: b stays while an event lasts, for half an hour at most. An event: the feature, of 0.28 or more for
+ * 10 s longer than it was below, once it was below that as long after the first minute of the segment, so that a loud person is
+ * no event; it ends with a minute below. A gap ends it, too. */
 void feature_hold(struct feature *f);
 /* Seconds that it still has to hear until b is the person's own, the longer of two; 0: it is, or f does not learn. */
 int feature_learning_s(const struct feature *f);

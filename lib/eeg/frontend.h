@@ -53,7 +53,7 @@ struct frontend_config {
     const char *rename;    /* rules of channels_rename for the labels of files; NULL: none */
     const char *unit;      /* of signals that state none, or one that is no voltage: "uV", "mV", "V"; NULL: as edf.h */
     bool learn_background; /* a person's own background counts after seconds and over gaps (eeg/background); false: as before it */
-    bool hold_background;  /* beside it, with the feature of FRONTEND_WARD: while an event lasts it does not rise (feature_hold) */
+    bool hold_background;  /* beside it, with the feature of FRONTEND_WARD: while an event lasts it stays (feature_hold) */
 };
 /* A row has the `channels` of the montage in µV and behind them, unless windows are z-scored, the columns that the network takes.
  */

@@ -67,9 +67,8 @@ static const struct option window_rows[] = {
      "in "
      "files that do not say it"},
     {"data.hold_background", OPTION_BOOL, D(hold_background), "true", 0, 0, NULL,
-     "beside learn_background, with normalize baselines: while an event of its feature lasts the running baseline does not rise, "
-     "as of "
-     "the model ward; false: as in files that do not say it"},
+     "beside learn_background, with normalize baselines: while an event of its feature lasts the running baseline stays, "
+     "as of the model ward; false: as in files that do not say it"},
 };
 const struct option_table job_data_window_keys = OPTION_TABLE(window_rows);
 

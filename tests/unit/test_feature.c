@@ -256,7 +256,7 @@ static void movement_with_long_pauses_becomes_the_background(void **state) {
         left[k] = hear(f, 0.6F, 4);
         feature_free(f);
     }
-    assert_true(left[0] > 0.55F && left[1] < 0.45F);
+    assert_true(left[0] > 0.5F && left[1] < 0.45F);
 }
 
 static void a_gap_ends_an_event(void **state) {
