@@ -179,7 +179,7 @@ def an_alarm_that_is_newer_than_the_snapshot_goes_after_its_stream(folder, recor
     a.kill()
     with open(path, "wb") as f:
         f.write(before)
-    bed.send_until(lambda: where(pair) and where(pair)[0] == 1, log)
+    bed.send_until(lambda: (where(pair) or (None,))[0] == 1, log)
     a.start()
     bed.send_until(lambda: count(a, "moved"), log)
     bed.send_until(lambda: alarm in [x["alarm"] for x in open_alarms(b)], log)
