@@ -17,6 +17,6 @@ void container_read(const char *root, struct container_limits *ret);
 int64_t container_memory(const struct container_limits *limits, int64_t machine_bytes);
 /* The processors that it may use of so many, at least 1. */
 int container_processors(const struct container_limits *limits, int processors);
-int container_processors_here(void); /* the same of those that the calling thread may run on */
+int container_processors_here(void); /* container_processors of the processors that the calling thread may run on */
 /* "memory 500 MiB, 1.5 processors, 100 processes (12 in use), 1024 open files"; "no limits" if there are none. Returns buf. */
 const char *container_text(const struct container_limits *limits, char *buf, size_t size);

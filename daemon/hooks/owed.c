@@ -236,7 +236,7 @@ static bool calls(const struct telling_item *i, const struct journal_entry *e) {
     return is_of(i, e) && (kind == JOURNAL_ESCALATED || (kind == JOURNAL_ALARM_ON && i->instead));
 }
 
-/* Of whichever caller: a stream of another one may go on with the alarm. */
+/* It looks at the beds of all callers, since a stream of another caller may go on with the alarm. */
 void owed_settle_escalations(struct owed *o, const struct journal_entry *e, const char *outcome) {
     const char *key;
     void *value;

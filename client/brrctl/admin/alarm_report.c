@@ -36,7 +36,7 @@ static void count(struct counts *c, const struct history_alarm *a) {
         c->waits_s[c->acknowledged++] = (double)(a->answered_ms - a->on_ms) / 1000;
 }
 
-/* Of waits in order; NaN without any. */
+/* The median of the waits, which are in order; NaN if nobody has acknowledged an alarm. */
 static double median_wait(const struct counts *c) {
     const int n = c->acknowledged;
     return n ? (c->waits_s[(n - 1) / 2] + c->waits_s[n / 2]) / 2 : NAN;
