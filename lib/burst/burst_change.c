@@ -150,7 +150,7 @@ static int find(struct burst *b, uint32_t source, uint32_t target, uint32_t ret[
 }
 
 int burst_set_synapse(struct burst *b, const struct burst_synapse *y, struct err *err) {
-    uint32_t at[2];
+    uint32_t at[2] = {0};
     if (y->weight < -1 || y->weight > 255 || y->psp < -1 || y->psp > 255 || y->type < -1 || y->type > 1)
         return err_set(err, ERR_INVALID, "weight %d, psp %d, type %d; expected 0 to 255, 0 to 255, 0 or 1, or -1 to keep one",
                        y->weight, y->psp, y->type);
@@ -174,7 +174,7 @@ int burst_set_synapse(struct burst *b, const struct burst_synapse *y, struct err
 }
 
 int burst_delete_synapse(struct burst *b, uint32_t source, uint32_t target, struct err *err) {
-    uint32_t at[2];
+    uint32_t at[2] = {0};
     int rc = find(b, source, target, at, err);
     if (rc)
         return rc;
