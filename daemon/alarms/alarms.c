@@ -397,7 +397,8 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
     if (went_away(all, start, boot_ms))
         return NULL;
     a = a ? a : take_back(all, start, boot_ms);
-    const int64_t rule = start->live && !start->test ? due_of(all, start->principal, start->bed, boot_ms) : 0;
+    const bool may_wait = start->live && !start->test && (start->untold || !all->restoring); /* else people know it already */
+    const int64_t rule = may_wait ? due_of(all, start->principal, start->bed, boot_ms) : 0;
     const int64_t due = rule ? rule : start->untold;
     const bool untold = !a || (a->off_ms && a->due_boot_ms); /* one that was told before goes on being told */
     if (untold && start->live && !due)
@@ -683,8 +684,8 @@ static void take_patient(struct alarms *all, struct patient *p, const struct ala
     struct alarm *a = &p->alarm, *known = map_get(all->patients, a->id);
     const struct alarm *on = alarms_on_in(all, a->session);
     const bool no_room = !alarm_is_open(a) && map_count(all->patients) == ALARMS_MAX;
-    if (known && a->due_boot_ms && !strcmp(known->session, a->session) && known->changed_s == a->changed_s) {
-        known->due_boot_ms = a->due_boot_ms; /* of the same onset, of which nobody was told */
+    if (known && !strcmp(known->session, a->session) && known->changed_s == a->changed_s) {
+        known->due_boot_ms = a->due_boot_ms; /* of the same onset, of which people were told or not */
         look_at_rule(all, known);
     }
     if (known)

@@ -94,7 +94,7 @@ struct alarms_start {
     double start_s, value;
     int64_t on_ms;      /* Unix time */
     bool answered;      /* of a row of the journal: somebody had acknowledged the alarm */
-    bool untold;        /* of a row of the journal: a rule of the bed held the alarm back, which may be gone */
+    bool untold; /* of a row of the journal: a rule of the bed held the alarm back, which may be gone; else no new rule does */
     const char *before; /* the alarm of its session that went off last, at before_s; NULL or "": there was none */
     double before_s;
     bool alone; /* no other stream of the bed sends: only then it may take over the alarm of one (alarms_name) */

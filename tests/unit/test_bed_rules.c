@@ -250,6 +250,40 @@ static void what_a_rule_held_back_that_a_restart_takes_away_is_told(void **state
     assert_int_equal(rows_of(w, JOURNAL_ALARM_ON), 6); /* once */
 }
 
+/* People were told, and the next start has a rule that would have held the alarm back. */
+static void a_rule_that_a_restart_adds_holds_nothing_back_that_was_told(void **state) {
+    struct ward *w = *state;
+    const struct alarms_rule rules[] = {{.bed = "bed-3", .off = true}, {.bed = "bed-4", .least_ms = 10 * MINUTE}};
+    char ids[2][JOURNAL_ALARM];
+    str_copy(ids[0], sizeof ids[0], on(w, "bed-3", 10)->id);
+    str_copy(ids[1], sizeof ids[1], on(w, "bed-4", 10)->id);
+    for (int late = 0; late < 2; late++) { /* the stream has reported it again before the journal is read */
+        plan.rules = (void *)(uintptr_t)rules;
+        plan.n_rules = 2;
+        restart(w, 1000);
+        if (late) {
+            struct alarms *past = w->all;
+            w->all = alarms_new(&plan, keep_row, w);
+            for (int i = 0; i < 2; i++)
+                alarm_entry_take(w->all, &w->rows[i], &w->now);
+            assert_true(alarms_merge(w->all, past, ROWS, &w->now));
+            alarms_free(past);
+        }
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(alarm_sound(alarms_find(w->all, ids[i]), w->now.boot_ms), ALARM_HIGH);
+        pass(w, MINUTE);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(alarms_find(w->all, ids[i])->step, 1);
+        assert_int_equal(rows_of(w, JOURNAL_ALARM_ON), 2);
+        plan.n_rules = 0;
+    }
+    const struct alarm *a = on(w, "bed-4", 20); /* one that begins now is held back */
+    assert_true(alarms_use_rules(w->all, rules, 2));
+    off(w, "bed-4", "ended");
+    a = on(w, "bed-4", 300);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_QUIET);
+}
+
 static void an_alarm_is_blind_while_nobody_hears_the_bed(void **state) {
     struct ward *w = *state;
     const struct alarm *a = on(w, "bed-7", 10);
@@ -398,6 +432,7 @@ int main(void) {
         in_ward(a_silence_that_is_over_does_not_come_back),
         in_ward(an_answer_to_a_status_covers_what_follows_its_sound),
         in_ward(what_a_rule_held_back_that_a_restart_takes_away_is_told),
+        in_ward(a_rule_that_a_restart_adds_holds_nothing_back_that_was_told),
         in_ward(an_alarm_is_blind_while_nobody_hears_the_bed),
         in_ward(the_first_who_streams_a_bed_holds_it_until_it_is_gone),
         in_ward(a_new_token_of_a_bed_goes_on_with_its_alarm_and_answer),
