@@ -196,6 +196,7 @@ static int open_journal(struct daemon *d, struct err *err) {
                                        .n = c->n_hooks,
                                        .rejoin_ms = c->rejoin_ms,
                                        .stale_ms = c->resume_ttl_ms + STALE_MS,
+                                       .shared = c->shared_sessions,
                                        .page = c->alarms_url,
                                        .metrics = s->metrics,
                                        .wake = wake_loop,

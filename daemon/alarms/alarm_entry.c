@@ -191,6 +191,25 @@ static void put_alarm(const struct alarm *a, struct journal_entry *e) {
     e->on_ms = a->on_ms;
 }
 
+static int64_t sample_of(const struct alarm *a) { return isfinite(a->changed_s) ? llround(a->changed_s * 256) : -1; }
+
+/* The same at every daemon that has the alarm, so that none tells what another one has told; -1: it has none. At five minutes
+ * another round of steps begins. */
+static int64_t number_of(const struct alarms_row *row) {
+    const struct alarm *a = row->alarm;
+    const int64_t sample = a ? sample_of(a) : -1, own = INT64_C(1) << 60; /* no sample or time */
+    uint64_t hash = UINT64_C(14695981039346656037);                       /* FNV-1a */
+    if (row->kind == ALARMS_ROW_DUE && sample >= 0)
+        return own + sample;
+    if (row->kind == ALARMS_ROW_ESCALATED && sample >= 0)
+        return own + (sample * 65536 + row->step % 65536) * 2 + a->status;
+    if (row->kind != ALARMS_ROW_TECHNICAL_ON && row->kind != ALARMS_ROW_TECHNICAL_OFF)
+        return -1;
+    for (const char *p = a->id; *p; p++)
+        hash = (hash ^ (unsigned char)*p) * UINT64_C(1099511628211);
+    return (int64_t)(hash >> 2);
+}
+
 void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
     static const enum journal_kind kinds[] = {[ALARMS_ROW_ANSWERED] = JOURNAL_ANSWERED,
                                               [ALARMS_ROW_FORGOTTEN] = JOURNAL_ANSWERED,
@@ -201,7 +220,7 @@ void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
                                               [ALARMS_ROW_HOLDER] = JOURNAL_HOLDER,
                                               [ALARMS_ROW_DUE] = JOURNAL_ALARM_ON};
     *ret = (struct journal_entry){.kind = kinds[row->kind],
-                                  .number = -1,
+                                  .number = number_of(row),
                                   .received_ms = row->at_ms,
                                   .boot_ms = row->boot_ms,
                                   .start_s = NAN,
@@ -252,7 +271,7 @@ void alarm_entry_on(const struct alarm *a, struct journal_entry *ret) {
         .kind = JOURNAL_ALARM_ON, .received_ms = a->on_ms, .boot_ms = a->on_boot_ms > 0 ? a->on_boot_ms : 0, .end_s = NAN};
     put_alarm(a, ret);
     ret->start_s = a->changed_s;
-    ret->number = isfinite(a->changed_s) ? llround(a->changed_s * 256) : -1;
+    ret->number = sample_of(a);
     str_copy(ret->person, sizeof ret->person, *a->answered.person ? a->answered.person : a->answered.by);
 }
 

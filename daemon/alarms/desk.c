@@ -53,7 +53,8 @@ static void on_row(void *ctx, const struct alarms_row *row) {
     struct desk *d = ctx;
     struct journal_entry e;
     alarm_entry_make(row, &e);
-    e.number = d->numbered = e.received_ms > d->numbered ? e.received_ms : d->numbered + 1;
+    d->numbered = e.received_ms > d->numbered ? e.received_ms : d->numbered + 1;
+    e.number = e.number < 0 ? d->numbered : e.number;
     log_info("alarm", "what=%s alarm=%s bed=\"%s\" person=\"%s\" step=%d detail=\"%s\"", journal_kind_name(e.kind), e.alarm,
              log_name(e.client), e.person, (int)e.step, e.detail);
     d->own = true;

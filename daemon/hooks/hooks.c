@@ -7,6 +7,7 @@
 #include "base/queue.h"
 #include "daemon/alarms/alarm_entry.h"
 #include "daemon/hooks/owed.h"
+#include "daemon/hooks/told_marks.h"
 #include "daemon/journal/journal.h"
 
 enum { LOG_MS = 60 * 1000, BELIEVED_MS = 3600 * 1000, RESULTS = 256 };
@@ -33,6 +34,7 @@ struct hooks {
     struct line lines[HOOKS_MAX];
     int n;
     struct journal *journal;
+    struct told_marks *marks; /* NULL: no other daemon tells the same */
     struct outlet outlet;
     atomic_bool stopping;
     pthread_mutex_t results_lock;
@@ -281,15 +283,44 @@ static void failed(struct line *l, struct delivery *d, int rc, const struct err 
     owed_put_off(b, clock_ms(), rc == ERR_INVALID);
 }
 
+/* Daemons that share streams compute the same entries, which have the same ids. Those of no stream are the daemon's own. */
+static bool is_marked(const struct line *l, const struct journal_entry *e, bool put) {
+    char id[LINE_DELIVERY];
+    if (!l->all->marks || !*e->session)
+        return false;
+    outlet_id(l->hook->name, e, id);
+    if (put)
+        told_marks_put(l->all->marks, id);
+    return !put && told_marks_has(l->all->marks, id);
+}
+
+/* What another daemon has told is settled; the rest is told by the next attempt. */
+static bool others_told(struct line *l, const struct delivery *d) {
+    bool some = false;
+    for (struct telling_item *i = d->telling.items; i; i = i->next) {
+        if (!is_marked(l, &i->line->entry, false))
+            continue;
+        LOCKED(&l->lock);
+        i->outcome = "another daemon has told it";
+        some = true;
+    }
+    return some;
+}
+
 /* The lock is held, but not while the attempt is made. */
 static void deliver(struct line *l, struct delivery *d) {
     struct err err;
     pthread_mutex_unlock(&l->lock);
-    d->body = compose(l, d);
-    int rc = attempt(l, &(struct hook_attempt){.id = d->id, .body = d->body, .stop = &l->all->stopping}, &err);
+    const bool told = others_told(l, d);
+    d->body = told ? NULL : compose(l, d);
+    int rc = told ? 0 : attempt(l, &(struct hook_attempt){.id = d->id, .body = d->body, .stop = &l->all->stopping}, &err);
     free(d->body);
+    for (const struct telling_item *i = d->telling.items; !told && !rc && i; i = i->next)
+        (void)is_marked(l, &i->line->entry, true);
     pthread_mutex_lock(&l->lock);
-    if (!rc)
+    if (told)
+        d->bed->first_try_ms = 0;
+    else if (!rc)
         delivered(l, d);
     else if (!atomic_load(&l->all->stopping)) /* else the attempt was given up; the next start makes another one */
         failed(l, d, rc, &err);
@@ -410,6 +441,10 @@ int hooks_new(const struct hooks_config *config, struct hooks **ret, struct err 
             return err_set(err, ERR_EXHAUSTED, "out of memory for hooks");
         }
     }
+    if (config->shared && told_marks_open(config->shared, &all->marks, err)) {
+        hooks_free(all);
+        return err->code;
+    }
     *ret = all;
     return 0;
 }
@@ -456,6 +491,7 @@ void hooks_free(struct hooks *all) {
         return;
     for (int i = 0; i < all->n; i++)
         line_done(&all->lines[i]);
+    told_marks_close(all->marks);
     pthread_mutex_destroy(&all->results_lock);
     free(all);
 }

@@ -24,6 +24,7 @@ struct hooks_config {
     int n;
     int64_t rejoin_ms;       /* an alarm that ends and begins again within it is told once */
     int64_t stale_ms;        /* an alarm of an earlier process without an end is over after so long */
+    const char *shared;      /* the folder that other daemons of the same streams use too (told_marks.h), or NULL */
     const char *page;        /* the address of the daemon's pages for people, or NULL */
     struct metrics *metrics; /* may be NULL */
     void (*wake)(void *ctx); /* called when a result waits; any thread; may be NULL */

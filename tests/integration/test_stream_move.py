@@ -77,7 +77,7 @@ def rows(d):
     """(kind, alarm, detail) of the entries about alarms, in the order in which they were written."""
     with contextlib.closing(sqlite3.connect(f"file:{d.dir}/results/journal.sqlite?mode=ro", uri=True)) as db:
         return db.execute("SELECT kind, alarm, detail FROM journal WHERE kind IN "
-                          "('alarm_on', 'alarm_off', 'moved', 'answered', 'escalated') ORDER BY id").fetchall()
+                          "('alarm_on', 'alarm_off', 'moved', 'told', 'answered', 'escalated') ORDER BY id").fetchall()
 
 
 def told(d):
@@ -146,11 +146,14 @@ def an_alarm_that_moved_is_escalated_by_one_daemon(folder, recording):
     log = lambda: f"{rows(a)} {told(a)}\n{rows(b)} {told(b)}\n{a.read_log()[-3000:]}\n{b.read_log()[-3000:]}"
     bed = Bed(pair, recording)
     bed.send_until(lambda: ("first", "escalated") in told(a), log)
+    (alarm,) = {alarm for kind, alarm, _ in rows(a) if kind == "alarm_on"}
     a.kill()
     bed.send_until(lambda: ("second", "escalated") in told(b), log)
     a.start()
     until(lambda: count(a, "moved"), log)
     assert count(a, "escalated") == 1 and ("second", "escalated") not in told(a), log()
+    until(lambda: ("told", alarm, "alarm_on: another daemon has told it") in rows(b), log)
+    assert ("all", "alarm_on") not in told(b), log()
     bed.process.kill()
     bed.process.wait()
     for d in pair:
@@ -219,7 +222,7 @@ def an_answered_alarm_moves_and_comes_back(folder, recording):
     bed.end()
     until(lambda: ("all", "alarm_off") in told(a), log)
     for d, changes in ((a, ["alarm_on", "moved", "alarm_off"]), (b, ["alarm_on", "moved"])):
-        assert [kind for kind, _, _ in rows(d) if kind not in ("answered", "escalated")] == changes, log()
+        assert [kind for kind, _, _ in rows(d) if kind not in ("answered", "escalated", "told")] == changes, log()
         assert {x for _, x, _ in rows(d) if x} == {alarm} and count(d, "answered") == 1, log()
     assert told(a) == [*before, ("all", "alarm_off")] and not told(b), log()
     assert count(a, "escalated") == 2 and not count(b, "escalated"), log()

@@ -376,6 +376,38 @@ static void a_heartbeat_is_told_once_a_minute_to_those_who_want_it(void **state)
     stop(all);
 }
 
+/* Two daemons that share streams, each of which computes the alarm. */
+static void what_another_daemon_has_told_is_told_once(void **state) {
+    struct hooks *pair[2];
+    char shared[512], marks[600];
+    str_copy(shared, sizeof shared, in_dir(state, "shared"));
+    str_format(marks, sizeof marks, "%s/.told", shared);
+    assert_int_equal(fsio_mkdirs(shared, NULL), 0);
+    stop(start(state, 0));
+    config.shared = shared;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(hooks_new(&config, &pair[i], NULL), 0);
+        assert_int_equal(hooks_start(pair[i], (struct journal *)&config, NULL), 0);
+    }
+    offer(pair[0], JOURNAL_ALARM_ON, "bed-7", 512);
+    wait_told("alarm_on 512 delivered", 1);
+    offer(pair[1], JOURNAL_ALARM_ON, "bed-7", 512);
+    offer(pair[1], JOURNAL_ALARM_OFF, "bed-7", 1024);
+    wait_told("alarm_off 1024 delivered", 1);
+    wait_told("alarm_on 512 another daemon has told it", 1);
+    offer(pair[0], JOURNAL_ALARM_OFF, "bed-7", 1024);
+    wait_told("alarm_off 1024 another daemon has told it", 1);
+    assert_int_equal(receiver.n, 2);
+    assert_int_equal(fsio_remove(marks, NULL), 0); /* it cannot be read: rather twice than not at all */
+    assert_int_equal(fsio_mkdirs(marks, NULL), 0);
+    for (int i = 0; i < 2; i++)
+        offer(pair[i], JOURNAL_ALARM_ON, "bed-8", 512);
+    wait_told("alarm_on 512 delivered", 3);
+    for (int i = 0; i < 2; i++)
+        stop(pair[i]);
+    assert_int_equal(receiver.n, 4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(an_alarm_is_told_without_the_disk),
@@ -394,6 +426,7 @@ int main(void) {
         in_temp_dir(a_hook_without_its_secret_stops_nothing),
         in_temp_dir(a_command_gets_a_clean_environment),
         in_temp_dir(a_heartbeat_is_told_once_a_minute_to_those_who_want_it),
+        in_temp_dir(what_another_daemon_has_told_is_told_once),
     };
     return cmocka_run_group_tests(tests, start_receiver, NULL);
 }
