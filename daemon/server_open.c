@@ -216,7 +216,8 @@ static int open_journal(struct daemon *d, struct err *err) {
     return open_desk(d, err);
 }
 
-static_assert((int)DESK_GIVEN == (int)SESSION_GIVEN, "the desk gives what sessions take");
+static_assert((int)DESK_GIVEN == (int)SESSION_GIVEN && (int)DESK_DESCRIBED == (int)SESSION_DESCRIBED,
+              "the desk gives what sessions take");
 static_assert((int)DESK_GONE == (int)SESSION_GONE && (int)DESK_HERE == (int)SESSION_HERE &&
                   (int)DESK_ELSEWHERE == (int)SESSION_ELSEWHERE && (int)DESK_ASKED == (int)SESSION_PLACE_ASKED &&
                   (int)DESK_UNKNOWN == (int)SESSION_PLACE_UNKNOWN,

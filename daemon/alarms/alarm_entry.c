@@ -152,7 +152,7 @@ void alarm_entry_take(struct alarms *all, const struct journal_entry *e, const s
         alarms_gone(all, e->session);
         break;
     case JOURNAL_MOVED:
-        alarms_moved(all, e->session);
+        alarms_moved(all, e->session, now);
         break;
     case JOURNAL_ANSWERED:
         take_answer(all, e, now);

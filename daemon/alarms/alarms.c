@@ -437,8 +437,9 @@ void alarms_ended(struct alarms *all, const struct alarms_end *end, const struct
     turn_off(all, a, end, now);
 }
 
-void alarms_moved(struct alarms *all, const char *session) {
+void alarms_moved(struct alarms *all, const char *session, const struct alarms_now *now) {
     struct alarm *a = map_get(all->on, session);
+    alarms_technical_moved(all, session, now);
     if (a && all->restoring)
         ((struct patient *)a)->moved = true;
     if (!a || all->restoring)

@@ -92,9 +92,9 @@ struct alarms_start {
     const char *id, *session, *bed, *principal, *model, *where; /* where: may be NULL */
     bool live, test;
     double start_s, value;
-    int64_t on_ms;      /* Unix time */
-    bool answered;      /* of a row of the journal: somebody had acknowledged the alarm */
-    bool untold; /* of a row of the journal: a rule of the bed held the alarm back, which may be gone; else no new rule does */
+    int64_t on_ms; /* Unix time */
+    bool answered; /* of a row of the journal: somebody had acknowledged the alarm */
+    bool untold;   /* of a row of the journal: a rule of the bed held the alarm back, which may be gone; else no new rule does */
     const char *before; /* the alarm of its session that went off last, at before_s; NULL or "": there was none */
     double before_s;
     bool alone; /* no other stream of the bed sends: only then it may take over the alarm of one (alarms_name) */
@@ -130,10 +130,10 @@ void alarms_gone(struct alarms *all, const char *session);
 /* The alarm that this onset of the session belongs to, as far as the register knows: it is on in the session, was on then, or
  * another stream of the bed has taken it over since. NULL: it is new. */
 const struct alarm *alarms_of_onset(const struct alarms *all, const struct alarms_start *start, const struct alarms_now *now);
-/* Another daemon has the stream of this session, and its alarm; what an older stream of the bed says of that from now on is old. A
- * register that is restored keeps the alarm with its answer, in case a later row says that it came back; if none does, alarms_merge
- * leaves it out. */
-void alarms_moved(struct alarms *all, const char *session);
+/* Another daemon has the stream of this session, and its alarms; the patient's: what an older stream of the bed says of that from
+ * now on is old. A register that is restored keeps the alarm with its answer, in case a later row says that it came back; if none
+ * does, alarms_merge leaves it out. */
+void alarms_moved(struct alarms *all, const char *session, const struct alarms_now *now);
 /* Its answer did not cover it any more from that time on: from the journal, after a restart. */
 void alarms_forgotten(struct alarms *all, const char *id, int64_t at_ms, const struct alarms_now *now);
 /* Step `step` of this alarm was taken at that time: from the journal, after a restart. */
@@ -175,6 +175,8 @@ void alarms_round_back(struct alarms *all, const struct alarms_cause *stream);
 struct alarm *alarms_technical(struct alarms *all, const char *id, const struct alarms_cause *cause, int64_t on_ms,
                                const struct alarms_now *now); /* NULL when out of memory */
 void alarms_technical_ended(struct alarms *all, const char *id);
+/* Those that are on of the stream of this cause; returns how many there are, `most` at most. */
+int alarms_technical_of(const struct alarms *all, const struct alarms_cause *stream, const struct alarm **ret, int most);
 /* The cause is there. True if its alarm is on. */
 bool alarms_round_put(struct alarms *all, const struct alarms_cause *cause, const struct alarms_now *now);
 /* At most 512 end in a round; of more the rest ends in the next ones. */

@@ -76,6 +76,9 @@ static inline int64_t alarms_boot_of(int64_t wall_ms, const struct alarms_now *n
     return now->boot_ms - (age_ms > 0 ? age_ms : 0);
 }
 
+/* Another daemon has the stream. */
+void alarms_technical_moved(struct alarms *all, const char *session, const struct alarms_now *now);
+
 /* Whether its escalation goes on. */
 static inline bool alarms_escalates(const struct alarms *all, const struct alarm *a) {
     return all->plan.n && !all->restoring && alarm_is_waiting(a);

@@ -51,6 +51,8 @@ struct alarm *alarms_technical(struct alarms *all, const char *id, const struct 
     char key[CAUSE_KEY];
     key_of(all, c, key);
     struct technical *t = map_get(all->technical, key);
+    if (t && t->begun && !all->restoring)
+        return &t->alarm;
     if (!t && !(t = technical_new(all, key, c, now)))
         return NULL;
     t->begun = true;
@@ -73,6 +75,35 @@ void alarms_technical_ended(struct alarms *all, const char *id) {
             all->changed = true;
             return;
         }
+}
+
+int alarms_technical_of(const struct alarms *all, const struct alarms_cause *stream, const struct alarm **ret, int most) {
+    struct alarms_cause c = *stream;
+    char key[CAUSE_KEY];
+    int n = 0;
+    for (int kind = ALARM_UNANSWERED; kind < ALARM_KINDS && n < most && map_count(all->technical); kind++) {
+        c.kind = (enum alarm_kind)kind;
+        key_of(all, &c, key);
+        const struct technical *t = map_get(all->technical, key);
+        if (t && t->begun && !strcmp(t->alarm.session, c.session))
+            ret[n++] = &t->alarm;
+    }
+    return n;
+}
+
+/* They go on there; that nothing was heard is over, which the other daemon knows only if its snapshot is new enough. */
+void alarms_technical_moved(struct alarms *all, const char *session, const struct alarms_now *now) {
+    const char *key;
+    void *at;
+    for (size_t cursor = 0; *session && map_next(all->technical, &cursor, &key, &at);) {
+        const struct technical *t = at;
+        if (strcmp(t->alarm.session, session) != 0)
+            continue;
+        if (t->begun && is_of_stream(t->alarm.kind))
+            alarms_write(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_OFF, .alarm = &t->alarm, ROW_AT(now)});
+        free(map_remove(all->technical, key));
+        all->changed = true;
+    }
 }
 
 void alarms_round_begin(struct alarms *all) { all->round++; }

@@ -159,7 +159,7 @@ static void move_alarm(struct desk *d, const struct alarm *a) {
     add_entry(d, &e);
 }
 
-static bool is_to_settle(const struct alarm *a) { return a->kind == ALARM_SEIZURE && !a->off_ms && !a->test; }
+static bool is_to_settle(const struct alarm *a) { return *a->session && !a->off_ms && !a->test; }
 
 bool desk_settle(void *desk, int (*place)(void *sessions, const char *session), void *sessions) {
     struct desk *d = desk;
@@ -171,15 +171,14 @@ bool desk_settle(void *desk, int (*place)(void *sessions, const char *session), 
         known &= where != DESK_ASKED;
         if (where == DESK_ELSEWHERE)
             move_alarm(d, a);
-        else if (where == DESK_GONE || where == DESK_UNKNOWN)
+        else if (a->kind == ALARM_SEIZURE && (where == DESK_GONE || where == DESK_UNKNOWN))
             end_alarm(d, a, where == DESK_GONE ? JOURNAL_OFF_FAILED : JOURNAL_OFF_UNKNOWN);
     }
     d->doubt_ms = known ? 0 : d->doubt_ms;
     return known;
 }
 
-int desk_describe(void *desk, const char *alarm, struct journal_entry ret[2]) {
-    const struct desk *d = desk;
+static int describe_answers(const struct desk *d, const char *alarm, struct journal_entry ret[DESK_ANSWERS]) {
     const struct alarm *a = alarms_find(d->alarms, alarm);
     const struct alarms_now now = desk_now();
     int n = 0;
@@ -202,9 +201,36 @@ int desk_describe(void *desk, const char *alarm, struct journal_entry ret[2]) {
     return n;
 }
 
+int desk_describe(void *desk, const struct journal_entry *of, struct journal_entry ret[DESK_DESCRIBED]) {
+    const struct desk *d = desk;
+    const struct alarms_cause stream = {.bed = of->client, .principal = of->principal, .session = of->session, .why = ""};
+    const struct alarm *list[DESK_DESCRIBED - DESK_ANSWERS];
+    int n = describe_answers(d, of->alarm, ret);
+    const int technical = alarms_technical_of(d->alarms, &stream, list, DESK_DESCRIBED - DESK_ANSWERS);
+    for (int i = 0; i < technical; i++)
+        alarm_entry_make(&(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_ON, .alarm = list[i], .at_ms = list[i]->on_ms},
+                         &ret[n++]);
+    return n;
+}
+
+/* Its hooks tell people what the daemon before has not told them. */
+static void take_technical(struct desk *d, struct journal_entry *e) {
+    if (alarms_find(d->alarms, e->alarm))
+        return;
+    desk_note(d, e);
+    d->own = true;
+    if (alarms_find(d->alarms, e->alarm) && d->config.journal)
+        (void)journal_add_again(d->config.journal, e);
+    d->own = false;
+}
+
 void desk_take_over(void *desk, struct journal_entry *e) {
     struct desk *d = desk;
     const struct alarm *a = alarms_find(d->alarms, e->alarm);
+    if (journal_kind_is_technical(e->kind)) {
+        take_technical(d, e);
+        return;
+    }
     a = a ? a : alarms_away(d->alarms, e->alarm);
     if (!a || (e->kind == JOURNAL_ESCALATED && a->step >= e->step))
         return;
@@ -224,7 +250,7 @@ int desk_give(void *desk, const char *session, struct journal_entry ret[DESK_GIV
     if (!a)
         return 0;
     alarm_entry_on(a, &ret[0]);
-    return 1 + desk_describe(desk, a->id, ret + 1);
+    return 1 + describe_answers(d, a->id, ret + 1);
 }
 
 /* The row with which the alarm that began with `on` ends, because it is on here under another id. */

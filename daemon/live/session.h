@@ -81,7 +81,7 @@ struct session_store {
 
 /* The register of alarms (alarms/desk.h), which alone decides which alarm of which bed is on. Zeroed: each alarm is of its session
  * alone. */
-enum { SESSION_ANSWERS = 2, SESSION_GIVEN = 1 + SESSION_ANSWERS };
+enum { SESSION_DESCRIBED = 8, SESSION_GIVEN = 3 };
 struct session_register {
     /* The id of the alarm that begins with this entry. ret: receives it in place of that of the session's alarm before, which went
      * off at e->end_s. alone: no other stream of the bed sends. */
@@ -93,9 +93,10 @@ struct session_register {
     /* The streams of snapshots are here: alarms of sessions that are gone are cut, and those of other daemons are moved. False: ask
      * again. */
     bool (*settle)(void *ctx, int (*place)(void *sessions, const char *session), void *sessions);
-    /* What people did about the alarm, which travels with its stream to another daemon. */
-    int (*describe)(void *ctx, const char *alarm, struct journal_entry ret[SESSION_ANSWERS]); /* returns how many */
-    void (*take)(void *ctx, struct journal_entry *e);                                         /* known ones change nothing */
+    /* What people did about the alarm of this entry and the technical alarms of its stream, which travel with it to another daemon;
+     * returns how many. */
+    int (*describe)(void *ctx, const struct journal_entry *of, struct journal_entry ret[SESSION_DESCRIBED]);
+    void (*take)(void *ctx, struct journal_entry *e); /* known ones change nothing */
     /* The alarm that is on in the session, for another daemon: what began it, then what people did; returns how many. */
     int (*give)(void *ctx, const char *session, struct journal_entry ret[SESSION_GIVEN]);
     bool (*receive)(void *ctx, struct journal_entry *list, int n); /* of another daemon; false: ask again */
@@ -289,6 +290,8 @@ void sessions_kept(struct sessions *all, const char *id, const struct err *err);
  * did not receive the Summary, and takes no place of max_sessions. DATA_LOSS: the snapshot is corrupt; EXISTS: it is another one of
  * the same session; CANCELLED: the daemon stops; after other errors it may be tried again. */
 int sessions_restore(struct sessions *all, const char *state, size_t len, bool ended, struct err *err);
+/* The same from the snapshot of another daemon, whose technical alarms of the stream go on here. */
+int sessions_restore_moved(struct sessions *all, const char *state, size_t len, bool ended, struct err *err);
 /* The EEG that was saved with a snapshot (eegring_save), after sessions_restore; takes data. */
 void sessions_inherit_eeg(struct sessions *all, const char *id, char *data, size_t len);
 /* The SHA-256 of the model of a snapshot, "" = none. DATA_LOSS. Any thread. */

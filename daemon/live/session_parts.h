@@ -164,6 +164,7 @@ struct sessions {
     int64_t saved_bytes;             /* of the newest snapshots of all */
     int64_t waiting_bytes;           /* samples of all that wait for it */
     bool awaited;                    /* sessions may still be restored */
+    bool claims;                     /* the snapshot that is being restored was another daemon's */
     bool settled;                    /* alarms of an earlier process are settled */
     int64_t longest_lag_ms;          /* at the newest tick, of live sessions that are late */
     int64_t frozen_ms;               /* since when no more samples are read because the daemon stops; 0: they are */

@@ -9,14 +9,15 @@
 
 /* VERSION: of a snapshot's layout, its first number. FIRST to VERSION are read, for streams that are open during an upgrade; those
  * before PATIENTS have no patient, those before BOOTS no CLOCK_BOOTTIME, those before LEARNING not how long a patient was learned,
- * those before CHANNELS not which channels carry an event or an alarm. */
+ * those before CHANNELS not which channels carry an event or an alarm, those before TECHNICAL no technical alarms. */
 enum {
     FIRST = 9,
     PATIENTS = 10,
     BOOTS = 11,
     LEARNING = 12,
     CHANNELS = 13,
-    VERSION = CHANNELS,
+    TECHNICAL = 14,
+    VERSION = TECHNICAL,
     STATE_MAX = 192 << 20,
     PERIOD_MS = 2000,
     BYTES_A_SECOND = 8 << 20,
@@ -35,8 +36,8 @@ struct opening {
     int64_t epoch, version;
     enum ring_boot boot;
     bool ended;
-    struct journal_entry answers[SESSION_ANSWERS];
-    int n_answers;
+    struct journal_entry described[SESSION_DESCRIBED];
+    int n_described;
 };
 
 /* ---- as bytes ---- */
@@ -61,21 +62,30 @@ static void pack_open(const struct live_open *open, struct str *out) {
     pack_i64(out, open->partial);
 }
 
-/* Entries of the journal, as far as they say what people did. */
-static void pack_answers(const struct session *s, struct str *out) {
-    const struct session_register *answers = &s->all->config.alarms;
-    struct journal_entry list[SESSION_ANSWERS];
-    const int n = *s->notes.alarm_id && answers->describe ? answers->describe(answers->ctx, s->notes.alarm_id, list) : 0;
+static const enum journal_kind described[] = {JOURNAL_ESCALATED, JOURNAL_ANSWERED, JOURNAL_TECHNICAL_ON};
+
+/* Entries of the journal, as far as they say what people did, and which technical alarms are on. */
+static void pack_described(const struct session *s, struct str *out) {
+    const struct session_register *alarms = &s->all->config.alarms;
+    struct journal_entry of = {0}, list[SESSION_DESCRIBED];
+    COPY_TEXTS(of, *s, client);
+    str_copy(of.session, sizeof of.session, s->id);
+    str_copy(of.principal, sizeof of.principal, s->token.principal);
+    str_copy(of.alarm, sizeof of.alarm, s->notes.alarm_id);
+    const int n = alarms->describe ? alarms->describe(alarms->ctx, &of, list) : 0;
     pack_i64(out, n);
     for (int i = 0; i < n; i++) {
         const struct journal_entry *e = &list[i];
-        pack_i64(out, e->kind == JOURNAL_ANSWERED);
+        pack_i64(out, e->kind == JOURNAL_TECHNICAL_ON ? 2 : e->kind == JOURNAL_ANSWERED);
         pack_i64(out, e->received_ms);
         pack_i64(out, e->boot_ms);
         pack_i64(out, e->step);
         pack_i64(out, e->until_ms);
         pack_text(out, e->person);
         pack_text(out, e->detail);
+        pack_text(out, e->alarm);
+        pack_i64(out, e->number);
+        pack_i64(out, e->on_ms);
     }
 }
 
@@ -98,7 +108,7 @@ static void pack_view(const struct session *s, struct str *out) {
     pack_i64(out, s->notes.onset.wall_ms);
     pack_i64(out, s->notes.onset.boot_ms);
     pack_f64(out, s->notes.onset.value);
-    pack_answers(s, out);
+    pack_described(s, out);
     pack_i64(out, s->shown.learned);
     pack_text(out, s->notes.onset.where);
 }
@@ -109,11 +119,12 @@ static int64_t unpack_boot_ms(struct unpack *in, const struct opening *o) {
     return o->boot == RING_THIS_BOOT ? boot_ms : 0;
 }
 
-static void unpack_answers(struct unpack *in, const struct session *s, struct opening *o) {
-    o->n_answers = (int)unpack_i64(in, 0, SESSION_ANSWERS);
-    for (int i = 0; i < o->n_answers; i++) {
-        struct journal_entry *e = &o->answers[i];
-        *e = (struct journal_entry){.kind = unpack_bool(in) ? JOURNAL_ANSWERED : JOURNAL_ESCALATED, .number = -1};
+static void unpack_described(struct unpack *in, const struct session *s, struct opening *o) {
+    const bool older = o->version < TECHNICAL;
+    o->n_described = (int)unpack_i64(in, 0, SESSION_DESCRIBED);
+    for (int i = 0; i < o->n_described; i++) {
+        struct journal_entry *e = &o->described[i];
+        *e = (struct journal_entry){.kind = described[unpack_i64(in, 0, older ? 1 : 2)], .number = -1};
         e->received_ms = unpack_i64(in, 0, INT64_MAX);
         e->boot_ms = unpack_boot_ms(in, o);
         e->step = unpack_i64(in, 0, INT32_MAX);
@@ -122,6 +133,11 @@ static void unpack_answers(struct unpack *in, const struct session *s, struct op
         unpack_text(in, e->detail, sizeof e->detail);
         e->live = live_open_is_live(&o->open);
         str_copy(e->alarm, sizeof e->alarm, s->notes.alarm_id);
+        if (!older) {
+            unpack_text(in, e->alarm, sizeof e->alarm);
+            e->number = unpack_i64(in, -1, INT64_MAX);
+            e->on_ms = unpack_i64(in, 0, INT64_MAX);
+        }
         str_copy(e->session, sizeof e->session, o->id);
         COPY_TEXTS(*e, *o, client, principal);
     }
@@ -145,7 +161,7 @@ static void unpack_alarm(struct unpack *in, struct session *s, struct opening *o
     s->notes.onset.wall_ms = unpack_i64(in, 0, INT64_MAX);
     s->notes.onset.boot_ms = unpack_boot_ms(in, o);
     s->notes.onset.value = unpack_f64(in);
-    unpack_answers(in, s, o);
+    unpack_described(in, s, o);
     s->shown.learned = s->shown.learned_before = o->version >= LEARNING ? unpack_i64(in, 0, far) : 0;
     if (o->version >= CHANNELS)
         unpack_text(in, s->notes.onset.where, sizeof s->notes.onset.where);
@@ -496,13 +512,15 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     rc = session_begin(s, copy, stream_len, err);
     if (rc)
         return rc;
-    for (int i = 0; i < o->n_answers; i++)
-        s->notes.onset.answered_by = o->answers[i].kind == JOURNAL_ANSWERED ? o->answers[i].person : s->notes.onset.answered_by;
+    for (int i = 0; i < o->n_described; i++)
+        if (o->described[i].kind == JOURNAL_ANSWERED)
+            s->notes.onset.answered_by = o->described[i].person;
     session_note_kept(s);
     session_alarm_goes_on(s);
     s->notes.onset.answered_by = NULL;
-    for (int i = 0; i < o->n_answers && all->config.alarms.take; i++)
-        all->config.alarms.take(all->config.alarms.ctx, &o->answers[i]);
+    for (int i = 0; i < o->n_described && all->config.alarms.take; i++)
+        if (all->claims || o->described[i].kind != JOURNAL_TECHNICAL_ON) /* this daemon's journal knows its own better */
+            all->config.alarms.take(all->config.alarms.ctx, &o->described[i]);
     if (!s->ended)
         session_note(s, JOURNAL_RESTORED, "");
     return 0;
@@ -519,6 +537,13 @@ int sessions_restore(struct sessions *all, const char *state, size_t len, bool e
         return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
     o->ended = ended;
     return restore(all, o, state, len, err);
+}
+
+int sessions_restore_moved(struct sessions *all, const char *state, size_t len, bool ended, struct err *err) {
+    all->claims = true;
+    int rc = sessions_restore(all, state, len, ended, err);
+    all->claims = false;
+    return rc;
 }
 
 void session_inherit_eeg(struct session *s) {

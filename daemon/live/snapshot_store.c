@@ -496,7 +496,7 @@ static void on_claimed(struct snapshot_store *s, struct task *t) {
         free(map_remove(s->hands, t->id));
         sessions_disown(all, t->id);
         if (!t->err.code)
-            sessions_restore(all, t->found.state, t->found.len, t->found.ended, &t->err);
+            sessions_restore_moved(all, t->found.state, t->found.len, t->found.ended, &t->err);
         if (!t->err.code && t->found.eeg) {
             sessions_inherit_eeg(all, t->id, t->found.eeg, t->found.eeg_len);
             t->found.eeg = NULL;

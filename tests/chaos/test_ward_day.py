@@ -46,7 +46,7 @@ TICK_S, LOOK_S = 0.05, 2
 LATE_S = 0.5  # a machine that is so late with a thread that sleeps is no measure of a page that has 3 s
 QUIET_S = 180  # until the last alarm of a bed is over: resume_ttl, and what a stream brings late
 STEPS_S = (8, 12)  # of the escalation
-HANDED_AT_S, HANDED_S, SAVED_S = 14, 200, 4  # an alarm is answered, goes to the other daemon, and comes back; until snapshots have its answer
+HANDED_AT_S, HANDED_S, SAVED_S = 14, 200, 4  # an answered alarm goes to the other daemon and back, each within HANDED_S; until snapshots have its answer
 
 
 def stop_for(d, seconds):
@@ -277,19 +277,25 @@ class Day:
 
     def hand_over(self, bed):
         """An alarm of this bed is answered at step 2, goes to the other daemon, and comes back; its daemon is away meanwhile."""
-        deadline = time.monotonic() + HANDED_S
-
         def comes(condition, what):
+            deadline = time.monotonic() + HANDED_S
             while not (found := condition()):
                 if time.monotonic() > deadline:
                     raise TimeoutError(what)
                 time.sleep(0.3)
             return found
 
+        def is_on(a):
+            return a["bed"] == bed.name and a["kind"] == "alarm" and not a.get("off_ms")
+
         def alarm_at(d, condition):
-            return next((a for a in d.alarms("--open") or [] if a["bed"] == bed.name and a["kind"] == "alarm" and not a.get("off_ms") and condition(a)), None)
+            return next((a for a in d.alarms("--open") or [] if is_on(a) and condition(a)), None)
+
+        def is_over(d):
+            return (alarms := d.alarms("--open")) is not None and not any(map(is_on, alarms))
         self.handed = bed.name
-        time.sleep(max(judge.REJOIN_S + 2, bed.learned_at - time.monotonic()))  # an alarm of before ends, with its answer
+        comes(lambda: all(map(is_over, self.daemons)), "the alarm before is not over")
+        time.sleep(max(judge.REJOIN_S + 2, bed.learned_at - time.monotonic()))  # else it would go on, with its answer
         bed.signal = "seizure"
         here, alarm = comes(lambda: next(((d, a) for d in self.daemons if (a := alarm_at(d, lambda a: a["step"] >= 2))), None), "no step 2")
         if (said := here.ctl("alarms", "ack", alarm["alarm"], "--person", "Eva"))[0]:

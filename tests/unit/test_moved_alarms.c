@@ -21,7 +21,7 @@ static void an_onset_that_another_daemon_computes_again_is_the_same_alarm(void *
     start.before_s = 71;
     report_on(w, start, id);
     assert_string_equal(id, "s1-2560");
-    alarms_moved(w->all, "s2");
+    alarms_moved(w->all, "s2", &w->now);
     start.session = "s3";
     start.bed = "bed-9"; /* it went with a newer stream */
     alarms_name(w->all, &start, &w->now, id);
@@ -40,7 +40,7 @@ static void an_alarm_that_comes_back_at_its_next_onset_has_its_answer(void **sta
         const struct alarm *a = report_on(w, start_of("s1", "bed-7", 10, w), id);
         if (!there)
             assert_int_equal(acknowledge(w, a), 0);
-        alarms_moved(w->all, "s1");
+        alarms_moved(w->all, "s1", &w->now);
         pass(w, 20 * 1000);
         if (there) {
             alarms_restore(w->all, true); /* the snapshot brings it */
@@ -73,7 +73,7 @@ static void an_alarm_that_moved_is_not_taken_back_by_an_older_stream(void **stat
     struct alarms_start newer = start_of("s2", "bed-7", 5, w);
     assert_string_equal(report_on(w, newer, id)->session, "s2");
     for (int restarted = 0; restarted < 2; restarted++) {
-        alarms_moved(w->all, "s2");
+        alarms_moved(w->all, "s2", &w->now);
         if (restarted) { /* its rows are read once more */
             struct alarms *past = w->all;
             w->all = alarms_new(&with, keep_row, w);
@@ -132,12 +132,70 @@ static void an_alarm_goes_after_its_stream_to_the_daemon_that_has_it(void **stat
     desk_free(to);
 }
 
+/* The stream goes to another daemon, where its alarms are on under the same ids; that nothing was heard of it is over. */
+static void technical_alarms_go_with_their_stream(void **state) {
+    struct ward *w = *state;
+    struct desk *to = NULL;
+    struct journal_entry list[DESK_DESCRIBED];
+    char ids[2][JOURNAL_ALARM];
+    assert_int_equal(desk_new(&(struct desk_config){.journal = NULL}, &to, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        const enum alarm_kind kind = i ? ALARM_LOST : ALARM_ELECTRODES;
+        hold(w, kind, "bed-7", 31 * 1000);
+        const struct alarm *a = technical(w, kind);
+        assert_non_null(a);
+        str_copy(ids[i], sizeof ids[i], a->id);
+        alarm_entry_make(&(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_ON, .alarm = a, .at_ms = a->on_ms}, &list[0]);
+        assert_true(list[0].number == w->rows[w->n - 1].number && list[0].number >= 0); /* hooks know what was told by it */
+        list[0].received_ms = list[0].on_ms = desk_now().wall_ms - MINUTE;
+        desk_take_over(to, &list[0]);
+        a = alarms_find(desk_alarms(to), ids[i]);
+        assert_true(a && a->kind == kind && a->on_ms == list[0].on_ms);
+        assert_string_equal(a->session, "s");
+    }
+    const struct journal_entry of = {.session = "s", .client = "bed-7", .principal = "token:a"};
+    assert_int_equal(desk_describe(to, &of, list), 2); /* it may go on to a third one */
+    assert_string_equal(list[0].alarm, ids[1]);
+    assert_string_equal(list[1].alarm, ids[0]);
+    desk_free(to);
+    const int ended = rows_of(w, JOURNAL_TECHNICAL_OFF);
+    alarms_moved(w->all, "s", &w->now);
+    assert_int_equal(rows_of(w, JOURNAL_TECHNICAL_OFF), ended + 1);
+    assert_string_equal(w->rows[w->n - 1].alarm, ids[1]);
+    hold(w, ALARM_ELECTRODES, "bed-7", 31 * 1000);
+    alarms_moved(w->all, "s", &w->now);
+    assert_null(technical(w, ALARM_ELECTRODES));
+    pass(w, MINUTE);
+    assert_int_equal(rows_of(w, JOURNAL_TECHNICAL_OFF), ended + 1);
+}
+
+/* By its number a hook knows that another daemon has told of it. */
+static void a_step_has_one_number_at_all_daemons(void **state) {
+    struct ward *w = *state;
+    int64_t numbers[2][2] = {{0}};
+    for (int daemon = 0; daemon < 2; daemon++) {
+        alarms_free(w->all);
+        w->all = alarms_new(&plan, keep_row, w);
+        const int before = w->n;
+        on(w, "bed-7", 10);
+        pass(w, (3 + daemon) * MINUTE);
+        for (int i = before; i < w->n; i++)
+            if (w->rows[i].kind == JOURNAL_ESCALATED)
+                numbers[daemon][w->rows[i].step - 1] = w->rows[i].number;
+    }
+    for (int step = 0; step < 2; step++)
+        assert_true(numbers[0][step] > 0 && numbers[0][step] == numbers[1][step]);
+    assert_true(numbers[0][0] != numbers[0][1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_ward(an_onset_that_another_daemon_computes_again_is_the_same_alarm),
         in_ward(an_alarm_that_comes_back_at_its_next_onset_has_its_answer),
         in_ward(an_alarm_that_moved_is_not_taken_back_by_an_older_stream),
         in_ward(an_alarm_goes_after_its_stream_to_the_daemon_that_has_it),
+        in_ward(technical_alarms_go_with_their_stream),
+        in_ward(a_step_has_one_number_at_all_daemons),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,16 +78,22 @@ static bool keep_state(void *ctx, const struct session_snapshot *snapshot) {
 }
 
 /* What people did. */
-static struct journal_entry taken;
-static int describe_answers(void *ctx, const char *alarm, struct journal_entry ret[SESSION_ANSWERS]) {
+static struct journal_entry taken, taken_technical;
+static int describe(void *ctx, const struct journal_entry *of, struct journal_entry ret[SESSION_DESCRIBED]) {
     (void)ctx;
+    ret[1] = (struct journal_entry){.kind = JOURNAL_TECHNICAL_ON, .number = 79, .received_ms = 80, .on_ms = 81};
+    str_copy(ret[1].alarm, sizeof ret[1].alarm, "no_signal-5-1");
+    str_copy(ret[1].detail, sizeof ret[1].detail, "no_signal");
     ret[0] = (struct journal_entry){.kind = JOURNAL_ANSWERED, .received_ms = 77, .boot_ms = 78};
-    str_copy(ret[0].alarm, sizeof ret[0].alarm, alarm);
+    str_copy(ret[0].alarm, sizeof ret[0].alarm, of->alarm);
     str_copy(ret[0].person, sizeof ret[0].person, "token:nurse");
     str_copy(ret[0].detail, sizeof ret[0].detail, "acknowledge");
-    return 1;
+    return 2;
 }
-static void take_answer(void *ctx, struct journal_entry *e) { (void)ctx, taken = *e; }
+static void take_described(void *ctx, struct journal_entry *e) {
+    (void)ctx;
+    *(journal_kind_is_technical(e->kind) ? &taken_technical : &taken) = *e;
+}
 
 static void name(void *ctx, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]) {
     const struct alarms_now now = model_now();
@@ -131,8 +137,8 @@ static struct sessions *sessions_with(struct bench *b, struct session_store stor
                                                       .is_of_another = is_of_another,
                                                       .holds = holds,
                                                       .settle = settle,
-                                                      .describe = describe_answers,
-                                                      .take = take_answer},
+                                                      .describe = describe,
+                                                      .take = take_described},
                                            .store = store,
                                            .max_waiting_bytes = 16384};
     return sessions_new(&config);
@@ -387,6 +393,34 @@ static void a_new_session_of_the_bed_has_the_alarm_of_the_one_before(void **stat
         r = report(stream, LIVE_CLOSED);
         sessions_report(b->all, &r);
     }
+}
+
+/* A daemon's own are in its journal, which may know that they are over. */
+static void technical_alarms_come_with_a_stream_of_another_daemon(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    sessions_free(b->all);
+    b->all = sessions_with(b, (struct session_store){.put = keep_state});
+    struct session *s = open_heard(b, &stream, true);
+    char session[SESSION_ID_SIZE];
+    struct live_report r = report(stream, LIVE_SAVED);
+    str_copy(session, sizeof session, session_id(s));
+    r.state = strdup("state");
+    r.state_len = 5;
+    sessions_report(b->all, &r);
+    free(r.state);
+    taken_technical = (struct journal_entry){.number = 0};
+    for (int moved = 0; moved < 2; moved++) {
+        sessions_free(b->all);
+        b->all = sessions_with(b, (struct session_store){.put = NULL});
+        int (*const restore)(struct sessions *, const char *, size_t, bool, struct err *) =
+            moved ? sessions_restore_moved : sessions_restore;
+        assert_int_equal(restore(b->all, kept_state, kept_len, false, NULL), 0);
+        assert_string_equal(taken_technical.alarm, moved ? "no_signal-5-1" : "");
+    }
+    assert_true(taken_technical.number == 79 && taken_technical.received_ms == 80 && taken_technical.on_ms == 81);
+    assert_string_equal(taken_technical.session, session);
+    assert_string_equal(taken_technical.detail, "no_signal");
 }
 
 static void an_alarm_goes_on_after_a_restart_and_moves_without_an_end(void **state) {
@@ -705,6 +739,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(an_alarm_is_numbered_by_its_sample_and_says_why_it_ends, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_session_that_ends_in_an_alarm_ends_it_and_cuts_its_event, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_new_session_of_the_bed_has_the_alarm_of_the_one_before, with_journal, tear_down),
+        cmocka_unit_test_setup_teardown(technical_alarms_come_with_a_stream_of_another_daemon, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_goes_on_after_a_restart_and_moves_without_an_end, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(the_alarm_of_a_stream_that_cannot_go_on_is_cut, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_daemon_that_stops_takes_no_stream_for_gone, with_journal, tear_down),
