@@ -195,7 +195,7 @@ static int64_t sample_of(const struct alarm *a) { return isfinite(a->changed_s) 
 
 /* The same at every daemon that has the alarm, so that none tells what another one has told; -1: it has none. At five minutes
  * another round of steps begins. */
-static int64_t number_of(const struct alarms_row *row) {
+static int64_t number_of_row(const struct alarms_row *row) {
     const struct alarm *a = row->alarm;
     const int64_t sample = a ? sample_of(a) : -1, own = INT64_C(1) << 60; /* no sample or time */
     uint64_t hash = UINT64_C(14695981039346656037);                       /* FNV-1a */
@@ -220,7 +220,7 @@ void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
                                               [ALARMS_ROW_HOLDER] = JOURNAL_HOLDER,
                                               [ALARMS_ROW_DUE] = JOURNAL_ALARM_ON};
     *ret = (struct journal_entry){.kind = kinds[row->kind],
-                                  .number = number_of(row),
+                                  .number = number_of_row(row),
                                   .received_ms = row->at_ms,
                                   .boot_ms = row->boot_ms,
                                   .start_s = NAN,

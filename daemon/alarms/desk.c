@@ -214,7 +214,7 @@ int desk_describe(void *desk, const struct journal_entry *of, struct journal_ent
 }
 
 /* Its hooks tell people what the daemon before has not told them. */
-static void take_technical(struct desk *d, struct journal_entry *e) {
+static void inherit_technical(struct desk *d, struct journal_entry *e) {
     if (alarms_find(d->alarms, e->alarm))
         return;
     desk_note(d, e);
@@ -228,7 +228,7 @@ void desk_take_over(void *desk, struct journal_entry *e) {
     struct desk *d = desk;
     const struct alarm *a = alarms_find(d->alarms, e->alarm);
     if (journal_kind_is_technical(e->kind)) {
-        take_technical(d, e);
+        inherit_technical(d, e);
         return;
     }
     a = a ? a : alarms_away(d->alarms, e->alarm);

@@ -66,11 +66,11 @@ static int use(const struct told_marks *m, const char *id, char place[MARK], boo
 
 static void report(struct told_marks *m, int rc, const struct err *err) {
     char text[800];
-    const bool before = atomic_exchange(&m->failing, rc != 0);
-    if (rc && !before)
+    const bool fails = rc != 0, before = atomic_exchange(&m->failing, fails);
+    if (fails && !before)
         log_error("it is not known what other daemons have told people, who may hear of alarms twice", "error=\"%s\"",
                   err_text(err, text, sizeof text));
-    else if (!rc && before)
+    else if (before && !fails)
         log_info("what other daemons have told people is known again", NULL);
 }
 

@@ -200,8 +200,8 @@ def check_causes(day, d, timeline):
             if answered:
                 day.lose("nobody answers, although somebody did", f"{d.name}: {r['detail']}")
             continue
-        if kind in ("late", "learning") and r["client"] not in day.names:
-            continue  # of the hostile token
+        if kind in ("late", "learning", "twice") and r["client"] not in day.names:
+            continue  # of the hostile token, whose streams have one name
         causes = [(bed, begin, end) for what, bed, begin, end in drawn if what in CAUSES[kind]]
         if kind == "late" and day.slack(at, LINGERS_S) > 1:
             continue
