@@ -15,8 +15,11 @@ enum {
 };
 static const float OFFSET_UV = 1, FLAT_UV = 0.2F, NEAR = 0.25F;
 static const float LEAST = 0.405F /* 1.5 times its own */, MOST = 1.5F, SHARE = 0.75F; /* of evidence */
+static const float PAIR = 0.45F;                                                       /* of correlation */
 
-#define MARK INT64_C(-0x666f637573) /* begins a state; no length or count */
+/* Begins a state; no length or count. */
+#define MARK              INT64_C(-0x666f6375732b)
+#define MARK_BEFORE_PAIRS INT64_C(-0x666f637573)
 
 /* A second in which channels count. */
 struct loud {
@@ -33,8 +36,10 @@ struct focus {
     /* Of each channel: the sum of the block at hand, and of the one before; the lengths of the second; ln of its own.
      */
     float block[FOCUS_CHANNELS], before[FOCUS_CHANNELS], length[FOCUS_CHANNELS], level[FOCUS_CHANNELS];
-    uint8_t heard[FOCUS_CHANNELS]; /* seconds in its level, at most SLOW_S */
-    struct loud *louds;            /* in order */
+    uint8_t heard[FOCUS_CHANNELS];               /* seconds in its level, at most SLOW_S */
+    float step[FOCUS_CHANNELS];                  /* from the block before the newest to that */
+    float turns[FOCUS_CHANNELS][FOCUS_CHANNELS]; /* changes of steps in the second at hand: sums of products */
+    struct loud *louds;                          /* in order */
     int64_t n, capacity;
 };
 
@@ -57,6 +62,7 @@ void focus_start(struct focus *f, int64_t sample) {
         f->heard[c] = f->heard[c] < AFTER_GAP_S ? f->heard[c] : AFTER_GAP_S;
         f->block[c] = f->length[c] = 0;
     }
+    memset(f->turns, 0, sizeof f->turns);
     f->now = sample;
     f->blocks = sample % BLOCK ? -2 : -1;
     f->held = false;
@@ -76,6 +82,19 @@ static float bar(const float *evidence, int n) {
     return third < LEAST ? INFINITY : fmaxf(LEAST, SHARE * second);
 }
 
+/* Whether a channel moves with one other much more than with any third in this second, as the two do that a loose
+ * electrode is in. */
+static bool in_pair(const struct focus *f, int c) {
+    float most = 0, next = 0;
+    for (int d = 0; d < f->channels; d++) {
+        const float both = f->turns[c][c] * f->turns[d][d];
+        const float alike = d != c && both > 0 ? fabsf(f->turns[c][d]) / sqrtf(both) : 0;
+        next = fmaxf(next, fminf(alike, most));
+        most = fmaxf(most, alike);
+    }
+    return f->channels > 2 && most - next >= PAIR;
+}
+
 /* The level of a channel takes a second into account. */
 static void hear(struct focus *f, int c, float by) {
     const bool plain = f->heard[c] < PLAIN_S;
@@ -91,11 +110,12 @@ static int end_second(struct focus *f, struct err *err) {
     const bool whole = f->blocks == BLOCKS_S && !f->held;
     for (int c = 0; c < f->channels; c++) {
         const float uv = f->length[c] / (BLOCKS_S * BLOCK / 2), by = logf(uv + OFFSET_UV) - f->level[c];
-        evidence[c] = f->heard[c] < FEWEST_S ? 0 : by;
+        evidence[c] = f->heard[c] < FEWEST_S || in_pair(f, c) ? 0 : by;
         if (whole && uv >= FLAT_UV)
             hear(f, c, by);
         f->length[c] = 0;
     }
+    memset(f->turns, 0, sizeof f->turns);
     const float least = bar(evidence, f->channels);
     for (int c = 0; whole && c < f->channels; c++)
         loud.channels |= (uint32_t)(evidence[c] >= least) << c;
@@ -109,12 +129,19 @@ static int end_second(struct focus *f, struct err *err) {
 }
 
 static void end_block(struct focus *f) {
+    float turn[FOCUS_CHANNELS];
     f->blocks++;
     for (int c = 0; c < f->channels; c++) {
-        f->length[c] += f->blocks > 0 ? fabsf(f->block[c] - f->before[c]) : 0;
+        const float step = f->blocks > 0 ? f->block[c] - f->before[c] : 0;
+        f->length[c] += fabsf(step);
+        turn[c] = step - f->step[c];
+        f->step[c] = step;
         f->before[c] = f->block[c];
         f->block[c] = 0;
     }
+    for (int c = 0; c < f->channels; c++)
+        for (int d = 0; d < f->channels; d++)
+            f->turns[c][d] += turn[c] * turn[d];
 }
 
 int focus_push(struct focus *f, const uint16_t *rows, int columns, int64_t n, bool held, struct err *err) {
@@ -177,15 +204,19 @@ void focus_save(const struct focus *f, struct str *out) {
         pack_i64(out, f->louds[i].second);
         pack_i64(out, f->louds[i].channels);
     }
+    pack_bytes(out, f->step, n * sizeof *f->step);
+    for (size_t c = 0; c < n; c++)
+        pack_bytes(out, f->turns[c], n * sizeof *f->turns[c]);
 }
 
 bool focus_load(struct focus *f, struct unpack *in) {
     const int64_t far = INT64_C(1) << 60;
     const size_t n = (size_t)f->channels;
     struct unpack ahead = *in;
-    if (unpack_i64(&ahead, INT64_MIN, INT64_MAX) != MARK)
+    const int64_t mark = unpack_i64(&ahead, INT64_MIN, INT64_MAX);
+    if (mark != MARK && mark != MARK_BEFORE_PAIRS)
         return false;
-    unpack_same(in, MARK);
+    unpack_same(in, mark);
     unpack_same(in, f->channels);
     f->now = unpack_i64(in, 0, far);
     f->since = unpack_i64(in, 0, INT64_MAX);
@@ -206,6 +237,12 @@ bool focus_load(struct focus *f, struct unpack *in) {
             f->louds[f->n++] = loud;
         after = loud.second + 1;
     }
+    f->held |= mark == MARK_BEFORE_PAIRS; /* so the second at hand says nothing */
+    if (mark == MARK_BEFORE_PAIRS)
+        return true;
+    unpack_bytes(in, f->step, n * sizeof *f->step);
+    for (size_t c = 0; c < n; c++)
+        unpack_bytes(in, f->turns[c], n * sizeof *f->turns[c]);
     return true;
 }
 

@@ -1,10 +1,11 @@
 /* focus: which channels carry what a model without a network finds, as bits in the order of its montage. Second by
  * second of the recording a channel's length is the mean distance from one mean of 31 ms to the next, which muscle and
  * mains hardly move; its evidence is ln((length + 1 µV)/(its own before + 1 µV)). A channel's own is known after 5 s:
- * the mean of its first 10 s, then a median that moves by at most a factor of 2 in 240 s; a gap keeps it. A second in
- * which the third largest evidence is below ln 1.5 says nothing (one loose electrode); in others the channels count
- * that reach this and 75 % of the second largest, which is taken for 1.5 at most, so that a loose electrode does not
- * hide the others. Its bits do not depend on how the rows were divided into calls. One thread at a time. */
+ * the mean of its first 10 s, then a median that moves by at most a factor of 2 in 240 s; a gap keeps it. A channel has
+ * no evidence in a second in which it moves with one other much more than with any third: the two share a loose
+ * electrode. A second in which the third largest evidence is below ln 1.5 says nothing; in others the channels count
+ * that reach this and 75 % of the second largest, which is taken for 1.5 at most. Its bits do not depend on how the rows
+ * were divided into calls. One thread at a time. */
 #pragma once
 
 #include "base/base.h"

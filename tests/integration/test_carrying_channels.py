@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Which channels carry an event: a seizure that one chain or one electrode carries names these derivations and the side, in detect, in a
-stream of any chunks, in one that goes on after the daemon was killed in it, in the journal, in alarms and in what hooks are told. A network
-names none."""
+"""Which channels carry an event: a seizure that one chain or one electrode carries names these derivations and the side, also where an electrode of
+the other side comes loose with it, in detect, in a stream of any chunks, in one that goes on after the daemon was killed in it, in the journal, in
+alarms and in what hooks are told. A network names none."""
 import json
 import math
 import os
@@ -34,13 +34,18 @@ def write_edf(path, signals):
                 f.write(struct.pack(f"<{RATE}h", *(round(10 * v) for v in values[at:at + RATE])))
 
 
-def record(path, names, loud, seed):
-    """Waves of 6 Hz and noise; in the seizure what is loud is twelve times as large, all else a little more than twice."""
+def record(path, names, loud, seed, loose=None):
+    """Waves of 6 Hz and noise; in the seizure what is loud is twelve times as large, all else a little more than twice. `loose`: an electrode
+    that comes loose in its first second."""
     rng, signals = random.Random(seed), {}
     for name in names:
         phase, size, grown = rng.uniform(0, 6), rng.uniform(6, 12), 12 if name in loud else 2.2
         signals[name] = [(size * math.sin(2 * math.pi * 6 * i / RATE + phase) + rng.gauss(0, 2)) *
                          (grown if ONSET * RATE <= i < END * RATE else 1) for i in range(SECONDS * RATE)]
+    noise = [rng.gauss(0, 150) if i >= ONSET * RATE else 0 for i in range(SECONDS * RATE)] if loose else ()
+    for name in (n for n in names if loose in n.split("-")):
+        sign = 1 if name.startswith(loose) else -1
+        signals[name] = [v + sign * n for v, n in zip(signals[name], noise)]
     write_edf(path, signals)
     return path
 
@@ -140,8 +145,10 @@ def main():
         check_detect(d, left, CHAINS["left"], "left")
         check_detect(d, record(f"{tmp}/data/right.edf", derivations, CHAINS["right"], 2), CHAINS["right"], "right")
         check_detect(d, record(f"{tmp}/data/one.edf", ELECTRODES, ["T4"], 3), ["F8-T4", "T4-T6"], "right")
+        loose = record(f"{tmp}/data/loose.edf", derivations, CHAINS["left"], 4, "T4")
+        check_detect(d, loose, CHAINS["left"], "left")
         check_network(d, left)
-        check_live(d, left, CHAINS["left"])
+        check_live(d, loose, CHAINS["left"])
         check_told(d, left, CHAINS["left"])
         d.stop()
 
