@@ -301,7 +301,7 @@ static bool others_told(struct line *l, const struct delivery *d) {
         if (!is_marked(l, &i->line->entry, false))
             continue;
         LOCKED(&l->lock);
-        i->outcome = "another daemon has told it";
+        i->outcome = "told already";
         some = true;
     }
     return some;

@@ -152,7 +152,7 @@ def an_alarm_that_moved_is_escalated_by_one_daemon(folder, recording):
     a.start()
     until(lambda: count(a, "moved"), log)
     assert count(a, "escalated") == 1 and ("second", "escalated") not in told(a), log()
-    until(lambda: ("told", alarm, "alarm_on: another daemon has told it") in rows(b), log)
+    until(lambda: ("told", alarm, "alarm_on: told already") in rows(b), log)
     assert ("all", "alarm_on") not in told(b), log()
     bed.process.kill()
     bed.process.wait()
