@@ -14,6 +14,28 @@ import urllib.request
 from daemon import PATIENCE
 
 
+# A hand that moves over the element that over() returns whenever the page reads its clock, so that it never rests. That clock runs at most a
+# second from one reading to the next, and not at all while hand.stands: what a page does while somebody points at it does not depend on the machine.
+HAND = """(over => { window.hand ||= (() => {
+    const plain = Date.now, hand = {buttons: 0};
+    let at = plain(), lost = 0, moves = false;
+    Date.now = () => {
+        const step = plain() - lost - at, most = hand.stands ? 0 : 1000;
+        lost += Math.max(0, step - most);
+        at += Math.min(step, most);
+        if (!moves && hand.over) {
+            moves = true;
+            hand.over()?.dispatchEvent(new PointerEvent('pointermove', {bubbles: true, buttons: hand.buttons}));
+            moves = false;
+        }
+        return at;
+    };
+    addEventListener('pointerdown', (event) => { hand.buttons = 1, hand.pressed = event.target; }, true);
+    addEventListener('pointerup', () => { hand.buttons = 0; }, true);
+    return hand;
+})(); hand.over = over; Date.now(); })"""
+
+
 class WebSocket:
     """Just enough of RFC 6455 for one peer that is trusted: text messages of any length."""
 
@@ -143,6 +165,34 @@ class Chromium:
             except (AssertionError, TimeoutError):  # the page was left in between, and its promise may never be answered
                 time.sleep(0.05)
         raise AssertionError(f"never in the page: {condition}\n{self.run('document.body.innerText')[:3000]}")
+
+    def place(self, element):
+        """The middle of the element that this expression names."""
+        at = self.run(f"(r => [r.x + r.width / 2, r.y + r.height / 2])({element}.getBoundingClientRect())")
+        return {"x": at[0], "y": at[1]}
+
+    def mouse(self, kind, at):
+        button = {} if kind == "mouseMoved" else {"button": "left", "buttons": int(kind == "mousePressed"), "clickCount": 1}
+        self.call("Input.dispatchMouseEvent", type=kind, **at, **button)
+
+    def point(self, element):
+        """A hand is over the element, and does not rest; where that is."""
+        self.wait(element)
+        self.run(f"{element}.scrollIntoView({{block: 'center'}}); {HAND}(() => {element})")
+        at = self.place(element)
+        self.mouse("mouseMoved", at)
+        return at
+
+    def rest(self):
+        self.run("hand.over = null")
+
+    def click(self, element):
+        """Of what an expression names: at its place, which the page keeps meanwhile."""
+        at = self.point(element)
+        self.mouse("mousePressed", at)
+        assert self.run("hand.over().contains(hand.pressed)"), (element, self.run("hand.pressed?.outerHTML"))
+        self.rest()
+        self.mouse("mouseReleased", at)
 
     def size(self, width, height, dark=False, phone=False):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)

@@ -22,7 +22,7 @@ from npm import npm_modules, skip
 from page_beds import Bed, held, traces, write_holes
 from secured import Secured
 from test_alarm_hooks import script
-from test_answers import Ward, rows, steps
+from test_answers import Ward, rows, steps, steps_when_told
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHOTS = f"{os.environ['BRR_BUILD_DIR']}/pages"
@@ -146,10 +146,9 @@ def check_eeg(p, beds):
 
 def check_three(p, beds):
     browser = p.browser
+    browser.wait("notes.some(note => /^learning this patient, \\d+ s; F3 flat$/.test(note))")
     p.open("/streams", "streams-3")
     browser.wait(f"{TILES} === 4 && document.querySelector('.tile[data-mood=absent]') && document.querySelectorAll('.tile[data-mood=fine]').length === 2 && document.querySelector('.tile[data-mood=poor]')")
-    note = browser.run("document.querySelector('[data-mood=poor] .note').textContent")
-    assert re.fullmatch(r"learning this patient, \d+ s; F3 flat", note), note
     states = {json.loads(line)["client"]: json.loads(line)["state"] for line in p.d.ctl("sessions", "--json")[1].splitlines()}
     assert states == {"bed-3": "poor", "bed-7": "fine", "bed-12": "fine"}, states  # those of the page
     # the script draws the last minute from events as the daemon writes it into the page
@@ -173,7 +172,8 @@ def check_three(p, beds):
     browser.wait("document.querySelector('.tile[data-mood=alarm]')")
     session = browser.run("document.querySelector('.tile[data-mood=alarm]').id.slice(2)")
     p.open(f"/streams/{session}", "stream", "page-stream")
-    assert "Alarm on" in browser.run("document.body.innerText")
+    text = browser.run("document.body.innerText")
+    assert "On since " in text and "Escalated" in text, text  # calls push the row of its onset out of the journal's part
     poor = browser.run("fetch('/streams').then(a => a.text()).then(t => /id=\"s-(\\w+)\" data-mood=\"poor\"/.exec(t)[1])")
     p.open(f"/streams/{poor}", "stream-poor", whole=True)
     browser.size(1280, 800)
@@ -181,10 +181,7 @@ def check_three(p, beds):
 
 
 def click(browser, selector):
-    at = browser.run(f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}}); const r = e.getBoundingClientRect();"
-                     " return [r.x + r.width / 2, r.y + r.height / 2]; })()")
-    for kind in ("mousePressed", "mouseReleased"):
-        browser.call("Input.dispatchMouseEvent", type=kind, x=at[0], y=at[1], button="left", clickCount=1)
+    browser.click(f"document.querySelector({json.dumps(selector)})")
 
 
 def check_nurse(p):
@@ -211,7 +208,7 @@ def check_nurse(p):
     other.wait("window.quiet")
     quiet_s = (other.run("window.quiet") - browser.run("window.clicked")) / 1000
     other.call("Page.close")
-    n = steps(told)
+    n = steps_when_told(p.d, told, "pager")
     p.open("/alarms", "alarms")
     browser.run("document.querySelector('#list-open input[name=person]').value = 'Ana B'; document.querySelector('#list-open input[name=note]').value = 'turned on the side'")
     click(browser, "#list-open button[value=note]")
@@ -230,9 +227,16 @@ def check_nurse(p):
 def check_left_at_once(p):
     """A refused answer is told on the page. One whose page is left before the disk has it is given, and no message holds up the next page."""
     p.open("/alarms", "alarms-left")
+    p.browser.point("document.querySelector('#list-open button[value=note]')")
+    p.browser.run("""hand.stands = true; (button => {
+        const top = () => button.getBoundingClientRect().top + scrollY, before = top();
+        new MutationObserver(() => { window.moved = top() - before; }).observe(document.getElementById('refused'), {attributes: true});
+    })(hand.over())""")
     p.browser.run("document.querySelector('#list-open input[name=note]').value = 'x'.repeat(5000)")
     click(p.browser, "#list-open button[value=note]")
     p.browser.wait("!document.getElementById('refused').hidden && document.getElementById('refused').textContent.startsWith('The answer was not taken: ')")
+    assert abs(p.browser.run("moved")) < 0.1, "a press would be of another row"
+    p.browser.run("hand.stands = false")
     with open(f"{p.d.dir}/hangs.new", "w", encoding="ascii") as f:
         f.write(os.path.realpath(f"{p.d.dir}/results") + "/journal.sqlite")
     os.rename(f"{p.d.dir}/hangs.new", f"{p.d.dir}/hangs")
@@ -254,6 +258,7 @@ def lines_of(path):
 def check_keyboard(p):
     browser = p.browser
     browser.open(p.base + "/streams")
+    browser.wait("document.getElementById('alarms').textContent.includes('bed-12 acknowledged')")  # a line that is written again loses the focus
     found = []
     for _ in range(12):
         for kind in ("rawKeyDown", "keyUp"):
@@ -630,6 +635,9 @@ def main():
         try:
             check_empty(p)
             check_headers(p)
+            browser.open(p.base + "/streams")
+            browser.run("""window.notes = []; new MutationObserver(() => notes.push(document.querySelector('[data-mood=poor] .note')?.textContent))
+                .observe(document.body, {subtree: true, childList: true, attributes: true, characterData: true})""")
             beds = [Bed(d, "bed-3", flat=True), Bed(d, "bed-12"), Bed(d, "bed-7")]
             delay, seen = check_three(p, beds)
             quiet_s = check_nurse(p)

@@ -179,15 +179,15 @@
         const person = fields.get('person') || localStorage.getItem('person') || '';
         fields.set('person', person);
         localStorage.setItem('person', person);
-        const refused = document.getElementById('refused');
-        refused.hidden = true;
+        const refused = document.getElementById('refused'), show = (shown) => { refused.hidden = !shown, keepPlace(); }; /* which the line moves */
+        show(false);
         try {
             const answer = await fetch('/alarms', {method: 'POST', body: fields, redirect: 'manual', keepalive: true}); /* though the page be left */
             if (message.submitter) message.submitter.dataset.taken = ''; /* the row itself is written again when the pointer rests */
             if (answer.type !== 'opaqueredirect') throw new Error(new DOMParser().parseFromString(await answer.text(), 'text/html').querySelector('main p').textContent);
         } catch (problem) {
             setText(refused, 'The answer was not taken: ' + problem.message); /* no window of its own, which would stop the page */
-            refused.hidden = false;
+            show(true);
         }
         fetchPage();
     }
