@@ -54,6 +54,8 @@ class Bed:
         with open(f"{self.day.tmp}/{self.name}.log", "ab") as log:
             while not self.over.is_set():
                 self.process = subprocess.Popen([f"{BIN}/brrctl", *words], env=env, stdin=subprocess.PIPE, stdout=log, stderr=log)
+                if self.over.is_set():  # nobody records for it, nor ends its input
+                    self.process.kill()
                 self.process.wait()
                 self.learned_at = time.monotonic() + AGAIN_S + BURST_S
                 if not self.over.wait(AGAIN_S) and self.process.returncode != -9:
@@ -72,6 +74,9 @@ class Bed:
                     process.stdin.write((b"" if sent_to is process else header()) + self.blocks[self.signal])
                     process.stdin.flush()
                 sent_to = process
+        if self.process:
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
 
     # ---- what happens at a bed ----
 
@@ -84,23 +89,24 @@ class Bed:
     def storm(self):
         for _ in range(self.rng.randrange(2, 6)):
             self.show("seizure", 4)
-            self.over.wait(4)
+            self.day.over.wait(4)
 
     def show(self, signal, seconds):
-        self.signal = signal
-        self.over.wait(seconds)
-        self.signal = "quiet"
+        if not self.day.over.is_set():
+            self.signal = signal
+            self.day.over.wait(seconds)
+            self.signal = "quiet"
 
     def cable_out(self):
         self.cable.clear()
-        self.over.wait(self.rng.uniform(5, self.day.o.longest))
+        self.day.over.wait(self.rng.uniform(5, self.day.o.longest))
         self.cable.set()
 
     def network(self):
         end = self.day.delays.begin("connection")
         for relay in self.relays:
             relay.hold()
-        self.over.wait(self.rng.uniform(1, self.day.o.longest))
+        self.day.over.wait(self.rng.uniform(1, self.day.o.longest))
         self.plug()
         end()
 
@@ -113,7 +119,7 @@ class Bed:
 
     def live(self):
         what = [self.seizure] * 5 + [self.storm, self.electrodes, self.cable_out, self.network, self.client_killed]
-        self.over.wait(self.rng.uniform(5, 12))
+        self.day.over.wait(self.rng.uniform(5, 12))
         while not self.day.over.is_set():
             act = self.rng.choice(what)
             with self.held, self.day.drawn(act.__name__, self.name):
@@ -121,6 +127,7 @@ class Bed:
             self.day.over.wait(self.rng.uniform(2, 20))
 
     def close(self):
+        """Its input ends, and with it its client and its stream: what was recorded is heard first. From then on the bed has no stream."""
+        with self.day.lock:
+            self.day.draw.append(["closed", self.name, time.monotonic(), float("inf")])
         self.over.set()
-        with contextlib.suppress(OSError):
-            self.process.kill()

@@ -193,8 +193,8 @@ def flood(o):
     threads = [threading.Thread(target=getattr(f, o.kind), daemon=True) for _ in range(3)]
     for t in threads:
         t.start()
-    for t in threads:
-        t.join(o.seconds + 10)
+    for t in threads:  # one may still read events, which have no end
+        t.join(max(0, f.until + 10 - time.monotonic()))
     print(f.count, flush=True)
     os._exit(0)  # threads of gRPC that call Python while it ends would kill it
 

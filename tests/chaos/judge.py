@@ -20,8 +20,9 @@ BED_FAULTS = ("cable_out", "network", "client_killed", "handed over")
 DIED_S = ANSWERED_S = 1  # around a daemon's end: it may not have known that its receiver had it; and after so long without an answer
 UNWRITTEN_S = 0.5  # for which an alarm waits for the journal before it is told
 AWAY = ("kill -9", "SIGTERM", "daemon away")
+OF_STRANGERS = ("hostile token", *AWAY)  # causes of all technical alarms of streams that are of no bed of the ward
 CAUSES = {  # of each technical alarm: what may have been drawn, at any bed for those of the daemon
-    "lost": ("network", "client_killed", *AWAY, "full results volume"), "no_signal": ("cable_out", "network", "daemon away", "moved"),
+    "lost": ("network", "client_killed", *AWAY, "full results volume", "closed"), "no_signal": ("cable_out", "network", "daemon away", "moved", "closed"),
     "electrodes": ("electrodes",), "late": ("network", "cable_out", *AWAY, "held results volume", "moved"),
     "receiver": ("receiver fails",), "journal": ("full results volume", "held results volume", "hung fsync of results"), "clock": ("wall clock stepped",),
     "model": (*AWAY, "moved"), "rate": (), "twice": (), "learning": ("network", "cable_out", "electrodes", "client_killed", *AWAY, "moved")}
@@ -188,9 +189,10 @@ def check_messages(day, d, timeline):
                 day.lose("a message after the answer or the end", f"{pager.name} of {d.name} at {at - day.began:.1f} s: {text!r}, answered {answered}, over for {over_s:.1f} s")
 
 
-def check_causes(day, d, timeline):
-    counts, drawn = {}, causes_at(day, d)
-    for r in rows(d, "technical_on"):
+def check_causes(day, d, timeline, drawn, begun):
+    """begun: the rows of technical alarms that began at this daemon; drawn: their causes."""
+    counts = {}
+    for r in begun:
         kind, at = r["detail"].partition(":")[0], r["at"]
         counts[kind] = counts.get(kind, 0) + 1
         if at is None:
@@ -200,14 +202,26 @@ def check_causes(day, d, timeline):
             if answered:
                 day.lose("nobody answers, although somebody did", f"{d.name}: {r['detail']}")
             continue
-        if kind in ("late", "learning", "twice") and r["client"] not in day.names:
-            continue  # of the hostile token, whose streams have one name
-        causes = [(bed, begin, end) for what, bed, begin, end in drawn if what in CAUSES[kind]]
+        may = OF_STRANGERS if r["client"] and r["client"] not in day.names else CAUSES[kind]
+        causes = [(bed, begin, end) for what, bed, begin, end in drawn if what in may]
         if kind == "late" and day.slack(at, LINGERS_S) > 1:
             continue
         if not any((not bed or bed == r["client"]) and begin <= at <= end + LINGERS_S for bed, begin, end in causes):
             day.lose("a technical alarm without a cause", f"{d.name}: {r['detail']} at {r['client']!r}, {at - day.began:.1f} s")
     day.facts[f"technical at {d.name}"] = counts
+
+
+def prove_causes():
+    """The check of causes finds technical alarms of beds and of strangers that nothing in the draw explains, and no others."""
+    found = []
+    day = types.SimpleNamespace(began=0, names=["bed-1", "bed-2"], slack=lambda *_: 0, facts={}, lose=lambda _, detail: found.append(detail))
+    drawn = [("hostile token", "", 60, 115), ("electrodes", "bed-1", 300, 330), ("closed", "bed-1", 900, float("inf")), ("kill -9", "", 600, 600)]
+    held = [("twice", "flood", 80), ("electrodes", "flood", 150), ("rate", "flood 7", 189), ("late", "flood", 100), ("electrodes", "bed-1", 335), ("lost", "bed-1", 915),
+            ("no_signal", "bed-1", 930), ("lost", "bed-2", 620), ("lost", "flood 7", 620)]
+    broken = [("twice", "bed-1", 80), ("electrodes", "bed-1", 150), ("rate", "bed-1", 100), ("twice", "flood", 50), ("electrodes", "flood", 335), ("late", "flood", 250),
+              ("electrodes", "bed-2", 335), ("lost", "bed-1", 890), ("lost", "bed-2", 915), ("late", "bed-1", 915), ("no_signal", "bed-2", 930), ("receiver", "", 80)]
+    check_causes(day, types.SimpleNamespace(name="a"), None, drawn, [{"detail": f"{kind}: why", "client": bed, "at": at} for kind, bed, at in held + broken])
+    assert found == [f"a: {kind}: why at {bed!r}, {at:.1f} s" for kind, bed, at in broken], found
 
 
 # ---- how late: of alarms, and of streams ----
@@ -331,6 +345,6 @@ def judge(day):
         timeline = Timeline(d)
         check_last(day, d)
         check_messages(day, d, timeline)
-        check_causes(day, d, timeline)
+        check_causes(day, d, timeline, causes_at(day, d), rows(d, "technical_on"))
     check_lags(day)
     check_delays(day, day.o.told_within)

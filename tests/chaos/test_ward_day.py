@@ -36,7 +36,7 @@ from beds import Bed  # noqa: E402
 from daemon import PATIENCE, until  # noqa: E402
 from delays import Delays  # noqa: E402
 from faults import FAULTS, draw, fault  # noqa: E402
-from pager import Pager  # noqa: E402
+from pager import PATIENCE_S, Pager  # noqa: E402
 from secured import Secured  # noqa: E402
 from supervised import Supervised  # noqa: E402
 
@@ -44,7 +44,6 @@ OF_SECOND = {"second daemon away", "second daemon killed"}
 AT_WORK = {"kill -9", "SIGTERM", "full results volume", "hung fsync of results", "receiver fails", "wall clock stepped", "daemon away", *OF_SECOND}
 TICK_S, LOOK_S = 0.05, 2
 LATE_S = 0.5  # a machine that is so late with a thread that sleeps is no measure of a page that has 3 s
-QUIET_S = 180  # until the last alarm of a bed is over: resume_ttl, and what a stream brings late
 STEPS_S = (8, 12)  # of the escalation
 HANDED_AT_S, HANDED_S, SAVED_S = 14, 200, 4  # an answered alarm goes to the other daemon and back, each within HANDED_S; until snapshots have its answer
 
@@ -128,7 +127,7 @@ class Receiver(Pager):
 
 class Day:
     def __init__(self, o, tmp):
-        self.o, self.tmp, self.lock, self.over, self.threads = o, tmp, threading.Lock(), threading.Event(), []
+        self.o, self.tmp, self.lock, self.over, self.closed, self.threads = o, tmp, threading.Lock(), threading.Event(), threading.Event(), []
         self.losses, self.draw, self.late, self.facts, self.began = [], [], [], {"seed": o.seed, "minutes": o.minutes}, time.monotonic()
         self.names, self.lags = [f"bed-{k}" for k in range(1, o.beds + 1)], []  # lags: (when, bed, seconds)
         self.handed, self.handed_over = None, 0  # handed: the bed whose alarm staff leave to hand_over
@@ -193,7 +192,8 @@ class Day:
     # ---- the machine: how late it is with what should be done now ----
 
     def measure(self):
-        while not self.over.is_set():
+        """Until nothing is owed any more, which is after the day is over."""
+        while not self.closed.is_set():
             at = time.monotonic()
             time.sleep(TICK_S)
             if (late := time.monotonic() - at - TICK_S) > TICK_S:
@@ -379,25 +379,37 @@ class Day:
         alarms = [d.alarms() for d in self.daemons]
         return None not in alarms and not any(a["kind"] == "alarm" and not a.get("off_ms") for found in alarms for a in found)
 
+    def join(self, *names):
+        """All threads but these have ended."""
+        for t in self.threads:
+            if t.name not in names:
+                t.join(PATIENCE)
+
     def finish(self, beds):
-        """The beds are quiet; what is owed is told."""
+        """Nothing happens any more, the streams of the beds end, and what is owed is told."""
         for p in self.pagers:
             p.mode = "ok"
         self.over.set()
+        self.join("keep", "record", "measure")
         for d in self.daemons:
             d.until_it_answers()
         for bed in beds:
             bed.signal = "quiet"
             bed.cable.set()
             bed.plug()
-        until(self.is_quiet, "an alarm never went off", QUIET_S)
+        until(self.is_quiet, "an alarm never went off")
         for bed in beds:
             bed.close()
-        for t in self.threads:
-            t.join(PATIENCE)
-        deadline = time.monotonic() + 150
-        while any(judge.untold(self, p.name) for p in self.d.pagers if p.owes) and time.monotonic() < deadline:
+        self.join("measure")
+
+        def owed():
+            return [judge.untold(self, p.name) for p in self.d.pagers if p.owes]
+        left, since = owed(), time.monotonic()
+        while any(left) and time.monotonic() - since < PATIENCE_S:
             time.sleep(1)
+            before, left = left, owed()
+            since = since if left == before else time.monotonic()
+        self.closed.set()
         judge.judge(self)
         for d in self.daemons:
             if (status := d.end()) != 0:
@@ -422,6 +434,7 @@ def main():
     os.environ["BRR_STOP_AT_NULL"] = "1"
     print(f"seed {o.seed}", flush=True)
     judge.prove_attempts()
+    judge.prove_causes()
     tmp = tempfile.mkdtemp(prefix="brr-ward-day-")
     day = None
     try:
