@@ -14,7 +14,7 @@ import time
 from daemon import PATIENCE, free_port, temporary
 from secured import tls
 from stream_fixture import streaming_daemon
-from test_stream_away import CHUNK, Client
+from test_stream_away import AN_HOUR, CHUNK, Client
 
 LIMIT, BEYOND = 256, 500
 PIDFD_GETFD = 438
@@ -77,6 +77,7 @@ def deaf(d, port, client):
     """The listener fails once, which gRPC takes for its end, and then listens again with nobody to accept."""
     listener = listener_of(d.process.pid, port)
     listener.shutdown(socket.SHUT_RD)
+    assert d.ctl("version")[0] == 0  # gRPC has had its turn
     time.sleep(0.2)
     listener.listen(64)
     waiting = socket.create_connection(("127.0.0.1", port))
@@ -134,7 +135,7 @@ def main():
             d.command = lambda: ["prlimit", f"--nofile={LIMIT}:{LIMIT}", *plain()]
             d.start()
             env = {**d.env, "BRR_ENDPOINT": f"127.0.0.1:{port}", "BRR_TLS_CA": f"{ca}/ca.crt"}
-            client = Client(env, shutil.copy(model, f"{d.dir}/data/model.safetensors"), "110000")
+            client = Client(env, shutil.copy(model, f"{d.dir}/data/model.safetensors"), AN_HOUR)
             assert client.ask("push 4") == "accepted 4" and client.ask("drain") == "durable"
             slow_http(d, ca)
             many_connections(d, env, port, client)

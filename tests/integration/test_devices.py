@@ -130,7 +130,7 @@ def a_held_volume(d, tmp, model, recording, weights):
     assert [done(d, job) for job in others] == [weights] * 2
     for device in ("cpu:0", "cpu:1"):
         trace(d, recording, model, "--device", device, "--realtime", "4000")
-    assert d.is_held() and d.job(held)["state"] == "preparing", d.job(held)
+    assert d.job(held)["state"] == "preparing", d.job(held)
     d.release()
     assert done(d, held) == weights
 

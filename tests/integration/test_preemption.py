@@ -8,7 +8,7 @@ import json
 import sys
 import time
 
-from daemon import MINI, SOURCE, Daemon, make_corpus, temporary, tensors
+from daemon import MINI, SOURCE, Daemon, make_corpus, temporary, tensors, until
 
 BURST = f"{SOURCE}/configs/burst.yaml"
 
@@ -67,10 +67,10 @@ def main():
         firm = steps(d, tmp, 100000, "limits.preemptible=false")
         d.wait(firm, lambda j: j["state"] == "running")
         first, second = burst(d, 50, "priority=9"), burst(d, 50)
+        until(lambda: d.job(first)["reason"] == f"waits for the device, which runs {firm}", lambda: d.job(first))
+        until(lambda: d.job(second)["reason"] == f"waits for the device; number 2 in the queue, behind {firm}", lambda: d.job(second))
         time.sleep(2.5)  # more than two turns of the scheduler
         assert states(d, firm, first, second) == ["running", "queued", "queued"]
-        assert d.job(first)["reason"] == f"waits for the device, which runs {firm}", d.job(first)
-        assert d.job(second)["reason"] == f"waits for the device; number 2 in the queue, behind {firm}", d.job(second)
         assert d.ctl("cancel", firm)[0] == 0
         d.wait(second, lambda j: j["state"] == "succeeded")
 

@@ -18,6 +18,7 @@ from stream_fixture import messages, streaming_daemon, with_events
 
 DRIVER = f"{os.environ['BRR_BUILD_DIR']}/tests/away_driver"
 CHUNK = 64
+AN_HOUR = "3600000"  # for which a client tries, in ms: longer than a daemon needs for a start on a busy machine
 KEPT = (64 << 10) // (19 * CHUNK * 4)  # whole chunks that fit
 
 
@@ -45,7 +46,7 @@ class Client:
 
 def check_full(d, relay, model):
     """The relay takes no connection for a second: a full buffer, then everything arrives."""
-    c = Client({**d.env, "BRR_ENDPOINT": relay.endpoint}, model)
+    c = Client({**d.env, "BRR_ENDPOINT": relay.endpoint}, model, AN_HOUR)
     assert c.ask("push 4") == "accepted 4" and c.ask("drain") == "durable"
     relay.hold()
     answer = c.ask("push 100")
@@ -61,7 +62,7 @@ def check_full(d, relay, model):
 
 def check_tls(d, port, ca, model):
     """A daemon that is away for a second: the client's own attempts reach the one that follows it, TLS handshakes included."""
-    c = Client({**d.env, "BRR_ENDPOINT": f"127.0.0.1:{port}", "BRR_TLS_CA": f"{ca}/ca.crt"}, model, "12000")
+    c = Client({**d.env, "BRR_ENDPOINT": f"127.0.0.1:{port}", "BRR_TLS_CA": f"{ca}/ca.crt"}, model, AN_HOUR)
     assert c.ask("push 4") == "accepted 4" and c.ask("drain") == "durable"
     d.kill()
     assert c.ask("push 4") == "accepted 4"
@@ -86,7 +87,7 @@ def check_given_up(d, relay, model):
 
 def check_forgotten(d, model, replace):
     """The daemon comes back without the session's snapshot, or with another model under the same path."""
-    c = Client(d.env, model)
+    c = Client(d.env, model, AN_HOUR)
     assert c.ask("push 4") == "accepted 4" and c.ask("drain") == "durable"
     d.kill()
     if replace:

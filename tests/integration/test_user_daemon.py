@@ -91,10 +91,11 @@ def main():
         first = user.start("--set", "http.listen=none")
         os.rename(f"{user.home}/run/brrd", f"{user.home}/run/away")  # a daemon that has no socket yet
         early = subprocess.Popen([f"{BIN}/brrctl", "version"], env=user.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert "the daemon is starting" in (said := early.stderr.readline()), said
         time.sleep(4)  # as long as it lives, the client waits
         os.rename(f"{user.home}/run/away", f"{user.home}/run/brrd")
         out, err = early.communicate(timeout=PATIENCE)
-        assert early.returncode == 0 and out.startswith("brrd ") and "the daemon is starting" in err, err
+        assert early.returncode == 0 and out.startswith("brrd "), err
         check_private(user.home)
         path, port = check_configuration(user)
         code, out, err = user.ctl("submit", f"{SOURCE}/configs/burst.yaml", "--set", "ticks=100", "--watch", "--json")

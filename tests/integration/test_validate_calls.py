@@ -5,9 +5,8 @@ when it starts later than the call. Nobody has more than half of the line, and a
 import glob
 import os
 import sys
-import time
 
-from daemon import MINI, PATIENCE, SOURCE, make_corpus, temporary
+from daemon import MINI, PATIENCE, SOURCE, make_corpus, temporary, until
 from stock import Stock, grpc
 from test_held_volume import HeldDaemon, Waiting
 
@@ -47,13 +46,16 @@ def main():
         known_recordings_are_not_read(c, request, sorted(glob.glob(f"{tmp}/eeg/**/*.edf", recursive=True))[0])
         d.hold()
         calls = [c.Jobs.Validate.future(request) for _ in range(CALLS)]
-        time.sleep(2)
+
+        def refused():
+            """One caller may not have more than half of the line, once the calls have come to it."""
+            try:
+                c.Jobs.Validate(request, timeout=2)
+            except grpc.RpcError as error:
+                return "8 job files of yours" in error.details()
+            raise AssertionError("the folder was not needed")
+        until(refused, "one caller has more than half of the line")
         assert not any(call.done() for call in calls), "the folder was not needed"
-        try:
-            c.Jobs.Validate(request)
-            raise AssertionError("one caller has more than half of the line")
-        except grpc.RpcError as error:
-            assert "8 job files of yours" in error.details(), error
         listing = Waiting("List", lambda: c.Checkpoints.List(c.checkpoints.ListCheckpointsRequest()))
         listing.join(timeout=PATIENCE)
         assert not listing.is_alive() and not listing.error, "abandoned Validate calls hold the pool"
