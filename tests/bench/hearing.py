@@ -175,8 +175,9 @@ def stream(d, path, model, name, *words):
     assert code == 0, f"{name}: {err or text}"
     p = np.load(probs)
     os.remove(probs)
-    events = [(e["onset_s"], e["end_s"]) for line in text.splitlines() if line.startswith("{") for e in json.loads(line).get("events", [])]
-    return p, events
+    said = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    events = [(e["onset_s"], e["end_s"]) for each in said for e in each.get("events", [])]
+    return p, events, [(a["on"], a["sample"] / 256) for a in (each.get("alarm") for each in said) if a]
 
 
 def judge_seizure(d, model, name, row, folder):
@@ -194,7 +195,7 @@ def judge_seizure(d, model, name, row, folder):
         first += 20 if hole else 10
     path = f"{folder}/{name}.edf"
     write_edf(path, r.labels, r.rate, [*parts, ictal])
-    _, events = stream(d, path, model, name)
+    _, events, _ = stream(d, path, model, name)
     os.remove(path)
     end = first + len(ictal) / r.rate
     early = first if as_is else EARLY_S
@@ -216,24 +217,31 @@ def seizure_events(d, model, name, row, folder):
         before = []
     parts, first = assemble([*before, after], calm_uv, r.rate)
     write_edf(path, r.labels, r.rate, [*parts, ictal])
-    _, events = stream(d, path, model, name, *words)
+    _, events, _ = stream(d, path, model, name, *words)
     os.remove(path)
     return [(a - first, b - first) for a, b in events if a >= first - EARLY_S]
 
 
 def judge_lasting(d, model, name, folder):
-    """The share of the seconds of half an hour, and how many of the five minutes behind it, at 0.5 or more, and when the last event in it ends."""
+    """The share of the seconds of half an hour, and how many of the five minutes behind it, at 0.5 or more, and when the last event and the last
+    alarm in it end; the share of it with an alarm on, and how many alarms begin before it."""
     _, calm, _ = CLIPS[name]
     r = Recording(f"{EEG}/chbmit/{name}.edf")
     calm_uv, ictal = r.part(*calm), r.uv[int(calm[1] * r.rate):]
     path = f"{folder}/{name}.edf"
     write_edf(path, r.labels, r.rate, [loop(calm_uv, BEFORE_S * r.rate), loop(ictal, LASTS_S * r.rate), loop(calm_uv, BEHIND_S * r.rate)])
-    p, events = stream(d, path, model, name)
+    p, events, alarms = stream(d, path, model, name, "--alarms")
     os.remove(path)
     above = np.nanmean(p[:len(p) // 256 * 256].reshape(-1, 256), axis=1) >= 0.5
     during = above[BEFORE_S:BEFORE_S + LASTS_S]
-    return {"until_s": max((min(round(b) - BEFORE_S, LASTS_S) for a, b in events if b > BEFORE_S and a < BEFORE_S + LASTS_S), default=0),
-            "share": round(float(during.mean()), 2), "behind": int(above[BEFORE_S + LASTS_S:].sum())}
+
+    def until_s(spans):
+        return max((min(round(b) - BEFORE_S, LASTS_S) for a, b in spans if b > BEFORE_S and a < BEFORE_S + LASTS_S), default=0)
+    ons, offs = ([at for on, at in alarms if on == wanted] for wanted in (True, False))
+    alarmed = list(zip(ons, [*offs, len(p) / 256]))
+    on_s = sum(max(0, min(b, BEFORE_S + LASTS_S) - max(a, BEFORE_S)) for a, b in alarmed)
+    return {"until_s": until_s(events), "alarm_until_s": until_s(alarmed), "alarm_share": round(on_s / LASTS_S, 2),
+            "alarms_before": sum(a < BEFORE_S for a in ons), "share": round(float(during.mean()), 2), "behind": int(above[BEFORE_S + LASTS_S:].sum())}
 
 
 def alike(events, wanted):
@@ -260,7 +268,7 @@ def judge_background(d, model, path, before, folder):
     parts, first = assemble(before, r.uv[r.rate:], r.rate)
     out = f"{folder}/{os.path.basename(path)}"
     write_edf(out, r.labels, r.rate, [*parts, r.uv])
-    p, events = stream(d, out, model, os.path.basename(path))
+    p, events, _ = stream(d, out, model, os.path.basename(path))
     os.remove(out)
     p = p[int(first * 256):]
     p = p[:len(p) // 256 * 256].reshape(-1, 256)
@@ -303,7 +311,8 @@ def judge(d, model, wanted, people, keep):
     judge_returns(d, model, wanted, clips, keep)
     if clips and re.search(wanted, "lasts: 30 min"):
         heard = in_parallel(lambda clip: judge_lasting(d, model, clip, d.dir), clips)
-        keep({"model": model, "lasts": "30 min", "found": sum(h["until_s"] == LASTS_S for h in heard.values()), "of": len(heard), "clips": heard})
+        keep({"model": model, "lasts": "30 min", "found": sum(h["until_s"] == LASTS_S for h in heard.values()), "of": len(heard),
+              "alarmed": sum(h["alarm_until_s"] == LASTS_S for h in heard.values()), "clips": heard})
     everybody = ward_data.people(EEG)
     healthy = {path: person for person, (corpus, paths) in everybody.items() if corpus != "chbmit" and (not people or person in people) for path in paths}
     for name, before in healthy_rows().items():
@@ -331,7 +340,9 @@ def printed(row):
         text += f", {min(later):+.2f} to {max(later):+.2f} s later" if later else ""
         return text + "".join(f"  {clip} {events}" for clip, events in row["differ"].items())
     if "lasts" in row:
-        return f"lasts, {row['lasts']:<33} {row['found']} of {row['of']} to its end  " + "  ".join(f"{clip} {h['until_s']} s, {h['share']}, {h['behind']} s behind" for clip, h in row["clips"].items())
+        clips = [f"{clip} {h['until_s']} s, alarm {h['alarm_until_s']} s, {h['alarm_share']}, {h['alarms_before']} before, {h['share']}, "
+                 f"{h['behind']} s behind" for clip, h in row["clips"].items()]
+        return f"lasts, {row['lasts']:<33} {row['found']} of {row['of']} to its end, alarms {row['alarmed']}  " + "  ".join(clips)
     if "healthy" in row:
         return f"healthy, {row['healthy']:<31} {row['events']} events, {len(row['people'])} of {row['of']} people, {row['percent']:.2f} % of {row['seconds']} s  {' '.join(row['people'])}"
     name = "crop301" if "crop301" in row else "sparcnet"
