@@ -63,7 +63,7 @@ FLOORS |= {f"client/brrctl/{room}": FLOORS["client/brrctl"] + ["client/brrctl"] 
 NARROW = {
     ("lib/nn", "lib/store"): {"store/safetensors.h", "store/digest.h"},
     ("lib/burst", "lib/windows"): {"windows/recording.h", "windows/window.h"},  # of the encoder, which makes injections of EEG
-    ("lib/burst", "lib/eeg"): {"eeg/half.h", "eeg/npy.h", "eeg/table.h"},
+    ("lib/burst", "lib/eeg"): {"eeg/half.h", "eeg/table.h"},
     ("lib/burst", "lib/plot"): {"plot/svg.h"},
     ("lib/geodesic", "lib/eeg"): {"eeg/table.h"},
     ("lib/geodesic", "lib/plot"): {"plot/plot_panels.h"},

@@ -1,7 +1,7 @@
 #include "daemon/models/source.h"
 
-#include "eeg/mirrored.h"
 #include "store/mirror.h"
+#include "windows/mirrored.h"
 
 enum { HEAD_BYTES = 16 << 10 }; /* of a recording: the header of up to 63 signals */
 static const char scheme[] = "store://";

@@ -1,7 +1,7 @@
 #include "burst/burst_output.h"
 
 #include "burst/spikefile.h"
-#include "eeg/npy.h"
+#include "formats/npy.h"
 
 enum { BUFFER_BYTES = 256 * 1024, MOST_AREAS_TOLD = 1000, MOST_LEDGER_SPIKES = 16 << 20 };
 

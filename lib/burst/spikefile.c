@@ -2,8 +2,8 @@
 
 #include "base/grow.h"
 #include "burst/connectome.h"
-#include "eeg/npy.h"
 #include "eeg/table.h"
+#include "formats/npy.h"
 
 /* ---- injections ------------------------------------------------------------------------------------------------ */
 

@@ -11,8 +11,8 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "eeg/mirrored.h"
 #include "store/mirror.h"
+#include "windows/mirrored.h"
 
 struct look {
     const char *dir;

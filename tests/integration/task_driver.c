@@ -10,8 +10,8 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "eeg/mirrored.h"
 #include "store/mirror.h"
+#include "windows/mirrored.h"
 #include "work/job_data.h"
 #include "work/task.h"
 

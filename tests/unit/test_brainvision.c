@@ -2,7 +2,6 @@
  * one folder of two formats. */
 
 #include "eeg/labels.h"
-#include "eeg/mirrored.h"
 #include "eeg_fixture.h"
 #include "formats/eegfile.h"
 #include "store/cache.h"
@@ -11,6 +10,7 @@
 #include "unit/cmocka_all.h"
 #include "unit/temp_dir.h"
 #include "windows/manifest.h"
+#include "windows/mirrored.h"
 #include "windows/recording.h"
 #include "windows/window.h"
 

@@ -3,8 +3,8 @@
 #include "base/base.h"
 #include "unit/temp_dir.h"
 
-#include "eeg/mirrored.h"
 #include "store/mirror.h"
+#include "windows/mirrored.h"
 
 struct setting {
     struct store *store;

@@ -1,7 +1,6 @@
 /* A recording planned from its header against the same recording built from its samples. */
 
 #include "eeg/frontend.h"
-#include "eeg/mirrored.h"
 #include "eeg_fixture.h"
 #include "formats/eegfile.h"
 #include "skip.h"
@@ -9,6 +8,7 @@
 #include "store/mirror.h"
 #include "unit/cmocka_all.h"
 #include "windows/loader.h"
+#include "windows/mirrored.h"
 #include "windows/recording.h"
 
 static char folder[4096], cache[4200];

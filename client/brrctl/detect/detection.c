@@ -2,7 +2,7 @@
 
 #include "base/needed.h"
 #include "eeg/channels.h"
-#include "eeg/npy.h"
+#include "formats/npy.h"
 #include "store/digest.h"
 #include "store/outputs.h"
 

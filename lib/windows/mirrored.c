@@ -1,4 +1,4 @@
-#include "eeg/mirrored.h"
+#include "windows/mirrored.h"
 
 #include "formats/eegfile.h"
 

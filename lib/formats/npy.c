@@ -1,4 +1,4 @@
-#include "eeg/npy.h"
+#include "formats/npy.h"
 
 void npy_header(char header[NPY_HEADER_BYTES], const char *type, int64_t rows, int64_t columns) {
     static const char start[] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, NPY_HEADER_BYTES - 10, 0};
