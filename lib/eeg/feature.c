@@ -1,6 +1,7 @@
 #include "eeg/feature.h"
 
 #include "base/clones.h"
+#include "base/grow.h"
 #include "eeg/background.h"
 #include "eeg/dsp.h"
 #include "eeg/frontend.h"
@@ -50,6 +51,8 @@ struct feature {
     uint16_t value;
     uint8_t order[FRONTEND_MAX_CHANNELS]; /* the channels, sorted by their sums */
     struct feature *beside;               /* the second of two, whose mean is given; or NULL */
+    struct feature_blocks *noted;         /* feature_note, in its first segment; or NULL */
+    const double *given;                  /* feature_give: its next block; or NULL */
 };
 
 static int feature_one(int normalize, int channels, struct feature **ret, struct err *err) {
@@ -112,6 +115,14 @@ void feature_learn(struct feature *f) {
 
 void feature_hold(struct feature *f) { f->holds = true; }
 
+void feature_note(struct feature *f, struct feature_blocks to[FEATURE_MEASURES]) {
+    f->noted = f->learns ? &to[f->measure - measures] : NULL;
+    if (f->beside)
+        feature_note(f->beside, to);
+}
+
+void feature_give(struct feature *f, const double *m) { f->given = m; }
+
 int feature_learning_s(const struct feature *f) {
     const int own = background_left_s(&f->background), other = f->beside ? feature_learning_s(f->beside) : 0;
     return own > other ? own : other;
@@ -149,6 +160,10 @@ static void begin_segment(struct feature *f, const uint16_t *row) {
     f->fresh = f->blocks;
     f->hears = false;
     f->value = half_from_f32(0);
+    f->given = NULL;
+    f->noted = f->noted && !f->noted->begun ? f->noted : NULL;
+    if (f->noted)
+        f->noted->begun = true;
 }
 
 static void start_background(struct feature *f) {
@@ -229,6 +244,24 @@ static bool hears(const struct feature *f, double m) {
            fourth >= (f->measure->square && few < (f->channels - 1) / 2 ? of_channel * of_channel : of_channel);
 }
 
+/* The newest block measured m. */
+static void take_block(struct feature *f, double m, bool heard) {
+    const double now = log(m + OFFSET_UV);
+    f->filled = 0;
+    f->hears = heard;
+    f->learned += background_left_s(&f->background) > 0;
+    if (feature_hears(f))
+        background_hear(&f->background, now);
+    f->value = half_from_f32((float)(now - f->background.level));
+}
+
+static void note_block(struct feature_blocks *to, double m) {
+    if (to->failed || !GROW(to->m, to->n, to->capacity))
+        to->failed = true;
+    else
+        to->m[to->n++] = m;
+}
+
 static void end_block(struct feature *f) {
     int64_t *oldest = f->ring + f->at * f->channels;
     for (int c = 0; c < f->channels; c++) {
@@ -237,14 +270,12 @@ static void end_block(struct feature *f) {
         f->block[c] = 0;
     }
     f->at = (f->at + 1) % f->blocks;
-    f->filled = 0;
     f->fresh -= f->fresh > 0;
-    const double m = median(f), now = log(m + OFFSET_UV);
-    f->hears = hears(f, m);
-    f->learned += background_left_s(&f->background) > 0;
-    if (feature_hears(f))
-        background_hear(&f->background, now);
-    f->value = half_from_f32((float)(now - f->background.level));
+    const double m = median(f);
+    const bool heard = hears(f, m);
+    if (f->noted)
+        note_block(f->noted, heard ? m : -m);
+    take_block(f, m, heard);
 }
 
 /* Of rows whose channels are in f->banded. */
@@ -291,7 +322,22 @@ static void follow_event(struct feature *f, float value) {
     hold_backgrounds(f);
 }
 
+static void run_given(struct feature *f, const struct feature_rows *in, const struct feature_output *out) {
+    for (int64_t i = 0; i < in->n; i++) {
+        f->filled += !in->held;
+        if (f->filled == FEATURE_BLOCK) {
+            take_block(f, fabs(*f->given), !signbit(*f->given));
+            f->given++;
+        }
+        out->to[i * out->stride] = f->value;
+    }
+}
+
 void feature_run(struct feature *f, struct feature_rows in, struct feature_output out) {
+    if (f->given) {
+        run_given(f, &in, &out);
+        return;
+    }
     for (int64_t left = in.n; left > 0; left -= in.n) {
         const int64_t most =
             f->holds && !in.held ? feature_ahead(f) : DSP_BLOCK; /* what one block does, the next one of both sees */

@@ -49,6 +49,18 @@ struct feature_output {
     int stride;
 };
 void feature_run(struct feature *f, struct feature_rows in, struct feature_output out);
+/* M after each block of a segment, with a minus where it is not heard. Of a first segment M depends on the channels alone. */
+struct feature_blocks {
+    double *m; /* malloc'd */
+    int64_t n, capacity;
+    bool begun, failed; /* failed: out of memory */
+};
+enum { FEATURE_MEASURES = 2 }; /* line_length and band_power, in this order */
+static inline bool feature_is_measured(const struct feature_blocks *b) { return b->n && !b->failed; }
+/* After feature_learn: notes the blocks of the first segment, of each measure that f has. Borrowed as long as f runs. */
+void feature_note(struct feature *f, struct feature_blocks to[FEATURE_MEASURES]);
+/* After feature_start of one feature that learns: the channels of this segment are not looked at, m has its blocks. */
+void feature_give(struct feature *f, const double *m);
 /* What was learned of the person, for an object made alike that hears the same person later; feature_resume must follow a load. */
 void feature_save_background(const struct feature *f, struct str *out);
 void feature_load_background(struct feature *f, struct unpack *in);

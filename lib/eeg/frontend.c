@@ -297,6 +297,11 @@ void frontend_show(struct frontend *f, frontend_look_fn *look, void *ctx) {
     f->look_ctx = ctx;
 }
 
+void frontend_note(struct frontend *f, struct feature_blocks *to) {
+    if (f->feature && !f->average)
+        feature_note(f->feature, to);
+}
+
 int frontend_learning_s(const struct frontend *f) { return f->feature ? feature_learning_s(f->feature) : 0; }
 
 double frontend_learned_s(const struct frontend *f) { return f->feature ? feature_learned_s(f->feature) : 0; }

@@ -111,6 +111,9 @@ void frontend_show(struct frontend *f, frontend_look_fn *look, void *ctx);
 /* Seconds that are still to be heard until the background is the person's own (feature_learning_s); 0: it is, or none is learned.
  */
 int frontend_learning_s(const struct frontend *f);
+/* feature_note of its feature, if it has one that looks at the channels as they are given out. */
+struct feature_blocks;
+void frontend_note(struct frontend *f, struct feature_blocks *to);
 double frontend_learned_s(const struct frontend *f); /* seconds of signal in which it was more than 0 */
 /* What was learned of a person, for a frontend of the same settings that hears the same person in another recording; nothing
  * (false) while none is learned. Load before the first push: the person was heard gap_s ago, as before a gap. False: the bytes are

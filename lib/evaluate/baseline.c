@@ -71,6 +71,9 @@ static void run_segments(const struct baseline *b, const struct recording *rec, 
             feature_resume(f, row, (double)(info->segments[s].first - info->segments[s - 1].end) / FRONTEND_RATE_HZ);
         else
             feature_start(f, row);
+        const double *measures = s ? NULL : recording_measures(rec, b->model.frontend.normalize);
+        if (measures && b->model.frontend.learn_background)
+            feature_give(f, measures);
         for (int64_t at = info->segments[s].first, n; at < end; at += n, p += n) {
             bool now = is_held(info, at, &held);
             int64_t until = held == info->n_held ? end : now ? info->held[held].end : info->held[held].first;

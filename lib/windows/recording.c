@@ -1,6 +1,7 @@
 #include "windows/recording.h"
 
 #include "base/grow.h"
+#include "eeg/feature.h"
 
 static const int64_t MAX_SAMPLES = INT64_C(1) << 40; /* of file time: a century; keeps sizes in range */
 enum { MAGIC_SIZE = 16, HEAD_SIZE = 64, TRAILER_SIZE = 32, INDEX_MAX_BYTES = 256 << 20 };
@@ -16,6 +17,7 @@ struct recording_writer {
     bool open;
     int channels, columns;
     struct spans segments, held;
+    const struct feature_blocks *measured; /* NULL: nothing */
 };
 
 static int spans_add(struct spans *s, struct window_span span, struct err *err) {
@@ -80,6 +82,8 @@ int recording_writer_rows(struct recording_writer *w, const uint16_t *rows_f16, 
     return fsio_writer_write(&w->file, rows_f16, sizeof *rows_f16 * (size_t)(n * w->columns), err);
 }
 
+void recording_writer_measures(struct recording_writer *w, const struct feature_blocks *blocks) { w->measured = blocks; }
+
 static void put_spans(struct json_writer *json, const char *key, const struct window_span *spans, int n) {
     json_begin_array(json, key);
     for (int i = 0; i < n; i++) {
@@ -115,6 +119,10 @@ static void put_index(const struct recording_writer *w, const struct recording_f
     all.n_held = w->held.count;
     json_begin_object(&json, NULL);
     recording_put_facts(&json, &all);
+    json_begin_array(&json, "measured");
+    for (int k = 0; w->measured && k < FEATURE_MEASURES; k++)
+        json_put_i64(&json, NULL, feature_is_measured(&w->measured[k]) ? w->measured[k].n : 0);
+    json_end(&json, ']');
     json_end(&json, '}');
 }
 
@@ -141,6 +149,10 @@ static int write_end(struct recording_writer *w, const struct recording_facts *f
     size_t padding = (size_t)(-w->file.written_bytes & 7);
     if (padding && (rc = fsio_writer_write(&w->file, trailer, padding, err)))
         return rc;
+    for (int k = 0; w->measured && k < FEATURE_MEASURES; k++)
+        if (feature_is_measured(&w->measured[k]) &&
+            (rc = fsio_writer_write(&w->file, w->measured[k].m, sizeof *w->measured[k].m * (size_t)w->measured[k].n, err)))
+            return rc;
     put_u64(trailer, (uint64_t)w->file.written_bytes);
     put_u64(trailer + 8, index.len);
     memcpy(trailer + 16, MAGIC, MAGIC_SIZE);
@@ -176,6 +188,7 @@ struct recording {
     struct recording_loader loader;
     pthread_mutex_t lock; /* held while loading */
     struct said mislabelled, missing;
+    int64_t measures[FEATURE_MEASURES]; /* where they begin in the file; 0: they are not there */
     atomic_bool ready;
 };
 
@@ -273,6 +286,30 @@ static struct recording *recording_new(void) {
     return rec;
 }
 
+/* Blocks of a feature in the first segment: of samples that are not held. */
+static int64_t first_blocks(const struct recording_facts *f) {
+    const struct window_span first = f->n_segments ? f->segments[0] : (struct window_span){0, 0};
+    int64_t n = first.end - first.first;
+    for (int i = 0; i < f->n_held && f->held[i].first < first.end; i++)
+        if (f->held[i].end > first.first)
+            n -= (f->held[i].end < first.end ? f->held[i].end : first.end) -
+                 (f->held[i].first > first.first ? f->held[i].first : first.first);
+    return n / FEATURE_BLOCK;
+}
+
+/* False: they do not fit the recording. */
+static bool find_measures(struct recording *rec, const struct recording_facts *f, const struct json *counts, int64_t end) {
+    int64_t at = (HEAD_SIZE + rec->first_row[f->n_segments] * f->columns * 2 + 7) & ~INT64_C(7);
+    for (size_t k = 0; k < FEATURE_MEASURES; k++) {
+        const int64_t n = json_i64(json_at(counts, k), 0), bytes = n * (int64_t)sizeof(double);
+        if (n && (n != first_blocks(f) || at + bytes > end))
+            return false;
+        rec->measures[k] = n ? at : 0;
+        at += bytes;
+    }
+    return true;
+}
+
 /* Facts and samples of the mapped file, checked. */
 static int adopt_file(struct recording *rec, const char *cache_file, struct err *err) {
     struct recording_facts facts = {0};
@@ -298,6 +335,8 @@ static int adopt_file(struct recording *rec, const char *cache_file, struct err 
     atomic_store(&rec->missing.text, facts.missing);
     if (rec->first_row[facts.n_segments] * facts.columns * 2 > (int64_t)offset - HEAD_SIZE)
         return damaged(cache_file, "it holds fewer samples than its index says", err);
+    if (!find_measures(rec, &facts, json_get(index, "measured"), (int64_t)offset))
+        return damaged(cache_file, "what features measured of it does not fit its segments", err);
     return 0;
 }
 
@@ -399,6 +438,7 @@ static int take_samples(struct recording *rec, struct recording *built, const ch
         (rc = keep_said(rec, &rec->missing, &built->missing, err)))
         return rc;
     rec->map = built->map;
+    memcpy(rec->measures, built->measures, sizeof rec->measures);
     built->map = (struct fsio_map){0};
     return 0;
 }
@@ -531,6 +571,11 @@ void recording_facts(const struct recording *rec, struct recording_facts *ret) {
 const uint16_t *recording_rows(const struct recording *rec, int segment, int64_t at) {
     const uint16_t *rows = (const uint16_t *)(const void *)(rec->map.data + HEAD_SIZE);
     return rows + (rec->first_row[segment] + at - rec->info.segments[segment].first) * rec->info.columns;
+}
+
+const double *recording_measures(const struct recording *rec, int normalize) {
+    const int k = normalize == FRONTEND_LINE_LENGTH ? 0 : normalize == FRONTEND_BAND_POWER ? 1 : FEATURE_MEASURES;
+    return k < FEATURE_MEASURES && rec->measures[k] ? (const double *)(const void *)(rec->map.data + rec->measures[k]) : NULL;
 }
 
 const char *recording_key(const struct recording *rec) { return rec->key; }

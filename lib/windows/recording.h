@@ -1,8 +1,9 @@
 /* recording: the cache file of one recording, written once and then mapped read-only; or a planned recording, whose facts are known
  * (from the source's header and labels) but whose samples are not until recording_load builds or finds the cache file. Layout: 64
- * bytes of magic and padding; the binary16 rows (frontend.h) of the segments back to back; padding to 8; the index, one JSON
- * object; a trailer of u64 index offset, u64 index length (little-endian) and the magic again. The trailer detects truncated files.
- * Reading: window.h. A writer belongs to one thread; an open recording's facts are immutable, any thread. */
+ * bytes of magic and padding; the binary16 rows (frontend.h) of the segments back to back; padding to 8; what features measured of
+ * the first segment (feature_blocks, F64), where it is known; the index, one JSON object; a trailer of u64 index offset, u64 index
+ * length (little-endian) and the magic again. The trailer detects truncated files. Reading: window.h. A writer belongs to one
+ * thread; an open recording's facts are immutable, any thread. */
 #pragma once
 
 #include "base/arena.h"
@@ -18,6 +19,9 @@ int recording_writer_open(const char *path, int channels, int columns, struct re
 /* Appends n rows from sample `first` on; the arguments of frontend_sink_fn. */
 int recording_writer_rows(struct recording_writer *w, const uint16_t *rows_f16, int64_t n, int64_t first, bool segment_start,
                           bool held, struct err *err);
+/* What features measured of the first segment, FEATURE_MEASURES of them; borrowed until the writer ends. */
+struct feature_blocks;
+void recording_writer_measures(struct recording_writer *w, const struct feature_blocks *blocks);
 /* The content of the index. */
 struct recording_facts {
     const char *key, *source, *montage;
@@ -82,5 +86,7 @@ const char *recording_tell_missing(struct recording *rec);
 
 /* The row of sample `at` in `segment` of a loaded recording. */
 const uint16_t *recording_rows(const struct recording *rec, int segment, int64_t at);
+/* What the feature of `normalize` alone measured of the first segment of a loaded recording, for feature_give; NULL: not known. */
+const double *recording_measures(const struct recording *rec, int normalize);
 /* Cache key stored in the file. */
 const char *recording_key(const struct recording *rec);

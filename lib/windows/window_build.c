@@ -9,6 +9,7 @@
 #include "windows/window_builder.h"
 
 enum { READ_BYTES = 4 << 20, MOST_FAULTS = 2, INDEX_ROOM = 64 << 10 };
+enum { MEASURED_BYTES = FEATURE_MEASURES * sizeof(double) / FEATURE_BLOCK }; /* of a sample */
 
 /* The parts of a recording count in its key; those of other formats than EDF alone, so that keys of EDF stay. */
 static int put_parts(const struct builder *b, struct json_writer *json, struct err *err) {
@@ -302,6 +303,7 @@ static int commit(struct builder *b, const struct channels *c, struct err *err) 
     frontend_loops_close(b->frontend, loops, sizeof loops);
     facts.mislabelled = loops;
     facts.missing = missing;
+    recording_writer_measures(b->writer, b->measured);
     rc = recording_writer_commit(b->writer, &facts, err);
     b->writer = NULL;
     return rc;
@@ -385,7 +387,7 @@ static int reserve(struct builder *b, const struct channels *c, char path[BUILDE
         return rc;
     for (int s = 0; s < b->n_segments; s++)
         samples += b->segments[s].n_records * c->samples_per_record + frontend_fill_gap(&b->request->frontend, c->rate_hz);
-    int64_t bytes = builder_output_at(samples, up, down) * b->report.output_columns * 2 + INDEX_ROOM;
+    int64_t bytes = builder_output_at(samples, up, down) * (b->report.output_columns * 2 + MEASURED_BYTES) + INDEX_ROOM;
     if ((rc = cache_reserve_window(b->request->cache, b->key, bytes, &b->slot, err)))
         return rc;
     b->reserved = true;
@@ -414,6 +416,7 @@ static int build(struct builder *b, char path[BUILDER_PATH_BYTES], struct err *e
         (rc = reserve(b, &c, path, err)) ||
         (rc = recording_writer_open(path, b->report.output_channels, b->report.output_columns, &b->writer, err)))
         return rc;
+    frontend_note(b->frontend, b->measured);
     atomic_fetch_add(&building, 1);
     rc = push_all(b, &c, err);
     atomic_fetch_sub(&building, 1);
@@ -482,6 +485,8 @@ void builder_done(struct builder *b) {
     frontend_free(b->frontend);
     eegfile_close(b->edf);
     labels_done(&b->labels);
+    for (int k = 0; k < FEATURE_MEASURES; k++)
+        free(b->measured[k].m);
     FREE_MEMBERS(*b, spans, cut);
     if (b->taken)
         mirror_drop(b->request->mirror, b->request->recording_path);

@@ -2,6 +2,7 @@
  * it will hold). */
 #pragma once
 #include "eeg/channels.h"
+#include "eeg/feature.h"
 #include "eeg/frontend.h"
 #include "eeg/labels.h"
 #include "formats/eegfile.h"
@@ -37,6 +38,7 @@ struct builder {
     struct err give_error;
     struct frontend_report report;
     struct recording_writer *writer;
+    struct feature_blocks measured[FEATURE_MEASURES];  /* by the front end, for the writer */
     struct cache_slot slot;                            /* of the writer, with a cache */
     bool reserved, pinned;                             /* the slot; the cache's file of the key */
     int64_t end;                                       /* 256 Hz samples written so far in file time */

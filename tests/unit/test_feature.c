@@ -300,6 +300,41 @@ static void held_rows_leave_the_feature_as_it_was(void **state) {
     feature_free(f);
 }
 
+/* With rows that are held, and a second segment, whose channels count again. */
+static void run_segments(struct feature *f, const double *given, uint16_t *out) {
+    feature_start(f, rows);
+    if (given)
+        feature_give(f, given);
+    run(f, 0, 2005, 700, out);
+    feature_run(f, (struct feature_rows){rows + 2005 * STRIDE, 300, STRIDE, true}, (struct feature_output){out + 2005, 1});
+    run(f, 2305, 9000, 700, out);
+    feature_resume(f, rows + 9000 * STRIDE, 20);
+    run(f, 9000, N, 700, out);
+    feature_free(f);
+}
+
+static void noted_blocks_stand_for_the_channels(void **state) {
+    static const int single[FEATURE_MEASURES] = {FRONTEND_LINE_LENGTH, FRONTEND_BAND_POWER};
+    struct feature_blocks noted[FEATURE_MEASURES] = {{0}};
+    struct feature *both = make(FRONTEND_WARD);
+    (void)state;
+    feature_learn(both);
+    feature_hold(both);
+    feature_note(both, noted);
+    run_segments(both, NULL, got);
+    for (int k = 0; k < FEATURE_MEASURES; k++) {
+        assert_true(feature_is_measured(&noted[k]));
+        assert_int_equal(noted[k].n, (9000 - 300) / FEATURE_BLOCK);
+        struct feature *of_channels = make(single[k]), *of_blocks = make(single[k]);
+        feature_learn(of_channels);
+        feature_learn(of_blocks);
+        run_segments(of_channels, NULL, got);
+        run_segments(of_blocks, noted[k].m, again);
+        assert_memory_equal(got, again, sizeof got);
+        free(noted[k].m);
+    }
+}
+
 static void one_silent_or_wild_channel_moves_little(void **state) {
     (void)state;
     whole(FRONTEND_LINE_LENGTH, N, got);
@@ -483,6 +518,7 @@ int main(void) {
         cmocka_unit_test(flat_and_impossible_signal_is_not_heard),
         cmocka_unit_test(what_was_learned_goes_on_after_a_gap),
         cmocka_unit_test(held_rows_leave_the_feature_as_it_was),
+        cmocka_unit_test(noted_blocks_stand_for_the_channels),
         cmocka_unit_test(one_silent_or_wild_channel_moves_little),
         cmocka_unit_test(corrupt_state_is_refused),
         cmocka_unit_test(rows_hold_one_column_more_which_restarts_with_a_segment),

@@ -1,5 +1,6 @@
 #include <sys/resource.h>
 
+#include "eeg/feature.h"
 #include "eeg/half.h"
 #include "eeg_fixture.h"
 #include "skip.h"
@@ -131,6 +132,39 @@ static void instruction_sets_give_the_same_bits(void **state) {
         assert_memory_equal(sums[0], sums[k], sizeof plain);
         assert_memory_equal(x[0], x[k], sizeof x[0]);
     }
+}
+
+/* 18 blocks of 16 samples are in the first segment, beside 100 held samples. */
+static int open_measured(const char *path, int64_t n, struct recording **ret) {
+    static double m[32] = {3, -2, 1};
+    const struct feature_blocks measured[FEATURE_MEASURES] = {{.n = 0}, {.m = m, .n = n}};
+    const struct recording_facts facts = {
+        .key = "k", .source = "s", .montage = "m", .label_source = "none", .note = "", .faults = "", .samples = 1000};
+    struct recording_writer *w = NULL;
+    uint16_t rows[3 * 401] = {0};
+    assert_int_equal(recording_writer_open(path, 3, 3, &w, NULL), 0);
+    assert_int_equal(recording_writer_rows(w, rows, 301, 0, true, false, NULL), 0);
+    assert_int_equal(recording_writer_rows(w, rows, 100, 301, false, true, NULL), 0);
+    assert_int_equal(recording_writer_rows(w, rows, 301, 500, true, false, NULL), 0);
+    recording_writer_measures(w, measured);
+    assert_int_equal(recording_writer_commit(w, &facts, NULL), 0);
+    return recording_open(path, ret, NULL);
+}
+
+static void what_features_measured_lies_beside_the_rows(void **state) {
+    char folder[4096], path[4200];
+    struct recording *rec = NULL;
+    (void)state;
+    fixture_folder(folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/a.win", folder);
+    assert_int_equal(open_measured(path, 18, &rec), 0);
+    assert_null(recording_measures(rec, FRONTEND_LINE_LENGTH));
+    assert_null(recording_measures(rec, FRONTEND_WARD));
+    const double *m = recording_measures(rec, FRONTEND_BAND_POWER);
+    assert_true(m && m[0] > 2.9 && m[1] < -1.9 && m[2] > 0.9);
+    recording_close(rec);
+    assert_int_equal(open_measured(path, 17, &rec), ERR_DATA_LOSS);
+    assert_int_equal(open_measured(path, 19, &rec), ERR_DATA_LOSS);
 }
 
 static void a_written_recording_reads_back(void **state) {
@@ -560,6 +594,7 @@ int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "--bench"))
         return bench();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_features_measured_lies_beside_the_rows),
         cmocka_unit_test(the_grid_covers_every_sample_and_pads_only_the_last_window),
         cmocka_unit_test(windows_are_normalised_over_their_valid_samples),
         cmocka_unit_test(flat_channels_stay_small_and_spikes_are_clipped),
