@@ -6,7 +6,9 @@
 tests/bench/real_eeg.py prints the same rows of a model with --hearing. Each row is a recording that is put together from the people's own EEG (BRR_EEG_DIR) and
 streamed. Seizures: the eight of CHB-MIT, at the level recorded or scaled so that the median line length of the ten seconds before them is 0.6, 1 or 2 µV, behind so
 many seconds of that background, forwards and backwards in turn. Found is what has an event that begins at most 5 s before the seizure and before it ends; of a
-recording as it is, one that overlaps it. The loops of chb02_16 and chb02_16+ have events of their own at the level recorded. Lasts: such a seizure, forwards and backwards in turn for half an hour behind 600 s of its background. Negatives: twelve healthy adults, whose
+recording as it is, one that overlaps it. The loops of chb02_16 and chb02_16+ have events of their own at the level recorded. Lasts: such a seizure,
+forwards and backwards in turn for half an hour behind 600 s of its background. Loose: an electrode comes loose 20 s before the seizure, with it or
+5 s after it: events that name another side than without, and those that name a channel of that electrode. Negatives: twelve healthy adults, whose
 event anywhere is false, and the share of seconds at 0.5 or more. The recordings of crop301 (sleep; muscle and movement) and sparcnet are reported beside them.
 A state of no signal is 0.01 µV. Nothing is averaged away: the rows name who was not found and who had an event.
 Returns: streams of quiet children (1 µV) who have been heard for 600 s and whose signal is away: electrodes off (flat, or mains hum of up
@@ -36,6 +38,7 @@ from daemon import SOURCE, Daemon, temporary  # noqa: E402
 EEG = os.environ.get("BRR_EEG_DIR") or os.path.join(SOURCE, "..", "shared", "eeg")
 FLAT_UV, HUM_UV, EARLY_S, LONGEST_S, SIDE_BY_SIDE = 0.01, 2000, 5, 4 * 3600, 2
 BEFORE_S, LASTS_S, BEHIND_S = 600, 1800, 300
+LOOSE_BEFORE_S, LOOSE_DRAWS = 40, 12
 REMEMBERS = ["limits.patient_memory=1h"]
 CLIPS = {name: (child, *spans) for child, clips in ward_data.CLIPS.items() for name, spans in clips.items()}
 
@@ -263,6 +266,50 @@ def judge_returns(d, model, wanted, clips, keep):
               "later_s": {clip: [round(f[0] - k[0], 3) for f, k in zip(found[clip], known[clip])] for clip in same}})
 
 
+def loose(rng, kind, n, rate):
+    """What an electrode adds that is loose, in µV."""
+    size, noise = np.exp(rng.uniform(np.log(60), np.log(500))), rng.normal(0, 1, n)
+    if kind == "noise":
+        return size * noise
+    if kind == "rubbing":
+        return size * noise * np.repeat(rng.random(n // rate * 2 + 2) < 0.7, rate // 2)[:n]
+    if kind == "jumps":
+        jumps = (rng.random(n) < 1.5 / rate) * rng.choice([-2, 2], n) * size
+        return scipy.signal.lfilter([1], [1, -np.exp(-5 / rate)], jumps)
+    slow = scipy.signal.sosfilt(scipy.signal.butter(2, (0.3, 3), "bandpass", fs=rate, output="sos"), noise)
+    return size * slow / slow.std()
+
+
+def judge_loose(d, model, name, kind, folder):
+    """For each draw the named side, whether a channel of the loose electrode is named that is not so without it, and all names; the first row
+    is that without one."""
+    _, calm, _ = CLIPS[name]
+    r = Recording(f"{EEG}/chbmit/{name}.edf")
+    calm_uv, ictal = r.part(*calm), r.uv[int(calm[1] * r.rate):]
+    rng, path, rows = np.random.default_rng([*kind.encode(), *name.encode()]), f"{folder}/{name}.edf", []
+    labels = [label.upper() for label in r.labels]
+    montage = "FP1 FP2 F7 F3 FZ F4 F8 T7 C3 CZ C4 T8 P7 P3 PZ P4 P8 O1 O2".split()
+    electrodes = sorted({e for label in labels for e in label.split("-")[:2]}.intersection(montage))
+    for draw in range(LOOSE_DRAWS + 1):
+        uv = np.concatenate([loop(calm_uv, LOOSE_BEFORE_S * r.rate), ictal])
+        electrode, begins = rng.choice(electrodes), (LOOSE_BEFORE_S + (-20, 0, 5)[draw % 3]) * r.rate
+        added = loose(rng, kind, len(uv) - begins, r.rate) if draw else 0
+        own = set()
+        for c, ends in enumerate(label.split("-")[:2] for label in labels):
+            if electrode in ends:
+                uv[begins:, c] += added * (1 if ends[0] == electrode else -1)
+                own.add("-".join({"T7": "T3", "T8": "T4", "P7": "T5", "P8": "T6"}.get(e, e) for e in ends))
+        write_edf(path, r.labels, r.rate, [uv])
+        code, text, err = d.ctl("stream", path, "--model", model, "--json", timeout=LONGEST_S)
+        assert code == 0, f"{name}: {err or text}"
+        said = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        event = next(e for each in said for e in each.get("events", []) if e["end_s"] > LOOSE_BEFORE_S)
+        named = {c.upper() for c in (event["channels"] or "").split(",")}
+        rows.append((event["side"], bool(named & own - (rows[0][2] if rows else named)), named))
+    os.remove(path)
+    return rows
+
+
 def judge_background(d, model, path, before, folder):
     r = Recording(path)
     parts, first = assemble(before, r.uv[r.rate:], r.rate)
@@ -313,6 +360,13 @@ def judge(d, model, wanted, people, keep):
         heard = in_parallel(lambda clip: judge_lasting(d, model, clip, d.dir), clips)
         keep({"model": model, "lasts": "30 min", "found": sum(h["until_s"] == LASTS_S for h in heard.values()), "of": len(heard),
               "alarmed": sum(h["alarm_until_s"] == LASTS_S for h in heard.values()), "clips": heard})
+    for kind in ("noise", "jumps", "sway", "rubbing"):
+        if clips and re.search(wanted, f"loose: {kind}"):
+            rows = in_parallel(lambda clip, kind=kind: judge_loose(d, model, clip, kind, d.dir), clips)
+            sides = [(own[0][0], side, named) for own in rows.values() for side, named, _ in own[1:]]
+            keep({"model": model, "loose": kind, "changed": sum(a != b for a, b, _ in sides),
+                  "opposite": sum({a, b} == {"left", "right"} for a, b, _ in sides), "named": sum(named for *_, named in sides),
+                  "of": len(sides), "sides": {clip: own[0][0] for clip, own in rows.items()}})
     everybody = ward_data.people(EEG)
     healthy = {path: person for person, (corpus, paths) in everybody.items() if corpus != "chbmit" and (not people or person in people) for path in paths}
     for name, before in healthy_rows().items():
@@ -343,6 +397,9 @@ def printed(row):
         clips = [f"{clip} {h['until_s']} s, alarm {h['alarm_until_s']} s, {h['alarm_share']}, {h['alarms_before']} before, {h['share']}, "
                  f"{h['behind']} s behind" for clip, h in row["clips"].items()]
         return f"lasts, {row['lasts']:<33} {row['found']} of {row['of']} to its end, alarms {row['alarmed']}  " + "  ".join(clips)
+    if "loose" in row:
+        text = f"loose, {row['loose']}"
+        return f"{text:<40} of {row['of']} draws the side changes in {row['changed']}, left for right in {row['opposite']}; it is named in {row['named']}"
     if "healthy" in row:
         return f"healthy, {row['healthy']:<31} {row['events']} events, {len(row['people'])} of {row['of']} people, {row['percent']:.2f} % of {row['seconds']} s  {' '.join(row['people'])}"
     name = "crop301" if "crop301" in row else "sparcnet"
