@@ -1,9 +1,10 @@
 #include "detect/contact.h"
 
+#include "base/clones.h"
 #include "base/grow.h"
 #include "eeg/half_rows.h"
 
-enum { RATE_HZ = 256, CLIPPED_SAMPLES = RATE_HZ / 100 };
+enum { RATE_HZ = 256, CLIPPED_SAMPLES = RATE_HZ / 100, VALUES = 4096 };
 static const float flat_uv = 0.5f, limit_uv = 2000;
 
 struct contact {
@@ -12,8 +13,8 @@ struct contact {
     int channels;
     int64_t segment; /* its first sample */
     int64_t samples; /* of the second at hand */
-    /* For each channel, in that second: the newest, lowest and highest sample, and how many lie beyond the limit. */
-    float *x, *lowest, *highest;
+    /* For each channel, in that second: the lowest and highest sample, and how many lie beyond the limit. */
+    float *lowest, *highest;
     int32_t *beyond;
     uint8_t *bad; /* bad channels of the seconds [first, first + n) of the segment */
     int64_t first, n, capacity;
@@ -24,11 +25,10 @@ struct contact *contact_new(int channels) {
     if (!c)
         return NULL;
     c->channels = channels;
-    c->x = calloc((size_t)channels, 3 * sizeof *c->x);
-    c->lowest = c->x ? c->x + channels : NULL;
-    c->highest = c->x ? c->lowest + channels : NULL;
+    c->lowest = calloc((size_t)channels, 2 * sizeof *c->lowest);
+    c->highest = c->lowest ? c->lowest + channels : NULL;
     c->beyond = calloc((size_t)channels, sizeof *c->beyond);
-    if (c->x && c->beyond)
+    if (c->lowest && c->beyond)
         return c;
     contact_free(c);
     return NULL;
@@ -37,7 +37,7 @@ struct contact *contact_new(int channels) {
 void contact_free(struct contact *c) {
     if (!c)
         return;
-    FREE_MEMBERS(*c, x, beyond, bad);
+    FREE_MEMBERS(*c, lowest, beyond, bad);
     free(c);
 }
 
@@ -66,29 +66,35 @@ static int end_second(struct contact *c, struct err *err) {
     return 0;
 }
 
-static void add_row(struct contact *c, const uint16_t *row) {
-    float *restrict x = c->x, *restrict lowest = c->lowest, *restrict highest = c->highest;
+/* Rows of one second. */
+CLONES static void add_rows(struct contact *c, const float *restrict x, int64_t rows, int columns) {
+    float *restrict lowest = c->lowest, *restrict highest = c->highest;
     int32_t *restrict beyond = c->beyond;
     const int n = c->channels;
-    half_to_floats(row, (size_t)n, x);
     if (!c->samples) {
         memcpy(lowest, x, (size_t)n * sizeof *x);
         memcpy(highest, x, (size_t)n * sizeof *x);
         memset(beyond, 0, (size_t)n * sizeof *beyond);
     }
+    for (int64_t r = 0; r < rows; r++, x += columns)
 #pragma omp simd
-    for (int i = 0; i < n; i++) {
-        lowest[i] = x[i] < lowest[i] ? x[i] : lowest[i];
-        highest[i] = x[i] > highest[i] ? x[i] : highest[i];
-        beyond[i] += fabsf(x[i]) > limit_uv;
-    }
+        for (int i = 0; i < n; i++) {
+            lowest[i] = x[i] < lowest[i] ? x[i] : lowest[i];
+            highest[i] = x[i] > highest[i] ? x[i] : highest[i];
+            beyond[i] += fabsf(x[i]) > limit_uv;
+        }
+    c->samples += rows;
 }
 
 int contact_push(struct contact *c, const uint16_t *rows, int columns, int64_t n, struct err *err) {
+    float x[VALUES];
     int rc;
-    for (int64_t i = 0; i < n; i++) {
-        add_row(c, rows + i * columns);
-        if (++c->samples == RATE_HZ && (rc = end_second(c, err)))
+    for (int64_t some; n > 0; n -= some, rows += some * columns) {
+        some = n < RATE_HZ - c->samples ? n : RATE_HZ - c->samples;
+        some = some < VALUES / columns ? some : VALUES / columns;
+        half_to_floats(rows, (size_t)(some * columns), x);
+        add_rows(c, x, some, columns);
+        if (c->samples == RATE_HZ && (rc = end_second(c, err)))
             return rc;
     }
     return 0;

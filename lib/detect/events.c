@@ -471,14 +471,23 @@ int events_find(const struct events_config *config, const float *p, int64_t n, s
 /* ---- whole traces, under many thresholds ---- */
 
 static struct events_block block_of(const float *p, int64_t n) {
-    struct events_block b = {INFINITY, -INFINITY};
-    bool missing = false;
+    float lowest = INFINITY, highest = -INFINITY;
+    int missing = 0;
+#pragma omp simd reduction(min : lowest) reduction(max : highest) reduction(| : missing)
     for (int64_t i = 0; i < n; i++) {
-        b.lowest = p[i] < b.lowest ? p[i] : b.lowest;
-        b.highest = p[i] > b.highest ? p[i] : b.highest;
-        missing |= isnan(p[i]);
+        lowest = p[i] < lowest ? p[i] : lowest;
+        highest = p[i] > highest ? p[i] : highest;
+        missing |= p[i] != p[i];
     }
-    return missing ? (struct events_block){NAN, NAN} : b;
+    return missing ? (struct events_block){NAN, NAN} : (struct events_block){lowest, highest};
+}
+
+static struct events_block join_blocks(const struct events_block *blocks, int64_t n) {
+    struct events_block b = blocks[0];
+    for (int64_t i = 1; i < n && !isnan(b.lowest); i++)
+        b = isnan(blocks[i].lowest) ? blocks[i]
+                                    : (struct events_block){fminf(b.lowest, blocks[i].lowest), fmaxf(b.highest, blocks[i].highest)};
+    return b;
 }
 
 int events_trace_init(struct events_trace *t, const float *p, int64_t n, struct err *err) {
@@ -488,8 +497,10 @@ int events_trace_init(struct events_trace *t, const float *p, int64_t n, struct 
         return err_set(err, ERR_EXHAUSTED, "out of memory finding events");
     for (int64_t at = 0; at < n; at += BLOCK)
         blocks[at / BLOCK] = block_of(p + at, n - at < BLOCK ? n - at : BLOCK);
-    for (int64_t at = 0; at < n; at += WIDE)
-        blocks[wide + at / WIDE] = block_of(p + at, n - at < WIDE ? n - at : WIDE);
+    for (int64_t at = 0, some; at < n; at += WIDE) {
+        some = (n - at + BLOCK - 1) / BLOCK;
+        blocks[wide + at / WIDE] = join_blocks(blocks + at / BLOCK, some < WIDE / BLOCK ? some : WIDE / BLOCK);
+    }
     *t = (struct events_trace){p, n, blocks, blocks + wide};
     return 0;
 }
@@ -499,36 +510,38 @@ void events_trace_done(struct events_trace *t) {
     *t = (struct events_trace){0};
 }
 
-/* Takes a block of samples at once if they only count for the next change, or do not; comparisons with NaN are false. */
-static bool pass_block(struct events *e, const struct events_block *b, int64_t n) {
+/* Takes those of n samples of a block that do no more than count for the next change, or do not; how many: 0 if the first one may
+ * do more. Comparisons with NaN are false. */
+static int64_t pass_block(struct events *e, const struct events_block *b, int64_t n) {
     const struct events_config *c = &e->config;
     int64_t *count = e->on ? &e->offset : &e->onset;
+    const int64_t left = (e->on ? c->min_offset : c->min_onset) - *count - 1;
     const bool none = e->on ? (double)b->lowest >= c->off : (double)b->highest < c->on;
-    const bool all = e->on ? (double)b->highest < c->off && e->offset + n < c->min_offset
-                           : (double)b->lowest >= c->on && e->onset + n < c->min_onset;
+    const bool all = left > 0 && (e->on ? (double)b->highest < c->off : (double)b->lowest >= c->on);
     if (!none && !all)
-        return false;
-    *count = none ? 0 : *count + n;
-    e->now += n;
-    return true;
+        return 0;
+    const int64_t passed = none || n < left ? n : left;
+    *count = none ? 0 : *count + passed;
+    e->now += passed;
+    return passed;
 }
 
 int events_find_spans(const struct events_config *config, const struct events_trace *trace, struct event **ret, int64_t *ret_count,
                       struct err *err) {
     struct collected c = {0};
     struct events e = {.config = *config, .emit = collect, .ctx = &c, .trace = (float *)(uintptr_t)trace->p, .spans_only = true};
-    for (int64_t at = 0, end; at < trace->n; at = end) {
-        end = at + WIDE < trace->n ? at + WIDE : trace->n;
-        if (at % WIDE == 0 && pass_block(&e, &trace->wide[at / WIDE], end - at))
-            continue;
-        end = at + BLOCK < trace->n ? at + BLOCK : trace->n;
-        for (int64_t i = pass_block(&e, &trace->blocks[at / BLOCK], end - at) ? end : at; i < end; i++) {
-            if (isnan(trace->p[i])) {
+    for (int64_t at = 0; at < trace->n;) {
+        const int64_t left = trace->n - at, block = BLOCK - at % BLOCK, end = at + (left < block ? left : block);
+        int64_t passed = at % WIDE ? 0 : pass_block(&e, &trace->wide[at / WIDE], left < WIDE ? left : WIDE);
+        passed = passed ? passed : pass_block(&e, &trace->blocks[at / BLOCK], end - at);
+        at += passed;
+        for (const bool on = e.on; !passed && at < end && e.on == on; at++) {
+            if (isnan(trace->p[at])) {
                 events_finish(&e, NULL);
-                e.now = e.segment = i + 1;
+                e.now = e.segment = at + 1;
                 continue;
             }
-            hysteresis(&e, trace->p[i]);
+            hysteresis(&e, trace->p[at]);
             e.now++;
         }
     }

@@ -133,13 +133,15 @@ static int make_blocks(struct alarm_progress *p, const struct score_trace *t, st
     for (int s = 0; s < n; s++, x++)
         for (int64_t left = segments[s].end - segments[s].first; left > 0;) {
             int64_t size = left < BLOCK ? left : BLOCK;
-            struct block b = {INFINITY, -INFINITY, 1};
+            float lowest = INFINITY, highest = -INFINITY;
+            int32_t present = 1;
+#pragma omp simd reduction(min : lowest) reduction(max : highest) reduction(& : present)
             for (int64_t i = 0; i < size; i++) {
-                b.present &= !isnan(x[i]);
-                b.lowest = x[i] < b.lowest ? x[i] : b.lowest;
-                b.highest = x[i] > b.highest ? x[i] : b.highest;
+                present &= x[i] == x[i];
+                lowest = x[i] < lowest ? x[i] : lowest;
+                highest = x[i] > highest ? x[i] : highest;
             }
-            blocks[p->n_blocks++] = b;
+            blocks[p->n_blocks++] = (struct block){lowest, highest, present};
             x += size;
             left -= size;
         }
@@ -209,9 +211,14 @@ static int run_segment(struct alarm_progress *p, const struct alarm_config *rule
         size = n - at < BLOCK ? n - at : BLOCK;
         if (pass_block(&rule, blocks, size))
             continue;
-        for (int64_t i = at; i < at + size; i++)
-            if (!isnan(x[i]) && alarm_rule_push(&rule, x[i]) > 0 && (rc = note_alarm(p, segment->first + (i / hop + 1) * hop, err)))
+        for (int64_t i = at; i < at + size; i++) {
+            if (isnan(x[i]) || alarm_rule_push(&rule, x[i]) <= 0)
+                continue;
+            if ((rc = note_alarm(p, segment->first + (i / hop + 1) * hop, err)))
                 return rc;
+            if (pass_block(&rule, blocks, at + size - i - 1))
+                break;
+        }
     }
     return 0;
 }

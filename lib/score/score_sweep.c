@@ -54,15 +54,18 @@ static void add_trace(struct histogram *h, const struct score_trace *t, uint8_t 
     memset(inside, 0, (size_t)t->n);
     for (int i = 0; i < t->n_ref; i++)
         mark(t, llround(fmax(t->ref[i].onset_s, 0) * RATE_HZ), llround(fmax(t->ref[i].end_s, 0) * RATE_HZ), inside);
-    for (int64_t i = 0; i < t->n; i++) {
+    for (int64_t i = 0, end; i < t->n; i = end) { /* samples that are alike */
+        for (end = i + 1; end < t->n && t->p[end] == t->p[i] && inside[end] == inside[i];)
+            end++;
         if (isnan(t->p[i]))
             continue;
-        float clipped = t->p[i] > 0 ? t->p[i] < 1 ? t->p[i] : 1 : 0;
-        size_t bin = (size_t)(clipped * (BINS - 1));
-        h->all[bin]++;
-        h->n_all++;
-        h->inside[bin] += inside[i];
-        h->n_inside += inside[i];
+        const float clipped = t->p[i] > 0 ? t->p[i] < 1 ? t->p[i] : 1 : 0;
+        const size_t bin = (size_t)(clipped * (BINS - 1));
+        const uint64_t n = (uint64_t)(end - i), n_inside = inside[i] ? n : 0;
+        h->all[bin] += n;
+        h->n_all += n;
+        h->inside[bin] += n_inside;
+        h->n_inside += n_inside;
     }
 }
 
