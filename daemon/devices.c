@@ -72,8 +72,7 @@ static int open_worker(struct services *s, int device, int number, const struct 
                                                     .memory_limit_bytes = device_hosts_memory_limit(hosts),
                                                     .turn = {s->jobs.turns[device], number},
                                                     .metrics = s->metrics},
-                                         .wake = s->wake,
-                                         .wake_ctx = s->wake_ctx};
+                                         SAME_MEMBERS(*s, wake, wake_ctx)};
     if ((rc = worker_start(&worker, &s->jobs.workers[place], err)))
         return rc;
     s->jobs.n++;
@@ -121,8 +120,7 @@ int devices_open(struct services *s, const struct config *config, const struct c
     s->burst.most = (int)config->max_networks;
     s->burst.shared = config->tokens_file != NULL;
     s->burst.network_bytes = config->network_bytes;
-    s->burst.wake = s->wake;
-    s->burst.wake_ctx = s->wake_ctx;
+    COPY_MEMBERS(s->burst, *s, wake, wake_ctx);
     if ((rc = burst_service_open(&s->burst, err)))
         return rc;
     s->place_stream = devices_place_stream;

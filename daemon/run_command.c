@@ -346,11 +346,8 @@ static int refer_model(void *ctx, const char *ref, struct model_ref *ret, struct
     if (str_starts(ref, "job:") || str_starts(ref, "upload:"))
         return err_set(err, ERR_INVALID, "'%s' is known to a daemon only; name the model's file or a store:// URL", ref);
     *ret = (struct model_ref){.origin = MODEL_OF_CALLER};
-    ret->places = (struct places){.data_dir = r->config.data,
-                                  .results_dir = r->directory,
-                                  .local_paths = true,
-                                  .stores = r->config.stores,
-                                  .n_stores = r->config.n_stores};
+    ret->places = (struct places){
+        .data_dir = r->config.data, .results_dir = r->directory, .local_paths = true, SAME_MEMBERS(r->config, stores, n_stores)};
     err_set(&ret->absent, ERR_NOT_FOUND, "there is no model file '%s'", ref);
     if (builtin_has(ref)) {
         int rc = builtin_write(r->config.cache, err);
@@ -360,11 +357,8 @@ static int refer_model(void *ctx, const char *ref, struct model_ref *ret, struct
 }
 
 static int read_job(struct run *r, struct err *err) {
-    const struct places places = {.data_dir = r->config.data,
-                                  .results_dir = r->directory,
-                                  .local_paths = true,
-                                  .stores = r->config.stores,
-                                  .n_stores = r->config.n_stores};
+    const struct places places = {
+        .data_dir = r->config.data, .results_dir = r->directory, .local_paths = true, SAME_MEMBERS(r->config, stores, n_stores)};
     const struct submission_rules rules = {.places = &places, .refer_model = refer_model, .ctx = r};
     char *text = NULL;
     size_t len = 0;
@@ -538,8 +532,7 @@ static void report_failure(struct run *r, int rc, const struct err *err) {
 }
 
 static int run_order(struct run *r) {
-    const struct runner_config config = {.device = r->device,
-                                         .source = r->source,
+    const struct runner_config config = {SAME_MEMBERS(*r, device, source),
                                          .default_wall_clock_ms = r->config.default_wall_clock_ms,
                                          .price_per_hour = (double)r->order.price_micros / 1e6,
                                          .currency = r->config.currency,
@@ -555,9 +548,7 @@ static int run_job(struct run *r) {
     const struct job *job = r->draft->job;
     const struct runner_config config = {.version = versions_own(),
                                          SAME_MEMBERS(*r, device, source),
-                                         .default_wall_clock_ms = r->config.default_wall_clock_ms,
-                                         .price_per_hour = r->config.price_per_hour,
-                                         .currency = r->config.currency,
+                                         SAME_MEMBERS(r->config, default_wall_clock_ms, price_per_hour, currency),
                                          .memory_limit_bytes = memory_limit(r),
                                          .world = &r->world,
                                          .contended = world_is_batch()};

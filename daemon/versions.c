@@ -25,8 +25,7 @@ size_t versions_list(struct service_library *rows, size_t max) {
                {"libuv", uv_version_string()},  {"sqlite", db_library_version()},     {"libmicrohttpd", MHD_get_version()}};
     size_t n = 0;
     for (; n < max && n < sizeof all / sizeof *all; n++) {
-        str_copy(rows[n].name, sizeof rows[n].name, all[n].name);
-        str_copy(rows[n].version, sizeof rows[n].version, all[n].version);
+        COPY_TEXTS(rows[n], all[n], name, version);
     }
     struct device_part parts[VERSIONS_MAX_PARTS];
     int n_parts = device_parts(parts, VERSIONS_MAX_PARTS);

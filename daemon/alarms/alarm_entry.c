@@ -180,15 +180,12 @@ void alarm_entry_take(struct alarms *all, const struct journal_entry *e, const s
 /* ---- what the model appends ---- */
 
 static void put_alarm(const struct alarm *a, struct journal_entry *e) {
-    str_copy(e->session, sizeof e->session, a->session);
-    str_copy(e->principal, sizeof e->principal, a->principal);
+    COPY_TEXTS(*e, *a, session, principal);
     str_copy(e->client, sizeof e->client, a->bed);
     str_copy(e->model, sizeof e->model, a->model);
     str_copy(e->alarm, sizeof e->alarm, a->id);
     e->start_s = a->kind == ALARM_SEIZURE ? a->start_s : NAN;
-    e->value = a->value;
-    e->live = a->live;
-    e->on_ms = a->on_ms;
+    COPY_MEMBERS(*e, *a, value, live, on_ms);
 }
 
 static int64_t sample_of(const struct alarm *a) { return isfinite(a->changed_s) ? llround(a->changed_s * 256) : -1; }

@@ -141,10 +141,7 @@ static struct alarm *add(struct alarms *all, const struct alarms_start *start, c
     *a = (struct alarm){SAME_MEMBERS(*start, start_s, live, test, value, on_ms), .on_boot_ms = alarms_boot_of(start->on_ms, now)};
     a->base_boot_ms = a->sounded_boot_ms = a->on_boot_ms;
     a->joined_s = start->start_s;
-    str_copy(a->id, sizeof a->id, start->id);
-    str_copy(a->bed, sizeof a->bed, start->bed);
-    str_copy(a->principal, sizeof a->principal, start->principal);
-    str_copy(a->model, sizeof a->model, start->model);
+    COPY_TEXTS(*a, *start, id, bed, principal, model);
     put_in(all, a);
     return a;
 }
@@ -610,11 +607,8 @@ int alarms_answer(struct alarms *all, const char *id, const struct alarm_answer 
         take_out(all, a);
         put_in(all, a);
     }
-    alarms_write(all, &(struct alarms_row){.kind = ALARMS_ROW_ANSWERED,
-                                           .alarm = a,
-                                           .answer = answer,
-                                           .at_ms = answer->author.at_ms,
-                                           .boot_ms = answer->author.boot_ms});
+    alarms_write(all, &(struct alarms_row){
+                          .kind = ALARMS_ROW_ANSWERED, .alarm = a, .answer = answer, SAME_MEMBERS(answer->author, at_ms, boot_ms)});
     return 0;
 }
 
@@ -672,9 +666,7 @@ static void give_answers(struct alarms *all, struct alarm *to, const struct alar
     if (answer.author.at_ms)
         (void)alarms_answer(all, to->id, &answer, now, NULL);
     if (from->silent_boot_ms > to->silent_boot_ms) {
-        to->silenced = from->silenced;
-        to->silent_ms = from->silent_ms;
-        to->silent_boot_ms = from->silent_boot_ms;
+        COPY_MEMBERS(*to, *from, silenced, silent_ms, silent_boot_ms);
     }
     to->mark = to->mark ? to->mark : from->mark;
     if (!*to->note)

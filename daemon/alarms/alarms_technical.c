@@ -32,9 +32,7 @@ static struct technical *technical_new(struct alarms *all, const char *key, cons
     t->alarm.kind = c->kind;
     t->alarm.live = true;
     t->alarm.value = NAN;
-    str_copy(t->alarm.bed, sizeof t->alarm.bed, c->bed);
-    str_copy(t->alarm.principal, sizeof t->alarm.principal, c->principal);
-    str_copy(t->alarm.session, sizeof t->alarm.session, c->session);
+    COPY_TEXTS(t->alarm, *c, bed, principal, session);
     return t;
 }
 

@@ -191,12 +191,10 @@ static int describe_answers(const struct desk *d, const char *alarm, struct jour
                          &ret[n++]);
     if (a && a->answered.at_ms) {
         const struct alarm_answer answer = {.action = ALARM_ACKNOWLEDGE, .author = a->answered};
-        alarm_entry_make(&(struct alarms_row){.kind = ALARMS_ROW_ANSWERED,
-                                              .alarm = a,
-                                              .answer = &answer,
-                                              .at_ms = a->answered.at_ms,
-                                              .boot_ms = a->answered.boot_ms},
-                         &ret[n++]);
+        alarm_entry_make(
+            &(struct alarms_row){
+                .kind = ALARMS_ROW_ANSWERED, .alarm = a, .answer = &answer, SAME_MEMBERS(a->answered, at_ms, boot_ms)},
+            &ret[n++]);
     }
     return n;
 }

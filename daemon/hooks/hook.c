@@ -202,8 +202,7 @@ static int send_mail(const struct hook *h, const struct hook_attempt *a, struct 
                               .ca = h->ca || !str_url_is_loopback(url) ? a->files->ca : NULL, /* this machine needs no TLS */
                               .user = h->user,
                               .password = a->files->password,
-                              .from = h->from,
-                              .to = h->to,
+                              SAME_MEMBERS(*h, from, to),
                               .id = a->id,
                               .text = a->body,
                               .sent_ms = clock_wall_ms(),
@@ -224,10 +223,8 @@ int hook_attempt(const struct hook *h, const struct hook_attempt *a, struct err 
         return send_mail(h, a, err);
     const struct signed_post post = {.url = h->url ? h->url : a->files->url,
                                      .name = h->url_file,
-                                     .ca = a->files->ca,
-                                     .secret = a->files->secret,
-                                     .id = a->id,
-                                     .body = a->body,
+                                     SAME_MEMBERS(*a->files, ca, secret),
+                                     SAME_MEMBERS(*a, id, body),
                                      .len = strlen(a->body),
                                      .timeout_ms = h->timeout_ms,
                                      .stop = a->stop};

@@ -406,8 +406,7 @@ static bool line_init(struct hooks *all, int i) {
     struct err err;
     *l = (struct line){.all = all, .hook = &all->config.list[i], .index = i};
     const bool room = owed_init(&l->owed);
-    l->owed.rejoin_ms = all->config.rejoin_ms;
-    l->owed.stale_ms = all->config.stale_ms;
+    COPY_MEMBERS(l->owed, all->config, rejoin_ms, stale_ms);
     l->owed.settled = tell_journal;
     l->owed.ctx = l;
     pthread_mutex_init(&l->files_lock, NULL);

@@ -103,10 +103,7 @@ static struct reading *reading_new(const struct reading_request *q) {
     status_share(q->view->status);
     recordings_share(q->view->recordings);
     str_copy(r->path, sizeof r->path, q->path);
-    str_copy(r->principal, sizeof r->principal, q->view->principal);
-    str_copy(r->readiness, sizeof r->readiness, q->view->readiness);
-    str_copy(r->journal, sizeof r->journal, q->view->journal);
-    str_copy(r->database, sizeof r->database, q->view->database);
+    COPY_TEXTS(*r, *q->view, principal, readiness, journal, database);
     r->view.principal = r->principal;
     if (q->view->person) {
         str_copy(r->person, sizeof r->person, q->view->person);
@@ -118,8 +115,7 @@ static struct reading *reading_new(const struct reading_request *q) {
     }
     r->view.readiness = r->readiness;
     r->view.sort = NULL;
-    r->view.journal = r->journal;
-    r->view.database = r->database;
+    COPY_MEMBERS(r->view, *r, journal, database);
     html_init(&r->page);
     return r;
 }

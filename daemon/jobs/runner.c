@@ -94,8 +94,7 @@ static int on_model(void *ctx, const char *url, struct task_model *ret, struct e
     int rc = model_file_lease(&r->config->source, url, &r->wish->now, &r->lease, err);
     if (rc)
         return rc;
-    str_copy(ret->path, sizeof ret->path, r->lease.path);
-    str_copy(ret->sha256, sizeof ret->sha256, r->lease.sha256);
+    COPY_TEXTS(*ret, r->lease, path, sha256);
     return 0;
 }
 

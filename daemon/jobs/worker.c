@@ -124,8 +124,7 @@ static void team_free(struct team *t) {
 static struct worker_report *team_leave(struct team *t, int rank, struct worker_report *own, bool wanted) {
     pthread_mutex_lock(&t->lock);
     if (own && own->end.rc && (!t->rc || t->rc == ERR_UNAVAILABLE)) {
-        t->rc = own->end.rc;
-        t->err = own->end.err;
+        COPY_MEMBERS(*t, own->end, rc, err);
     }
     if (!rank)
         t->done = own;

@@ -446,8 +446,7 @@ static struct journal_stream *stream_of(struct journal *j, const struct journal_
     struct journal_stream *s = map_get(j->streams, e->session);
     if (s || !(s = calloc(1, sizeof *s)))
         return s;
-    str_copy(s->client, sizeof s->client, e->client);
-    str_copy(s->principal, sizeof s->principal, e->principal);
+    COPY_TEXTS(*s, *e, client, principal);
     if (!map_put(j->streams, e->session, s, NULL))
         return s;
     free(s);

@@ -47,9 +47,7 @@ void session_alarm_name(struct session *s, struct live_report *r) {
             alarms->name(alarms->ctx, &e, is_alone(s), s->notes.alarm_id);
         else
             journal_alarm_id(s->id, r->first, s->notes.alarm_id);
-        s->notes.onset.first = r->first;
-        s->notes.onset.wall_ms = r->wall_ms;
-        s->notes.onset.boot_ms = r->boot_ms;
+        COPY_MEMBERS(s->notes.onset, *r, first, wall_ms, boot_ms);
         s->notes.onset.value = (double)r->probability;
     }
     s->notes.alarm_known = -1;
@@ -97,8 +95,7 @@ void session_alarm_goes_on(struct session *s) {
                             .on = true,
                             .first = s->notes.onset.first,
                             .probability = (float)s->notes.onset.value,
-                            .wall_ms = s->notes.onset.wall_ms,
-                            .boot_ms = s->notes.onset.boot_ms,
+                            SAME_MEMBERS(s->notes.onset, wall_ms, boot_ms),
                             .replay = !live_open_is_live(live_stream_open(s->stream))};
     str_copy(r.alarm_id, sizeof r.alarm_id, s->notes.alarm_id);
     if (s->alarm && *s->notes.alarm_id && s->notes.onset.wall_ms)

@@ -115,8 +115,7 @@ static int open_parts(struct source *s, const struct source_config *config, cons
     env->cache = s->cache;
     if (!job->data)
         return 0;
-    env->sources = job->data->sources;
-    env->n_sources = job->data->n_sources;
+    COPY_MEMBERS(*env, *job->data, sources, n_sources);
     int rc = env->n_sources ? 0 : mirror_root(s, config, job, &env->data_root, &env->mirror, err);
     for (int i = 0; i < env->n_sources && !rc; i++)
         rc = mirror_root(s, config, job, &job->data->sources[i].root, &job->data->sources[i].mirror, err);

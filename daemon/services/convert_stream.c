@@ -68,8 +68,7 @@ static Brr__V1__Suppression **suppression_list(const struct live_report *r) {
         brr__v1__suppression__init(&out[i]);
         out[i].end_sample = r->suppression[i].sample;
         out[i].observed_s = (double)r->suppression[i].observed / FRONTEND_RATE_HZ;
-        out[i].ratio = r->suppression[i].ratio;
-        out[i].bursts_per_minute = r->suppression[i].bursts_per_minute;
+        COPY_MEMBERS(out[i], r->suppression[i], ratio, bursts_per_minute);
         out[i].channel_ratio = r->channel_suppression + 2 * i * channels;
         out[i].channel_bursts_per_minute = r->channel_suppression + (2 * i + 1) * channels;
         out[i].n_channel_ratio = out[i].n_channel_bursts_per_minute = channels;

@@ -56,8 +56,7 @@ static void put_health(struct device_watch *watch, struct device_message *m) {
     Brr__V1__Device *device = &m->device;
     device_watch_latest(watch, &m->h);
     device_watch_describe(h, m->condition, sizeof m->condition);
-    device->model = m->h.model;
-    device->uuid = m->h.uuid;
+    COPY_MEMBERS(*device, m->h, model, uuid);
     device->condition = m->condition;
     device->readings = m->list;
     add_reading(m, "temperature_celsius", h->temperature_c);

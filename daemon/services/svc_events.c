@@ -51,8 +51,7 @@ static void pack_events(struct reading *r) {
     size_t n = r->len - r->at < PART_BYTES ? r->len - r->at : PART_BYTES;
     COPY_MEMBERS(out, r->row, recording, error, note, duration_s, events, seizure_s, suppressed_s, bursts, largest_suppression);
     out.highest_probability = r->row.highest;
-    out.threshold_on = r->row.threshold_on;
-    out.format = r->row.format;
+    COPY_MEMBERS(out, r->row, threshold_on, format);
     out.tsv.data = (uint8_t *)r->tsv + r->at;
     out.tsv.len = n;
     r->at += n;

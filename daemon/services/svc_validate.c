@@ -99,8 +99,7 @@ static int lease_object(struct validate *v, int i, struct err *err) {
 static int fetch_data(struct validate *v, struct err *err) {
     v->env = (struct task_env){.data_root = v->refs.data_root, .cache_dir = v->config.cache_dir, .stop = &v->work.gone};
     int rc = source_open(&v->source, &v->job, &v->env, &v->fetched, err);
-    v->config.data_root = v->env.data_root;
-    v->config.mirror = v->env.mirror;
+    COPY_MEMBERS(v->config, v->env, data_root, mirror);
     return rc;
 }
 

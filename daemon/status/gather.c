@@ -77,9 +77,7 @@ static void put_volumes(const struct gather *g, struct status *to) {
         const struct gather_volume *v = &g->source.volumes[i];
         const double size = gauge(g, "brrd_volume_size_bytes", v->name);
         to->volumes[to->n_volumes++] =
-            (struct status_volume){.name = v->name,
-                                   .path = v->path,
-                                   .answers = volume_look(v->volume),
+            (struct status_volume){SAME_MEMBERS(*v, name, path), .answers = volume_look(v->volume),
                                    .free_bytes = size > 0 ? (int64_t)gauge(g, "brrd_volume_free_bytes", v->name) : -1,
                                    .size_bytes = size > 0 ? (int64_t)size : -1};
     }
@@ -101,8 +99,7 @@ static void put_hooks(const struct gather *g, struct status *to) {
                                                         .delivered = attempts(g, name, "delivered"),
                                                         .failed = attempts(g, name, "failed"),
                                                         .dropped = attempts(g, name, "dropped"),
-                                                        .failing = state.failing,
-                                                        .waiting = state.waiting};
+                                                        SAME_MEMBERS(state, failing, waiting)};
         str_copy(to->hooks[to->n_hooks - 1].error, sizeof state.error, state.error);
     }
 }
@@ -221,8 +218,7 @@ static void begin_status(struct gather *g, bool tick) {
     COPY_MEMBERS(*to, g->source, version, revision, notice);
     to->taken_ms = clock_wall_ms();
     to->uptime_s = (g->begun_ms - g->source.start_ms) / 1000;
-    to->cpu = g->machine.cpu;
-    to->resident_bytes = g->machine.resident_bytes;
+    COPY_MEMBERS(*to, g->machine, cpu, resident_bytes);
     to->journal_fails = journal_is_failing(g->source.journal);
     to->database_fails = !sched_writable(g->source.sched);
     for (int i = 0; i < device_set_count(g->source.devices); i++)

@@ -263,8 +263,7 @@ int burst_settle(struct burst *b, struct err *err) {
     if (rc || (b->c->net.wide_sums != b->net.wide_sums && (rc = burst_device_sums(b, err))) ||
         (rc = burst_device_fired_get(b, b->ids, &fired, err)) || (rc = burst_device_fired(b, b->ids, fired, err)))
         return rc;
-    b->net.fraction_bits = b->c->net.fraction_bits;
-    b->net.features = b->c->net.features;
+    COPY_MEMBERS(b->net, b->c->net, fraction_bits, features);
     if ((rc = burst_device_drive(b, err)))
         return rc;
     b->unsettled = false;

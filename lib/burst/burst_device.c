@@ -123,8 +123,7 @@ int burst_device_rows(struct burst *b, struct err *err) {
     const struct spike_net *host = &b->c->net;
     size_t bytes = (size_t)(b->c->capacity + SPIKE_SLACK) * synapse_bytes(b);
     if (!b->remote) {
-        b->net.synapses = host->synapses;
-        b->net.wide = host->wide;
+        COPY_MEMBERS(b->net, *host, synapses, wide);
         return 0;
     }
     void *synapses = NULL;
@@ -206,10 +205,8 @@ int burst_device_open(struct burst *b, struct err *err) {
     device_describe(b->device, &info);
     b->remote = info.is_async;
     b->threads = info.threads;
-    b->net = (struct spike_net){.n = host->n,
-                                .first = b->c->own.first,
-                                .end = b->c->own.end,
-                                SAME_MEMBERS(*host, features, fraction_bits, hubs, delays, seed)};
+    b->net = (struct spike_net){
+        .n = host->n, SAME_MEMBERS(b->c->own, first, end), SAME_MEMBERS(*host, features, fraction_bits, hubs, delays, seed)};
     b->net.parts = 1;
     b->net.part_neurons = (uint32_t)burst_padded(b);
     size_t n = (size_t)burst_padded(b);

@@ -174,8 +174,7 @@ static int give_report(const struct suppression *s, int64_t i, struct err *err) 
         ratio[c] = values[2 * c];
         bursts[c] = values[2 * c + 1];
     }
-    const struct suppression_report r = {.sample = s->ready[i].sample,
-                                         .observed = s->ready[i].observed,
+    const struct suppression_report r = {SAME_MEMBERS(s->ready[i], sample, observed),
                                          .ratio = values[2 * s->channels],
                                          .bursts_per_minute = values[2 * s->channels + 1],
                                          .channels = s->channels,

@@ -364,13 +364,8 @@ static int begin(struct detect *d, struct err *err) {
     }
     task_log(&d->env, TASK_INFO, "%s, %lld to be done, %lld that cannot be used", counted(n, "recording").text,
              (long long)d->n_queue, (long long)d->failed);
-    const struct flight_config flight = {.detector = d->detector,
-                                         .stream = d->stream,
-                                         .n = d->n_queue,
-                                         .ctx = d,
-                                         .begin = begin_recording,
-                                         .end = end_recording,
-                                         .lost = give_up};
+    const struct flight_config flight = {SAME_MEMBERS(*d, detector, stream), .n = d->n_queue,      .ctx = d,
+                                         .begin = begin_recording,           .end = end_recording, .lost = give_up};
     if ((rc = detect_list_begin(d->list_path, &d->list, err)) || (rc = flight_new(&flight, &d->flight, err)))
         return rc;
     const struct loader_work work = {.recordings = recordings, .n = d->n_queue, .workers = (int)d->job->data->loader_workers};

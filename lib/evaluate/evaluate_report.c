@@ -178,15 +178,13 @@ static int draw(const char *path, const struct evaluate *e, const float *p, cons
                                   .channels = channels,
                                   .n_channels = n,
                                   .probability = &traces[0],
-                                  .on = e->found.events.on,
-                                  .off = e->found.events.off,
+                                  SAME_MEMBERS(e->found.events, on, off),
                                   .detected = found,
                                   .n_detected = (int)r->n_events,
                                   .reference = ref,
                                   .n_reference = r->trace.n_ref,
                                   .has_reference = true,
-                                  .alarms_s = r->alarms_s,
-                                  .n_alarms = r->n_alarms};
+                                  SAME_MEMBERS(*r, alarms_s, n_alarms)};
     return plot_recording(path, &plot, err);
 }
 

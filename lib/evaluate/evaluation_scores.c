@@ -114,8 +114,7 @@ static int conclude(struct evaluation *e, struct evaluation_result *r, struct er
                                     .auroc_error_most = auroc_error_most(&e->samples.auroc),
                                     .loss = e->samples.count ? e->samples.loss / (double)e->samples.count : NAN};
     if (best >= 0) {
-        r->events.on = e->sweep.points[best].on;
-        r->events.off = e->sweep.points[best].off;
+        COPY_MEMBERS(r->events, e->sweep.points[best], on, off);
     }
     score_sweep_sensitivities(&e->sweep);
     memcpy(r->sensitivity_at, e->sweep.sensitivity_at, sizeof r->sensitivity_at);

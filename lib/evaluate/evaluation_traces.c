@@ -443,8 +443,7 @@ int evaluation_open(struct evaluation *e, struct err *err) {
     for (int64_t i = 0; i < entries; i++)
         if (config->role[i] == config->wanted && manifest_entry(config->manifest, i)->recording && (rc = add_trace(e, i, err)))
             return rc;
-    const struct flight_config flight = {.detector = config->detector,
-                                         .stream = config->stream,
+    const struct flight_config flight = {SAME_MEMBERS(*config, detector, stream),
                                          .n = e->n_traces,
                                          .ctx = e,
                                          .begin = begin_trace,

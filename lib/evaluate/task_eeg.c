@@ -10,20 +10,16 @@ enum { BAD_NAMED = 5, FAULTY_NAMED = 10, MONTAGE_NOTES = 4 }; /* recordings name
 struct manifest_config task_manifest_config(const struct jobfile *job, const struct task_env *env, const struct modelfile *file) {
     struct manifest_config config = {.root = env->data_root,
                                      SAME_MEMBERS(*env, mirror, cache_dir, cache),
-                                     .sources = job->data->sources,
-                                     .n_sources = job->data->n_sources,
+                                     SAME_MEMBERS(*job->data, sources, n_sources),
                                      SAME_MEMBERS(*file, frontend, hop),
                                      .window = file->model.window,
                                      SAME_MEMBERS(*job->data, labels, unlabeled, hole_every_s),
                                      .patient = (enum labels_patient_rule)job->data->patient,
-                                     .patient_by = job->data->patient_by,
-                                     .fail_on_bad_file = job->data->fail_on_bad_file,
+                                     SAME_MEMBERS(*job->data, patient_by, fail_on_bad_file),
                                      .workers = (int)job->data->loader_workers,
-                                     .max_files = job->data->max_files,
-                                     .rebuild = job->data->rebuild};
+                                     SAME_MEMBERS(*job->data, max_files, rebuild)};
     config.frontend.montage = file->montage;
-    config.frontend.rename = job->data->rename;
-    config.frontend.unit = job->data->unit;
+    COPY_MEMBERS(config.frontend, *job->data, rename, unit);
     return config;
 }
 

@@ -309,8 +309,7 @@ static int finish_matrix(struct matrix *m, struct eegfile **ret, struct err *err
     if (m->info.n_annotations)
         qsort(m->annotations, m->info.n_annotations, sizeof *m->annotations, by_onset);
     m->info.signals = m->base.signals = m->signals;
-    m->info.segments = m->segments;
-    m->info.annotations = m->annotations;
+    COPY_MEMBERS(m->info, *m, segments, annotations);
     m->info.duration_s = end_s(m);
     m->base.annotations_known = true;
     *ret = &m->base;

@@ -228,10 +228,7 @@ int geodesic_file_best(const struct geodesic_file *file) {
 }
 
 void geodesic_file_model(const struct geodesic_file *file, int group, struct geodesic_model *ret) {
-    *ret = (struct geodesic_model){.head = file->head,
-                                   .floor = file->floor,
-                                   .order = file->orders[group],
-                                   .members = file->members[group],
+    *ret = (struct geodesic_model){SAME_MEMBERS(*file, head, floor), .order = file->orders[group], .members = file->members[group],
                                    .prior_weight = file->prior_weights[group],
                                    .params = file->params + group * geodesic_params_count(file->head)};
 }

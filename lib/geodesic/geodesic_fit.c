@@ -497,9 +497,6 @@ int geodesic_fit_load(struct geodesic_fit *f, const struct geodesic_fit_state *f
 
 void geodesic_fit_model(const struct geodesic_fit_state *state, const struct geodesic_fit *f, int group,
                         struct geodesic_model *ret) {
-    *ret = (struct geodesic_model){.head = f->config.head,
-                                   .floor = f->config.floor,
-                                   .order = state->orders[group],
-                                   .members = f->members[group],
-                                   .params = state->params + group * state->count};
+    *ret = (struct geodesic_model){SAME_MEMBERS(f->config, head, floor), .order = state->orders[group],
+                                   .members = f->members[group], .params = state->params + group * state->count};
 }

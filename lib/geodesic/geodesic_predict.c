@@ -115,8 +115,7 @@ int geodesic_predict(struct stream *s, const struct geodesic_model *model, const
                      struct err *err) {
     OWNED(done) struct question q = {.s = s, .asked = model->members, .at = at};
     int rc = ask(&q, model, spectra, err);
-    struct geodesic_args a = {.head = model->head,
-                              .order = model->order,
+    struct geodesic_args a = {SAME_MEMBERS(*model, head, order),
                               .floor = (float)model->floor,
                               .params = tensor_2d(q.params, DTYPE_F32, 1, geodesic_params_count(model->head)),
                               .knots = tensor_2d(q.knots, DTYPE_F32, 1, q.n),

@@ -45,8 +45,7 @@ static struct tensor of_outputs(struct tensor t, const struct conv_block *l) {
 
 static int forward_folded(struct conv_block *l, const struct pass *p, const struct tensor *x, const struct tensor *y) {
     struct conv1d_args conv = {.x = *x,
-                               .w = l->folded.w,
-                               .bias = l->folded.bias,
+                               SAME_MEMBERS(l->folded, w, bias),
                                .y = *y,
                                .stride = 1,
                                .pad = l->pad,

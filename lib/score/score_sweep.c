@@ -233,8 +233,7 @@ static int try_pair(struct score_sweep *s, int point, struct err *err) {
     struct events_config pair = p->base;
     struct event *events = NULL;
     int64_t count = 0;
-    pair.on = s->points[point].on;
-    pair.off = s->points[point].off;
+    COPY_MEMBERS(pair, s->points[point], on, off);
     int rc = events_find_spans(&pair, &p->search, &events, &count, err);
     if (rc)
         return rc;

@@ -271,8 +271,7 @@ static int start_arrival(struct train *t, struct err *err) {
     const struct arrival_config config = {.role = t->role,
                                           .training = TRAIN_ROLE_TRAINING,
                                           .validation = TRAIN_ROLE_VALIDATION,
-                                          .epoch = t->at.epoch,
-                                          .index = t->at.index,
+                                          SAME_MEMBERS(t->at, epoch, index),
                                           .batch_size = batch,
                                           .windows = (t->total_steps - t->at.step) * batch,
                                           .windows_to_validation = due ? 0 : (every - since) * batch};
@@ -308,8 +307,7 @@ static int open_feed(struct train *t, struct err *err) {
         .window = job->model.window,
         .residence = job->data.resident,
         .arriving = t->arrival != NULL,
-        .epoch = t->at.epoch,
-        .index = t->at.index,
+        SAME_MEMBERS(t->at, epoch, index),
     };
     int rc = room_for_data(t, &config.room_bytes, err);
     if (rc)

@@ -337,8 +337,7 @@ static int save_pair(struct saving *s, struct err *err) {
 int train_checkpoint_save(struct train *t, struct err *err) {
     struct saving s = {
         .t = t, .c = {.step = t->at.step, .epoch = t->at.epoch, .last = true, .metric = newest_metric(t)}, .start_s = clock_s()};
-    t->file.step = t->at.step;
-    t->file.epoch = t->at.epoch;
+    COPY_MEMBERS(t->file, t->at, step, epoch);
     train_card_update(t);
     int rc = save_pair(&s, err);
     return rc ? err_wrap(err, "the checkpoint of step %lld could not be written; the ones before are untouched",
@@ -513,9 +512,7 @@ static int load_pair(struct pair *p, struct err *err) {
     t->file.events = t->newest.events = p->file.events;
     t->file.alarms = t->newest.alarms = p->file.alarms;
     t->file.temperature = t->newest.temperature = p->file.temperature;
-    str_copy(t->file.init_from, sizeof t->file.init_from, p->file.init_from);
-    str_copy(t->file.init_from_sha256, sizeof t->file.init_from_sha256, p->file.init_from_sha256);
-    str_copy(t->file.notice, sizeof t->file.notice, p->file.notice);
+    COPY_TEXTS(t->file, p->file, init_from, init_from_sha256, notice);
     free(t->patients);
     t->patients = p->patients;
     p->patients = NULL;

@@ -264,8 +264,7 @@ static int open_all(struct manifest *m, const struct manifest_config *c, manifes
                     struct err *err) {
     struct opening o = {.config = c, .manifest = m, .progress = progress, .ctx = ctx};
     const bool objects = c->mirror != NULL; /* each name of a mirror is an object of its own */
-    const struct tree_config tree = {.root = c->root,
-                                     .patient = c->patient,
+    const struct tree_config tree = {SAME_MEMBERS(*c, root, patient),
                                      .patient_by = m->patient_by,
                                      .all_names = objects,
                                      .one_header = objects,
@@ -381,8 +380,7 @@ static int open_sources(struct manifest *m, const struct manifest_config *config
             return rc;
         total += m->parts[m->n_sources]->count;
     }
-    m->inputs = m->parts[0]->inputs;
-    m->raw = m->parts[0]->raw;
+    COPY_MEMBERS(*m, *m->parts[0], inputs, raw);
     m->entries = calloc((size_t)total + 1, sizeof *m->entries);
     if (!m->entries)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)total);

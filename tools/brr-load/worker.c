@@ -155,8 +155,7 @@ static int open_session(struct run *r, int64_t i) {
                                              .client_name = s->name,
                                              .realtime = 1,
                                              .want_probabilities = 1,
-                                             .alarm_hop_s = p->alarm_hop_s,
-                                             .no_resume = p->no_resume};
+                                             SAME_MEMBERS(*p, alarm_hop_s, no_resume)};
     const struct brr_handler handler = {.ctx = s, .opened = on_opened, .message = on_message, .acked = on_acked, .ended = on_ended};
     *s = (struct session){.w = r->w,
                           .seed = (uint32_t)(p->seed + r->w->first + i),

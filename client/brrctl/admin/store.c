@@ -108,14 +108,9 @@ static int check_folder(const char *url, struct err *err) {
 }
 
 static int open_place(const struct arguments *o, const char *text, struct place *p, struct err *err) {
-    struct store_config config = {.endpoint = own(o)->endpoint,
-                                  .region = own(o)->region,
-                                  .credentials = own(o)->credentials,
-                                  .ca_file = own(o)->ca_file,
-                                  .path_style = own(o)->path_style,
-                                  .anonymous = own(o)->anonymous,
-                                  .requester_pays = own(o)->requester_pays,
-                                  .stall_s = own(o)->stall_s > 0 ? (int)own(o)->stall_s : 0};
+    struct store_config config = {
+        SAME_MEMBERS(*own(o), endpoint, region, credentials, ca_file, path_style, anonymous, requester_pays),
+        .stall_s = own(o)->stall_s > 0 ? (int)own(o)->stall_s : 0};
     char url[PATH_BYTES], name[256];
     const char *rest = "";
     int rc = 0;

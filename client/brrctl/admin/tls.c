@@ -384,13 +384,7 @@ static int run_renew(const struct arguments *o, struct err *err) {
 /* ---- token, revoke, client ---- */
 
 static struct token_request request_of(const struct arguments *o) {
-    return (struct token_request){.role = own(o)->role,
-                                  .name = own(o)->name,
-                                  .until = own(o)->until,
-                                  .names = own(o)->names,
-                                  .all = own(o)->all,
-                                  .answer = own(o)->answer,
-                                  .proxy = own(o)->proxy};
+    return (struct token_request){SAME_MEMBERS(*own(o), role, name, until, names, all, answer, proxy)};
 }
 
 /* One bed of --from: its token's line for the file, and what is printed. */

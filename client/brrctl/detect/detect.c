@@ -243,8 +243,7 @@ static void detect_one(struct batch *b, struct detect_item *item) {
         item->answers = trends_summarise(&d);
     item->duration_s = d.duration_s;
     item->recorded_s = eeg_recorded_s(playback_source(d.playback)->info);
-    item->seizure_s = d.end.summary.seizure_s;
-    item->suppressed_s = d.end.summary.suppressed_s;
+    COPY_MEMBERS(*item, d.end.summary, seizure_s, suppressed_s);
     item->highest = d.highest;
     item->learning_s = d.end.learning_s;
     item->threshold_on = d.on;
