@@ -164,7 +164,7 @@ static bool is_to_settle(const struct alarm *a) { return *a->session && !a->off_
 bool desk_settle(void *desk, int (*place)(void *sessions, const char *session), void *sessions) {
     struct desk *d = desk;
     struct alarms_cursor cursor = {0};
-    const bool read = !desk_is_reading(d);
+    const bool read = !d->past; /* alarms from before the start are known */
     bool known = read;
     for (const struct alarm *a; read && (a = alarms_next(d->alarms, &cursor));) {
         const int where = is_to_settle(a) ? place(sessions, a->session) : DESK_HERE;
@@ -269,7 +269,7 @@ bool desk_receive(void *desk, struct journal_entry *list, int n) {
     struct desk *d = desk;
     const struct alarms_now now = desk_now();
     const struct alarms_start start = alarm_entry_start(&list[0]);
-    if (desk_is_reading(d))
+    if (d->past)
         return false;
     const struct alarm *known = alarms_of_onset(d->alarms, &start, &now);
     if (!known && d->config.journal)
@@ -439,8 +439,6 @@ static void leave_past(struct desk *d) {
     if (done)
         past_free(p);
 }
-
-bool desk_is_reading(const struct desk *d) { return d->past != NULL; }
 
 void desk_restore(struct desk *d) {
     const struct timespec deadline = clock_after_ms(DESK_WAIT_MS);

@@ -31,7 +31,6 @@ void desk_free(struct desk *d); /* nobody asks any more; NULL is fine */
 /* Reads the journal's file on a thread, for which it waits DESK_WAIT_MS at most; what is read later is merged then. A file that
  * cannot be read is logged. */
 void desk_restore(struct desk *d);
-bool desk_is_reading(const struct desk *d); /* alarms from before the start are still being read: none is ended meanwhile */
 /* An entry that was made: journal_observe. It receives when its alarm began. */
 void desk_note(void *desk, struct journal_entry *e);
 /* What sessions ask the register (live/session.h): the id of the alarm that begins with this entry, before which the session had

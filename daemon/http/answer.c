@@ -102,8 +102,9 @@ static bool lacks_link(struct http_request *r, struct auth_refusal *ret) {
     return true;
 }
 
-/* Metrics and pages need the role read where tokens are configured: in the header, or in the cookie of the form. */
-bool http_admit(struct http_request *r, struct auth_refusal *ret) {
+/* Metrics and pages need the role read where tokens are configured: in the header, or in the cookie of the form. False: *ret has
+ * why. */
+static bool admit(struct http_request *r, struct auth_refusal *ret) {
     const struct http_state *state = &r->server->http->state;
     const struct auth_connection connection = {.listener = "http", .role = auth_has_tokens(state->auth) ? ROLE_NONE : ROLE_READ};
     const char *header = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Authorization");
@@ -142,7 +143,8 @@ static bool on_wall(const struct http_request *r) {
     return wall;
 }
 
-bool http_view(const struct http_request *r, struct str *readiness, struct page_view *ret) {
+/* What the caller of an admitted request sees; holds a status until http_view_done. readiness: its line, of the caller's. */
+static bool view_of(const struct http_request *r, struct str *readiness, struct page_view *ret) {
     const struct http_state *state = &r->server->http->state;
     const bool open = !auth_has_tokens(state->auth);
     const struct status *status = status_newest(state->board);
@@ -372,7 +374,7 @@ static enum MHD_Result answer_probe(const struct http_request *r) {
 static enum MHD_Result answer_viewed(const struct http_request *r, const struct http_form *form) {
     struct page_view view;
     OWNED(str_done) struct str line = str_of(LINE_BYTES);
-    const bool begun = http_view(r, &line, &view);
+    const bool begun = view_of(r, &line, &view);
     enum MHD_Result result = !begun ? http_answer_error(r, NULL, MHD_HTTP_SERVICE_UNAVAILABLE, "Not yet",
                                                         "The daemon is starting; try again in a second.")
                              : form ? http_correct_recording(r, &view, form)
@@ -393,7 +395,7 @@ static enum MHD_Result answer_reader(struct http_request *r) {
                    : http_answer_error(r, NULL, MHD_HTTP_MISDIRECTED_REQUEST, "Not under this name", foreign);
     if (!strcmp(r->url, "/link"))
         return http_link(r);
-    if (!http_admit(r, &refusal))
+    if (!admit(r, &refusal))
         return refuse(r, &refusal);
     if (api)
         return http_api(r);
@@ -420,11 +422,11 @@ static enum MHD_Result answer_post(struct http_request *r, const struct http_for
         return http_answer_error(r, NULL, MHD_HTTP_FORBIDDEN, "Not from here", "The form was sent by a page of another site.");
     str_copy(r->caller.peer, sizeof r->caller.peer, peer_of(r->connection, peer));
     if (http_is_recording_form(r->url))
-        return http_admit(r, &refusal) ? answer_viewed(r, form)
-                                       : http_answer_error(r, NULL, MHD_HTTP_UNAUTHORIZED, "Sign in first", refusal.err.message);
+        return admit(r, &refusal) ? answer_viewed(r, form)
+                                  : http_answer_error(r, NULL, MHD_HTTP_UNAUTHORIZED, "Sign in first", refusal.err.message);
     if (!strcmp(r->url, "/alarms"))
-        return http_admit(r, &refusal) ? http_answer_alarm(r, form)
-                                       : http_answer_error(r, NULL, MHD_HTTP_UNAUTHORIZED, "Sign in first", refusal.err.message);
+        return admit(r, &refusal) ? http_answer_alarm(r, form)
+                                  : http_answer_error(r, NULL, MHD_HTTP_UNAUTHORIZED, "Sign in first", refusal.err.message);
     if (!strcmp(r->url, "/logout"))
         return http_logout(r);
     return auth_has_tokens(r->server->http->state.auth)

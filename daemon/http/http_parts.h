@@ -59,14 +59,9 @@ enum MHD_Result http_answer_html(const struct http_request *r, unsigned status, 
 /* A page with these words; v: for a reader who is known, or NULL. */
 enum MHD_Result http_answer_error(const struct http_request *r, const struct page_view *v, unsigned status, const char *title,
                                   const char *text);
-/* Identifies the caller by token or cookie, for the role read. False: *ret has why. */
-bool http_admit(struct http_request *r, struct auth_refusal *ret);
 /* Whom the caller, a proxy that signs people in (token's word `proxy`), names in X-Forwarded-User: "" where it names nobody, or has
  * the header twice. NULL: the caller is none, and forms say who answers. Lives as long as the request. */
 const char *http_person(const struct http_request *r);
-
-/* What the caller of an admitted request sees; holds a status until http_view_done. readiness: its line, of the caller's. */
-bool http_view(const struct http_request *r, struct str *readiness, struct page_view *ret);
 
 /* The body of a POST, as it comes; answers once it is whole. */
 struct http_form;

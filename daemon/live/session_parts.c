@@ -71,7 +71,12 @@ void session_release(struct session *s) {
     if (session_is_closing(s))
         return;
     session_reach(s, SESSION_CLOSING);
-    session_tell_end(s);
+    while (s->shown.watches) {
+        struct session_watch *w = s->shown.watches;
+        s->shown.watches = w->next;
+        w->session = NULL;
+        w->ended(w);
+    }
     live_stream_abandon(s->stream);
     session_post_due(s);
 }
@@ -357,14 +362,5 @@ void session_tell(struct session *s, const struct live_report *r) {
     for (struct session_watch *w = s->shown.watches, *next; w; w = next) {
         next = w->next;
         w->report(w, r);
-    }
-}
-
-void session_tell_end(struct session *s) {
-    while (s->shown.watches) {
-        struct session_watch *w = s->shown.watches;
-        s->shown.watches = w->next;
-        w->session = NULL;
-        w->ended(w);
     }
 }

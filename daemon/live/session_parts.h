@@ -255,9 +255,8 @@ void sessions_settle_alarms(struct sessions *all);
  * resumable session is open when its first snapshot is durable, so that the token in Opened is good for all that can happen; a live
  * one is open after SESSION_FIRST_SAVE_MS in any case. */
 void session_greet(struct session *s);
-/* Tells those who watch; and that it is over. */
+/* Tells those who watch. */
 void session_tell(struct session *s, const struct live_report *r);
-void session_tell_end(struct session *s);
 
 /* It waits for its client. */
 void session_park(struct session *s);

@@ -51,7 +51,8 @@ static int by_rank(const void *a, const void *b) {
     return order ? order : l->on_ms < r->on_ms ? 1 : -(l->on_ms > r->on_ms);
 }
 
-int gather_place(const struct gather *g, const char *principal, const char *bed) {
+/* The place in the roster of the bed of this name that this caller streams, "": nobody; INT_MAX: it is in none, or another's. */
+static int roster_place(const struct gather *g, const char *principal, const char *bed) {
     const intptr_t place = g->places ? (intptr_t)map_get(g->places, bed) : 0;
     const bool held = place && (!g->source.desk || alarms_holds(desk_alarms(g->source.desk), principal, bed));
     return held ? (int)place - 1 : INT_MAX;
@@ -86,7 +87,7 @@ static struct map *index_open(const struct gather *g, const struct status *to) {
         if (!a->live || !alarm_bed_is_named(a->bed))
             continue;
         put_first(map, index_key(key, 'b', a->principal, a->bed), a);
-        if (a->test || gather_place(g, a->principal, a->bed) < INT_MAX)
+        if (a->test || roster_place(g, a->principal, a->bed) < INT_MAX)
             put_first(map, index_key(key, 'r', "", a->bed), a);
         if (a->test)
             put_first(map, index_key(key, 't', "", a->bed), a);
@@ -147,8 +148,8 @@ bool gather_is_heard(const struct status_stream *s) { return s->bed.connected &&
 /* What is left of a stream whose caller handed its bed over is the bed's still: the next one's takes its tile. */
 static int stream_place(const struct gather *g, const struct status_stream *s) {
     const bool left = s->held && !gather_is_heard(s) && g->places;
-    const int place = gather_place(g, s->bed.principal, s->bed.name);
-    return place < INT_MAX || !left ? place : gather_place(g, "", s->bed.name);
+    const int place = roster_place(g, s->bed.principal, s->bed.name);
+    return place < INT_MAX || !left ? place : roster_place(g, "", s->bed.name);
 }
 
 bool gather_holds_back(const struct gather *g, const struct status_stream *s) {
@@ -279,7 +280,7 @@ static void add_beds(const struct gather *g, struct status *to) {
 
 /* Of the tile that shows the alarm of a bed; of a test any tile of that name, since who tests is not who streams. */
 static const char *alarm_key(const struct gather *g, char key[KEY], const struct status_alarm *a) {
-    return a->test ? index_key(key, 't', "", a->bed) : tile_key(key, gather_place(g, a->principal, a->bed), a->principal, a->bed);
+    return a->test ? index_key(key, 't', "", a->bed) : tile_key(key, roster_place(g, a->principal, a->bed), a->principal, a->bed);
 }
 
 /* Of a tile without an alarm: nothing. */

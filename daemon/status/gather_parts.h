@@ -40,8 +40,6 @@ static inline char *gather_text(struct status *to, const char *text) {
 /* The streams, as many as a turn of the loop may take. True: there are more, for the next call. */
 bool gather_streams(struct gather *g, struct status *to);
 enum { GATHER_TURN_MS = 5 };
-/* The place in the roster of the bed of this name that this caller streams, "": nobody; INT_MAX: it is in none, or another's. */
-int gather_place(const struct gather *g, const char *principal, const char *bed);
 /* Streams whose bed has a newer one that is heard, and those that are no bed, go behind the others; streams of one name that are
  * both heard are told apart. */
 void gather_fold(const struct gather *g, struct status *to);

@@ -2,6 +2,15 @@
 
 #include "detect/seizure_net.h"
 
+static const struct model_ops *model_ops_of(const struct seizure_config *config) {
+    static const struct model_ops *const rows[] = {
+#define ROW(id, name, ops) &ops,
+        SEIZURE_TYPE_ROWS(ROW)
+#undef ROW
+    };
+    return rows[config->type];
+}
+
 int seizure_table(const struct seizure_config *config, struct param_set *ret, struct err *err) {
     struct seizure_net net = {.config = *config, .ops = model_ops_of(config)};
     param_set_init(&net.params);
@@ -11,15 +20,6 @@ int seizure_table(const struct seizure_config *config, struct param_set *ret, st
     else
         *ret = net.params;
     return rc;
-}
-
-const struct model_ops *model_ops_of(const struct seizure_config *config) {
-    static const struct model_ops *const rows[] = {
-#define ROW(id, name, ops) &ops,
-        SEIZURE_TYPE_ROWS(ROW)
-#undef ROW
-    };
-    return rows[config->type];
 }
 
 int64_t seizure_state_count(const struct seizure_config *config) {

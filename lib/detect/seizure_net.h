@@ -30,7 +30,6 @@ struct model_ops {
 #define MODEL_OPS(id, name, ops) extern const struct model_ops ops;
 SEIZURE_TYPE_ROWS(MODEL_OPS)
 #undef MODEL_OPS
-const struct model_ops *model_ops_of(const struct seizure_config *config);
 
 struct seizure_net {
     const struct model_ops *ops;

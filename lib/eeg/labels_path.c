@@ -352,7 +352,10 @@ static const char *find_row(const struct patient_rule *r, const char *file) {
     return found ? found->patient : NULL;
 }
 
-int patient_rule_find(const struct patient_rule *r, const char *path, char *buf, size_t size, bool *ret_found, struct err *err) {
+/* The patient of a recording by its path: what the group matched, or the row of the table whose file is the path or its last part.
+ * False: the rule names none. RANGE when the name does not fit. */
+static int patient_rule_find(const struct patient_rule *r, const char *path, char *buf, size_t size, bool *ret_found,
+                             struct err *err) {
     const char *patient = NULL;
     size_t len = 0;
     regmatch_t match[2];

@@ -16,9 +16,6 @@ int patient_rule_open(const char *text, struct patient_rule **ret, struct err *e
 /* INVALID: text is neither a pattern with one group nor the name of a .csv. Opens no file. */
 int patient_rule_check(const char *text, struct err *err);
 void patient_rule_free(struct patient_rule *r); /* takes NULL */
-/* The patient of a recording by its path: what the group matched, or the row of the table whose file is the path or its last part.
- * False: the rule names none. RANGE when the name does not fit. */
-int patient_rule_find(const struct patient_rule *r, const char *path, char *buf, size_t size, bool *ret_found, struct err *err);
 
 /* Where the name goes; lone (may be NULL): as of labels_patient. */
 struct patient_name {

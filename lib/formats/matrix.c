@@ -15,7 +15,7 @@ static int matrix_out_of_memory(const struct matrix *m, struct err *err) {
     return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", m->base.path);
 }
 
-int matrix_new(const struct recording_format *format, const char *path, struct matrix **ret, struct err *err) {
+static int matrix_new(const struct recording_format *format, const char *path, struct matrix **ret, struct err *err) {
     struct matrix *m = calloc(1, sizeof *m);
     if (!m)
         return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", path);

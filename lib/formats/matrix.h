@@ -46,7 +46,6 @@ struct matrix {
     size_t n_blocks, n_marks, capacities[5];
 };
 
-int matrix_new(const struct recording_format *format, const char *path, struct matrix **ret, struct err *err);
 void matrix_close(struct eegfile *file);
 static inline void matrix_free(struct matrix *m) { matrix_close(&m->base); }
 OWNABLE(struct matrix, matrix_free)

@@ -267,6 +267,12 @@ void geodesic_fit_limit(struct geodesic_fit *f, int group, double decay, int64_t
 static bool learns(const struct geodesic_fit *f, int g) { return f->step < f->limit[g].stop_epoch * f->epoch_steps; }
 
 /* The metrics (0) or heads (1) of groups [first, end), which learn and have the same decay. */
+/* Cosine from the peak to FIT_LAST_RATE. */
+static double fit_rate(const struct geodesic_fit *f, double peak) {
+    double t = (double)f->step / (double)geodesic_fit_steps(f);
+    return FIT_LAST_RATE + (peak - FIT_LAST_RATE) * 0.5 * (1 + cos(M_PI * t));
+}
+
 static struct adamw_args update_of(const struct geodesic_fit *f, int first, int end, int head) {
     int64_t metric = mlp_count(GEODESIC_METRIC), at = first * f->count, rows = end - first;
     int64_t from = head ? metric : 0, n = head ? f->count - metric : metric;
@@ -423,11 +429,6 @@ double geodesic_fit_loss(const struct geodesic_fit *f, int group) {
     return group < 0 ? sum : f->epoch_loss[group];
 }
 
-/* Cosine from the peak to FIT_LAST_RATE. */
-double fit_rate(const struct geodesic_fit *f, double peak) {
-    double t = (double)f->step / (double)geodesic_fit_steps(f);
-    return FIT_LAST_RATE + (peak - FIT_LAST_RATE) * 0.5 * (1 + cos(M_PI * t));
-}
 double geodesic_fit_gradient_norm(const struct geodesic_fit *f) {
     double most = 0;
     for (int g = 0; g < f->groups; g++)

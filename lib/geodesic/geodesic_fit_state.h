@@ -56,7 +56,6 @@ struct geodesic_fit {
     struct fit_ode *ode;                      /* with that solver */
 };
 
-double fit_rate(const struct geodesic_fit *f, double peak);
 int fit_orders_new(struct geodesic_fit *f, struct fit_run *run, struct err *err); /* freed with the fit */
 /* At an epoch's start: lengths of cells at some wavelengths by every rule; a group takes the first rule whose lengths agree with
  * those by 8 nodes, and never a smaller one again. */
