@@ -2,14 +2,13 @@
  * or of an executor, and one table of their scores. With folds each model is evaluated on the patients that it has not seen, and
  * the counts of a combination's folds are pooled. */
 
+#include "client/brrctl/jobs/sweep.h"
 #include "base/json.h"
 #include "base/needed.h"
 #include "base/order.h"
 #include "base/yaml.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/jobs/job_files.h"
-#include "client/brrctl/jobs/sweep_record.h"
-#include "client/brrctl/jobs/sweep_table.h"
 #include "client/brrctl/output.h"
 #include "work/jobfile.h"
 

@@ -1,4 +1,4 @@
-#include "client/brrctl/jobs/sweep_record.h"
+#include "client/brrctl/jobs/sweep.h"
 
 enum { MAX_RECORD_BYTES = 1 << 20 };
 #define HEADING "brrctl sweep "

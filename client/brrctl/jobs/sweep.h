@@ -1,5 +1,5 @@
-/* sweep_state: a sweep of jobs (sweep.c) as its parts see it: what is tried, the jobs, their scores. Private to sweep, sweep_table
- * and sweep_record. */
+/* sweep: a sweep of jobs as its files see it: what is tried, the jobs, their scores. Private to sweep.c, sweep_table.c and
+ * sweep_record.c. */
 #pragma once
 #include "base/arena.h"
 #include "client/brrctl/brrctl.h"
@@ -37,7 +37,18 @@ struct sweep {
     int n_members;
 };
 
-/* The value of an axis at a point: the last axis changes fastest. */
+/* sweep_table.c: the value of an axis at a point: the last axis changes fastest. */
 const char *sweep_value(const struct sweep *s, int point, int axis);
 /* "a, b": the patients of a fold, each in `quote`; group f has every n_folds-th. */
 void sweep_fold_text(const struct sweep *s, int fold, const char *quote, struct str *out);
+/* What a sweep has found: a row for each job, and for each combination of values the mean of its folds and their pooled counts. */
+void sweep_table(const struct sweep *s, struct str *out); /* tab-separated, with a line of headings */
+void sweep_json(const struct sweep *s);                   /* to stdout, an object a line; without the pooled row for a grid alone */
+
+/* sweep_record.c: the jobs of a sweep in a file, so that the same command, given again, goes on with them. */
+
+/* Writes the jobs of all members, replacing the file. */
+int sweep_record_write(const struct sweep *s, const char *path, struct err *err);
+/* Gives the first `n` members the jobs of the file; a file that is not there gives none. PRECONDITION: it is of another sweep,
+ * whose job file, overrides, grid or patients differ. */
+int sweep_record_read(struct sweep *s, int n, const char *path, struct err *err);
