@@ -2,6 +2,8 @@
 
 #include <zlib.h>
 
+#include "formats/text.h"
+
 enum { HEADER_BYTES = 128, MI_MATRIX = 14, MI_COMPRESSED = 15, MI_UTF8 = 16, MI_UTF16 = 17 };
 enum { CLASS_CELL = 1, CLASS_STRUCT = 2, CLASS_CHAR = 4, CLASS_DOUBLE = 6, CLASS_UINT64 = 15 };
 enum { MOST_DEPTH = 12, MOST_VARIABLES = 1024, MOST_FIELDS = 4096, MOST_FIELD_NAME = 64, MOST_LOADED = 4096, PIECE = 16 << 10 };
@@ -207,22 +209,6 @@ static int read_numbers(struct mat_stream *s, struct mat_value *v, struct err *e
     return 0;
 }
 
-static size_t put_utf8_of(char *to, uint32_t code) {
-    if (code < 0x80) {
-        to[0] = (char)code;
-        return 1;
-    }
-    if (code < 0x800) {
-        to[0] = (char)(0xC0 | code >> 6);
-        to[1] = (char)(0x80 | (code & 0x3F));
-        return 2;
-    }
-    to[0] = (char)(0xE0 | code >> 12);
-    to[1] = (char)(0x80 | (code >> 6 & 0x3F));
-    to[2] = (char)(0x80 | (code & 0x3F));
-    return 3;
-}
-
 /* A text of one line; of several lines the letters as they are stored. */
 static int read_chars(struct mat_stream *s, struct mat_value *v, struct err *err) {
     struct mat_tag t;
@@ -244,7 +230,7 @@ static int read_chars(struct mat_stream *s, struct mat_value *v, struct err *err
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory", s->bytes->name);
     size_t n = 0;
     for (size_t i = 0; i + 2 <= t.bytes; i += 2)
-        n += put_utf8_of(text + n, (uint32_t)raw[i] | (uint32_t)raw[i + 1] << 8);
+        n += text_put_utf8(text + n, (uint32_t)raw[i] | (uint32_t)raw[i + 1] << 8);
     v->text = text;
     return 0;
 }

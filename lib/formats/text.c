@@ -2,7 +2,7 @@
 
 #include <iconv.h>
 
-static size_t put_utf8(char *to, uint32_t code) {
+size_t text_put_utf8(char *to, uint32_t code) {
     if (code < 0x80) {
         to[0] = (char)code;
         return 1;
@@ -29,7 +29,7 @@ static char *from_utf16(const uint8_t *data, size_t len, size_t *ret_len) {
                 i += 2;
             }
         }
-        n += put_utf8(text + n, code >= 0xD800 && code < 0xE000 ? 0xFFFD : code);
+        n += text_put_utf8(text + n, code >= 0xD800 && code < 0xE000 ? 0xFFFD : code);
     }
     if (text)
         text[n] = '\0';
@@ -59,7 +59,7 @@ static char *from_windows(const char *data, size_t len, size_t *ret_len) {
     size_t n = 0;
     for (size_t i = 0; text && i < len; i++) {
         const uint8_t byte = (uint8_t)data[i];
-        n += put_utf8(text + n, byte >= 0x80 && byte < 0xA0 ? upper[byte - 0x80] : byte);
+        n += text_put_utf8(text + n, byte >= 0x80 && byte < 0xA0 ? upper[byte - 0x80] : byte);
     }
     if (text)
         text[n] = '\0';

@@ -14,5 +14,7 @@ int text_decode(const char *path, char **text, size_t *len, struct err *err);
 /* Converts n bytes that are no UTF-8 from the encoding that the environment variable BRR_TEXT_ENCODING names (as iconv does:
  * GB18030, SHIFT_JIS, EUC-KR), as far as they fit into `to` and can be read. False without one that this system knows. */
 bool text_convert(const char *bytes, size_t n, char *to, size_t size);
+/* Writes a Unicode character as UTF-8, at most 4 bytes; returns how many. */
+size_t text_put_utf8(char *to, uint32_t code);
 /* Cuts the next line out of a text in place, without its line end; NULL behind the last one. *next moves. */
 char *text_line(char **next);

@@ -57,11 +57,7 @@ static int end_file(struct backup *b, const char *sha256) {
 static void put_info(struct backup *b, const Brr__V1__BackupInfo *info) {
     json_begin_object(&b->manifest, NULL);
     json_put_i64(&b->manifest, "format", 1);
-    json_put_str(&b->manifest, "version", info->version);
-    json_put_str(&b->manifest, "revision", info->revision);
-    json_put_i64(&b->manifest, "schema", info->schema);
-    json_put_str(&b->manifest, "results", info->results);
-    json_put_i64(&b->manifest, "created_ms", info->created_ms);
+    JSON_MEMBERS(&b->manifest, *info, version, revision, schema, results, created_ms);
     json_begin_array(&b->manifest, "files");
 }
 
