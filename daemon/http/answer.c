@@ -102,8 +102,7 @@ static bool lacks_link(struct http_request *r, struct auth_refusal *ret) {
     return true;
 }
 
-/* Metrics and pages need the role read where tokens are configured: in the header, or in the cookie of the form. False: *ret has
- * why. */
+/* Metrics and pages need the role read where tokens are configured: in the header, or in the form's cookie. */
 static bool admit(struct http_request *r, struct auth_refusal *ret) {
     const struct http_state *state = &r->server->http->state;
     const struct auth_connection connection = {.listener = "http", .role = auth_has_tokens(state->auth) ? ROLE_NONE : ROLE_READ};
@@ -143,7 +142,7 @@ static bool on_wall(const struct http_request *r) {
     return wall;
 }
 
-/* What the caller of an admitted request sees; holds a status until http_view_done. readiness: its line, of the caller's. */
+/* What the caller of an admitted request sees; holds a status until http_view_done. */
 static bool view_of(const struct http_request *r, struct str *readiness, struct page_view *ret) {
     const struct http_state *state = &r->server->http->state;
     const bool open = !auth_has_tokens(state->auth);

@@ -51,7 +51,7 @@ static int by_rank(const void *a, const void *b) {
     return order ? order : l->on_ms < r->on_ms ? 1 : -(l->on_ms > r->on_ms);
 }
 
-/* The place in the roster of the bed of this name that this caller streams, "": nobody; INT_MAX: it is in none, or another's. */
+/* The place in the roster of the bed of this name that this caller streams; INT_MAX: in none, or another's. */
 static int roster_place(const struct gather *g, const char *principal, const char *bed) {
     const intptr_t place = g->places ? (intptr_t)map_get(g->places, bed) : 0;
     const bool held = place && (!g->source.desk || alarms_holds(desk_alarms(g->source.desk), principal, bed));

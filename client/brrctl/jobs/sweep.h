@@ -1,5 +1,4 @@
-/* sweep: a sweep of jobs as its files see it: what is tried, the jobs, their scores. Private to sweep.c, sweep_table.c and
- * sweep_record.c. */
+/* sweep: a sweep of jobs as its files see it: what is tried, the jobs, their scores. Private to sweep*.c. */
 #pragma once
 #include "base/arena.h"
 #include "client/brrctl/brrctl.h"
@@ -41,9 +40,9 @@ struct sweep {
 const char *sweep_value(const struct sweep *s, int point, int axis);
 /* "a, b": the patients of a fold, each in `quote`; group f has every n_folds-th. */
 void sweep_fold_text(const struct sweep *s, int fold, const char *quote, struct str *out);
-/* What a sweep has found: a row for each job, and for each combination of values the mean of its folds and their pooled counts. */
+/* The table: a row for each job, and for each combination the mean of its folds and their pooled counts. */
 void sweep_table(const struct sweep *s, struct str *out); /* tab-separated, with a line of headings */
-void sweep_json(const struct sweep *s);                   /* to stdout, an object a line; without the pooled row for a grid alone */
+void sweep_json(const struct sweep *s);                   /* to stdout, an object a line; a grid alone has no pooled row */
 
 /* sweep_record.c: the jobs of a sweep in a file, so that the same command, given again, goes on with them. */
 
