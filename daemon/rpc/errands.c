@@ -192,7 +192,7 @@ static bool deliver_answer(struct errands *a, struct errand_run *run) {
         return !asking;
     *asking->err = c->err;
     give_reason(asking->ret, c->reason, c->retry_after_ms, 0);
-    asking->rc = c->code ? c->code : copy_answer(c, asking->ret, asking->err);
+    asking->rc = c->err.code ? c->err.code : copy_answer(c, asking->ret, asking->err);
     asking->done = true;
     pthread_cond_broadcast(&a->answered);
     return true;

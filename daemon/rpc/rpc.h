@@ -114,6 +114,9 @@ void rpc_release(struct rpc_call *call);
  * those of other calls, so that a thread reads and the loop wakes once for many; but not messages of which three come within
  * RPC_APART_MS. */
 void rpc_be_patient(struct rpc_call *call);
+/* Calls tick on the loop after first_ms, then every repeat_ms (0: once), until rpc_tick is called again or the call
+ * finishes. A call without memory for its timer ends with an error. */
+void rpc_tick(struct rpc_call *call, uint64_t first_ms, uint64_t repeat_ms, void (*tick)(struct rpc_call *call));
 /* Calls the handler as `message` is called: for what happens later. */
 void rpc_handle(struct rpc_call *call, rpc_handler *handler, const void *request);
 const char *rpc_library_version(void);

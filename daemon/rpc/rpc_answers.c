@@ -36,16 +36,16 @@ static grpc_slice pack_detail(const struct rpc_call *c) {
 static void send_status(struct rpc_call *c) {
     char text[800] = "";
     grpc_metadata detail = {.key = grpc_slice_from_static_string("brr-error-bin"), .value = grpc_empty_slice()};
-    if (c->code) {
+    if (c->err.code) {
         err_text(&c->err, text, sizeof text);
         detail.value = pack_detail(c);
     }
     grpc_slice details = grpc_slice_from_copied_string(text);
     grpc_op op = {.op = GRPC_OP_SEND_STATUS_FROM_SERVER};
-    op.data.send_status_from_server.status = (grpc_status_code)-c->code;
+    op.data.send_status_from_server.status = (grpc_status_code)-c->err.code;
     op.data.send_status_from_server.status_details = &details;
     op.data.send_status_from_server.trailing_metadata = &detail;
-    op.data.send_status_from_server.trailing_metadata_count = c->code ? 1 : 0;
+    op.data.send_status_from_server.trailing_metadata_count = c->err.code ? 1 : 0;
     if (call_operate(c, &op, 1, TAG_STATUS))
         c->stage = CALL_ANSWERED;
     grpc_slice_unref(details);
@@ -146,8 +146,7 @@ int rpc_refuse(struct rpc_call *c, const struct err *err, const char *reason, in
     c->stage = CALL_FINISHING;
     if (err && err->code)
         c->err = *err;
-    c->code = c->err.code;
-    str_copy(c->reason, sizeof c->reason, reason ? reason : err_name(c->code));
+    str_copy(c->reason, sizeof c->reason, reason ? reason : err_name(c->err.code));
     for (char *p = c->reason; *p; p++)
         *p = (char)toupper((unsigned char)*p);
     c->retry_after_ms = retry_after_ms;

@@ -9,6 +9,38 @@
 
 enum { RETRY_MS = 5000 };
 
+/* Of rpc_tick. It outlives its call until the loop has closed it. */
+struct call_timer {
+    uv_timer_t timer; /* its first member */
+    struct rpc_call *call;
+    void (*tick)(struct rpc_call *call);
+};
+
+static void on_call_timer(uv_timer_t *timer) {
+    const struct call_timer *t = (const struct call_timer *)timer;
+    if (call_is_open(t->call))
+        t->tick(t->call);
+}
+
+static void on_timer_closed(uv_handle_t *handle) { free(handle); }
+
+void rpc_tick(struct rpc_call *c, uint64_t first_ms, uint64_t repeat_ms, void (*tick)(struct rpc_call *call)) {
+    struct err err;
+    if (!call_is_open(c))
+        return;
+    if (!c->timer) {
+        if (!(c->timer = calloc(1, sizeof *c->timer))) {
+            err_set(&err, ERR_EXHAUSTED, "out of memory for the timer of a call; try again later");
+            rpc_refuse(c, &err, NULL, RETRY_MS);
+            return;
+        }
+        uv_timer_init(c->server->loop, &c->timer->timer);
+        c->timer->call = c;
+    }
+    c->timer->tick = tick;
+    uv_timer_start(&c->timer->timer, on_call_timer, first_ms, repeat_ms);
+}
+
 void call_end(struct rpc_call *c) {
     if (c->stage == CALL_ENDED || !c->method)
         return;
@@ -17,8 +49,10 @@ void call_end(struct rpc_call *c) {
     call_uncount(c);
     if (c->method->end)
         c->method->end(c);
-    const int code = c->gone && !answered ? ERR_CANCELLED : c->code;
-    const char *reason = code && code == c->code ? c->reason : "";
+    if (c->timer)
+        uv_close((uv_handle_t *)&c->timer->timer, on_timer_closed);
+    const int code = c->gone && !answered ? ERR_CANCELLED : c->err.code;
+    const char *reason = code && code == c->err.code ? c->reason : "";
     const double seconds = 1e-9 * (double)(uv_hrtime() - c->start_ns);
     const struct auth_record record = {.method = c->method->path,
                                        .needed = c->method->frequent && !code ? ROLE_READ : c->method->role,

@@ -65,8 +65,8 @@ struct rpc_call {
     bool listed;                            /* among the calls of the server, and counted at its listener */
     bool counted;                           /* among those of its caller */
     void (*flushed)(struct rpc_call *call); /* told when no answer is left; may be NULL */
-    int code;
-    struct err err;
+    struct call_timer *timer;               /* of rpc_tick; NULL: none */
+    struct err err;                         /* with which it ends */
     char reason[48];
     int64_t retry_after_ms;
     uint64_t start_ns;

@@ -36,27 +36,26 @@ static void ack_waiting(struct stream_call *c) {
         stream_call_ack(c);
 }
 
-static void on_ack_timer(uv_timer_t *timer) {
-    const struct stream_call *c = timer->data;
-    struct services *services = services_of(c->call);
-    if (services->acks_turn != uv_now(timer->loop)) { /* the first of this turn: what other timers took does not count */
-        services->acks_turn = uv_now(timer->loop);
+static void on_ack_due(struct rpc_call *call) {
+    struct services *services = services_of(call);
+    if (services->acks_turn != uv_now(services->loop)) { /* the first of this turn: what other timers took does not count */
+        services->acks_turn = uv_now(services->loop);
         services->acks_ms = clock_ms();
     }
     if (clock_ms() - services->acks_ms < ACKS_MS)
-        ack_waiting(timer->data);
+        ack_waiting(rpc_state(call));
     else
-        uv_timer_start(timer, on_ack_timer, 1, 0);
+        rpc_tick(call, 1, 0, on_ack_due);
 }
 
 /* Acks of live streams leave together, at the next multiple of LIVE_ACK_MS, or with an answer before. */
 void stream_call_ack_soon(struct stream_call *c) {
-    if (c->ack_waiting || c->ended)
+    if (c->ack_waiting)
         return;
     c->ack_waiting = true;
     const bool live = c->session && session_is_realtime(c->session);
-    const uint64_t delay = live ? LIVE_ACK_MS - uv_now(c->ack_timer.loop) % LIVE_ACK_MS : ACK_DELAY_MS;
-    uv_timer_start(&c->ack_timer, on_ack_timer, delay, 0);
+    const uint64_t delay = live ? LIVE_ACK_MS - uv_now(services_of(c->call)->loop) % LIVE_ACK_MS : ACK_DELAY_MS;
+    rpc_tick(c->call, delay, 0, on_ack_due);
 }
 
 void stream_call_steer(struct stream_call *c) {

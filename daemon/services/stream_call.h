@@ -10,7 +10,7 @@
 /* How far an Open is. It waits for one thing at a time, and from the first to OPEN it is kept. */
 enum opening {
     OPENING_NONE,      /* no Open has come, or it was refused */
-    OPENING_RESTORING, /* the daemon has just started: its session may be restored; ack_timer is the next look */
+    OPENING_RESTORING, /* the daemon has just started: its session may be restored; rpc_tick looks again */
     OPENING_CLAIMING,  /* its session may be another daemon's: awaited.claim */
     OPENING_FINDING,   /* its model's file is looked for, or fetched: awaited.finding */
     OPENING_OPEN       /* it has a session */
@@ -29,8 +29,7 @@ struct stream_call {
     uint8_t *open; /* the Open that waits, packed */
     size_t open_len;
     struct model_file model; /* to the end; zeroed while it serves */
-    uv_timer_t ack_timer;
-    bool ack_waiting, held, full, half_closed, opened, resumed, ended;
+    bool ack_waiting, held, full, half_closed, opened, resumed;
     const char *outcome; /* how it ended, for the metric */
 };
 

@@ -219,8 +219,8 @@ static void open_again(struct stream_call *c) {
     stream_call_steer(c);
 }
 
-static void look_again(uv_timer_t *timer) {
-    struct stream_call *c = timer->data;
+static void look_again(struct rpc_call *call) {
+    struct stream_call *c = rpc_state(call);
     c->opening = OPENING_NONE;
     open_again(c);
 }
@@ -238,7 +238,7 @@ static bool await_session(struct stream_call *c, const Brr__V1__Open *in) {
         stream_call_refuse(c, &err, "RESTORING", RESTORING_RETRY_MS);
     } else if (keep_open(c, in)) {
         c->opening = OPENING_RESTORING;
-        uv_timer_start(&c->ack_timer, look_again, RESTORING_LOOK_MS, 0);
+        rpc_tick(c->call, RESTORING_LOOK_MS, 0, look_again);
     }
     return true;
 }

@@ -1,6 +1,4 @@
 /* brr.v1.Alarms: the alarms of beds, and what people answer (alarms/desk.h). */
-#include <uv.h>
-
 #include "brr/v1/alarms.pb-c.h"
 #include "daemon/rpc/alarm_rights.h"
 #include "daemon/services/convert.h"
@@ -50,8 +48,6 @@ static int list(struct rpc_call *call, const void *message, struct err *err) {
 
 /* An order that was carried out, and whose entry is on its way to the disk. */
 struct writing {
-    uv_timer_t timer; /* its first member */
-    struct rpc_call *call;
     char id[JOURNAL_ALARM]; /* "": a standby */
     int64_t until_ms, journaled, deadline_ms;
 };
@@ -72,43 +68,28 @@ static void answer_call(struct rpc_call *call, const char *id, int64_t until_ms)
         rpc_finish(call, NULL); /* its stream has moved to another daemon meanwhile */
 }
 
-static void on_look(uv_timer_t *timer) {
-    struct writing *w = (struct writing *)timer;
-    if (!journal_has(services_of(w->call)->journal, w->journaled) && clock_ms() < w->deadline_ms)
-        return;
-    uv_timer_stop(timer);
-    answer_call(w->call, w->id, w->until_ms);
-}
-
-static void on_closed(uv_handle_t *handle) { free(handle); }
-
-static void end_writing(struct rpc_call *call) {
-    struct writing *w = rpc_state(call);
-    if (!w)
-        return;
-    uv_timer_stop(&w->timer);
-    uv_close((uv_handle_t *)&w->timer, on_closed);
+static void await_entry(struct rpc_call *call) {
+    const struct writing *w = rpc_state(call);
+    if (journal_has(services_of(call)->journal, w->journaled) || clock_ms() >= w->deadline_ms)
+        answer_call(call, w->id, w->until_ms);
 }
 
 /* Carries it out, and answers when the journal has it, or after DESK_WRITE_MS: an answer that a person has seen accepted is kept.
  */
 static int carry_out(struct rpc_call *call, struct desk_order *o, struct err *err) {
-    struct services *s = services_of(call);
-    int rc = desk_do(s->desk, o, err);
+    int rc = desk_do(services_of(call)->desk, o, err);
     if (rc)
         return rc;
-    struct writing *w = o->journaled ? calloc(1, sizeof *w) : NULL;
+    struct writing *w = o->journaled ? arena_alloc(rpc_arena(call), sizeof *w) : NULL;
     if (!w) {
         answer_call(call, o->id, o->until_ms);
         return 0;
     }
-    w->call = call;
     COPY_MEMBERS(*w, *o, until_ms, journaled);
     w->deadline_ms = clock_ms() + DESK_WRITE_MS;
     str_copy(w->id, sizeof w->id, o->id);
-    uv_timer_init(s->loop, &w->timer);
-    uv_timer_start(&w->timer, on_look, 0, LOOK_MS);
     rpc_set_state(call, w);
+    rpc_tick(call, 0, LOOK_MS, await_entry);
     return 0;
 }
 
@@ -168,8 +149,8 @@ static int standby(struct rpc_call *call, const void *message, struct err *err) 
 const struct rpc_method svc_alarms[] = {
     {RPC_METHOD("/brr.v1.Alarms/List", ROLE_READ, brr__v1__list_alarms_request, list),
      RPC_ROUTE("/api/v1/alarms", brr__v1__list_alarms_response)},
-    {RPC_METHOD("/brr.v1.Alarms/Answer", ROLE_READ, brr__v1__answer_alarm_request, answer), .end = end_writing},
-    {RPC_METHOD("/brr.v1.Alarms/Standby", ROLE_READ, brr__v1__standby_request, standby), .end = end_writing},
-    {RPC_METHOD("/brr.v1.Alarms/Test", ROLE_READ, brr__v1__test_alarm_request, test), .end = end_writing},
+    {RPC_METHOD("/brr.v1.Alarms/Answer", ROLE_READ, brr__v1__answer_alarm_request, answer)},
+    {RPC_METHOD("/brr.v1.Alarms/Standby", ROLE_READ, brr__v1__standby_request, standby)},
+    {RPC_METHOD("/brr.v1.Alarms/Test", ROLE_READ, brr__v1__test_alarm_request, test)},
     {.path = NULL},
 };

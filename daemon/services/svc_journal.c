@@ -1,7 +1,5 @@
 /* brr.v1.Journal: the entries of the journal that the caller may see. The file is read on libuv's thread pool, page by page, beside
  * the journal's own thread. */
-#include <uv.h>
-
 #include "brr/v1/journal.pb-c.h"
 #include "daemon/journal/journaldb.h"
 #include "daemon/services/convert.h"
@@ -13,7 +11,6 @@ enum { POLL_MS = 250 };
 /* A call that reads: one page at a time. */
 struct reading {
     struct offload work;
-    uv_timer_t timer; /* Follow */
     char path[4096];
     struct journal_filter filter;
     struct journal_page page;
@@ -58,8 +55,7 @@ static int read_filter(const struct auth_caller *caller, const Brr__V1__JournalF
 static void reading_drop(struct offload *work) { free(((struct reading *)work)->entries); }
 
 /* The state of a call with this filter; NULL after an error. */
-static struct reading *reading_new(struct rpc_call *call, const Brr__V1__JournalFilter *in, int most,
-                                   void (*drop)(struct offload *o), struct err *err) {
+static struct reading *reading_new(struct rpc_call *call, const Brr__V1__JournalFilter *in, int most, struct err *err) {
     struct journal_filter filter;
     struct reading *r = NULL;
     OWNED_MEMORY struct journal_entry *entries = NULL;
@@ -68,7 +64,7 @@ static struct reading *reading_new(struct rpc_call *call, const Brr__V1__Journal
     if (!(entries = malloc((size_t)most * sizeof *entries)))
         err_set(err, ERR_EXHAUSTED, "out of memory reading the journal; try again later");
     else
-        r = offload_new(call, OFFLOAD_LOGS, sizeof *r, drop, err);
+        r = offload_new(call, OFFLOAD_LOGS, sizeof *r, reading_drop, err);
     if (!r)
         return NULL;
     r->entries = entries;
@@ -134,7 +130,7 @@ static void on_listed(struct offload *work) {
 static int list(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__ListJournalRequest *in = message;
     int most = in->limit > 0 && in->limit < JOURNALDB_PAGE ? in->limit : JOURNALDB_PAGE;
-    struct reading *r = reading_new(call, in->filter, most, reading_drop, err);
+    struct reading *r = reading_new(call, in->filter, most, err);
     if (!r)
         return err->code;
     r->page.after = in->cursor;
@@ -166,13 +162,8 @@ static void read_on(struct reading *r) {
 
 static void on_page(struct offload *work) {
     struct reading *r = (struct reading *)work;
-    if (!work->call)
+    if (!offload_good(work))
         return;
-    if (work->err.code) {
-        uv_timer_stop(&r->timer);
-        rpc_finish(work->call, &work->err);
-        return;
-    }
     bool whole = r->n < r->page.most; /* then the entries up to `reach` have been looked at, wanted or not */
     int64_t last = r->n ? r->entries[r->n - 1].id : r->page.after;
     r->page.after = whole && r->reach > last ? r->reach : last;
@@ -181,29 +172,15 @@ static void on_page(struct offload *work) {
         read_on(r);
 }
 
-static void on_timer(uv_timer_t *timer) { read_on(timer->data); }
-
-static void on_closed(uv_handle_t *handle) { offload_back(handle->data); }
-
-static void follow_drop(struct offload *work) {
-    uv_handle_t *timer = (uv_handle_t *)&((struct reading *)work)->timer;
-    if (uv_is_closing(timer)) {
-        reading_drop(work);
-        return;
-    }
-    offload_away(work, NULL);
-    uv_close(timer, on_closed);
-}
+static void journal_look(struct rpc_call *call) { read_on(rpc_state(call)); }
 
 static int follow(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__FollowJournalRequest *in = message;
-    struct reading *r = reading_new(call, in->filter, JOURNALDB_PAGE, follow_drop, err);
+    struct reading *r = reading_new(call, in->filter, JOURNALDB_PAGE, err);
     if (!r)
         return err->code;
     r->page.after = in->after_id > 0 || r->filter.since_ms > 0 ? in->after_id : journal_newest(services_of(call)->journal);
-    uv_timer_init(services_of(call)->loop, &r->timer);
-    r->timer.data = r;
-    uv_timer_start(&r->timer, on_timer, 0, POLL_MS);
+    rpc_tick(call, 0, POLL_MS, journal_look);
     return 0;
 }
 
@@ -218,16 +195,9 @@ static void follow_writable(struct rpc_call *call) {
     read_on(r);
 }
 
-static void follow_end(struct rpc_call *call) {
-    struct reading *r = rpc_state(call);
-    if (r)
-        uv_timer_stop(&r->timer);
-    offload_end(call);
-}
-
 const struct rpc_method svc_journal[] = {
     {RPC_METHOD("/brr.v1.Journal/List", ROLE_READ, brr__v1__list_journal_request, list), .reading = true, .end = offload_end},
     {RPC_METHOD("/brr.v1.Journal/Follow", ROLE_READ, brr__v1__follow_journal_request, follow), .reading = true,
-     .writable = follow_writable, .end = follow_end},
+     .writable = follow_writable, .end = offload_end},
     {.path = NULL},
 };

@@ -1,6 +1,4 @@
 /* brr.v1.Jobs/Logs: a job's log.txt as lines, and those that come while the job lives. The file is read on libuv's thread pool. */
-#include <uv.h>
-
 #include "brr/v1/jobs.pb-c.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/offload.h"
@@ -10,7 +8,6 @@ enum { POLL_MS = 250, CHUNK_BYTES = 64 * 1024, TAIL_BYTES = 4 << 20 };
 
 struct follow {
     struct offload work;
-    uv_timer_t timer;
     char id[JOB_ID_SIZE], path[4096];
     int tail; /* lines before the end to begin with; 0 = all */
     int64_t at;
@@ -95,37 +92,23 @@ static void read_on(struct follow *f) {
 
 static void on_part(struct offload *work) {
     struct follow *f = (struct follow *)work;
-    if (!work->call)
+    if (!offload_good(work))
         return;
-    if (work->err.code) {
-        uv_timer_stop(&f->timer);
-        rpc_finish(work->call, &work->err);
-    } else if (f->got > 0) {
+    if (f->got > 0) {
         f->at += f->got;
         f->len += (size_t)f->got;
         send_lines(f);
         if (!f->full)
             read_on(f);
     } else if (f->last) {
-        uv_timer_stop(&f->timer);
         rpc_finish(work->call, NULL);
     }
 }
 
-static void on_timer(uv_timer_t *timer) {
-    struct follow *f = timer->data;
+static void log_look(struct rpc_call *call) {
+    struct follow *f = rpc_state(call);
     if (!f->work.working && !f->full)
         read_on(f);
-}
-
-static void on_closed(uv_handle_t *handle) { offload_back(handle->data); }
-
-static void drop(struct offload *work) {
-    uv_handle_t *timer = (uv_handle_t *)&((struct follow *)work)->timer;
-    if (uv_is_closing(timer))
-        return;
-    offload_away(work, NULL);
-    uv_close(timer, on_closed);
 }
 
 static int logs(struct rpc_call *call, const void *message, struct err *err) {
@@ -135,15 +118,13 @@ static int logs(struct rpc_call *call, const void *message, struct err *err) {
     int rc = services_find_job(call, in->id, &job, err);
     if (rc)
         return rc;
-    struct follow *f = offload_new(call, OFFLOAD_LOGS, sizeof *f, drop, err);
+    struct follow *f = offload_new(call, OFFLOAD_LOGS, sizeof *f, NULL, err);
     if (!f)
         return err->code;
     COPY_MEMBERS(*f, *in, follow, tail);
     str_copy(f->id, sizeof f->id, job->id);
     str_format(f->path, sizeof f->path, "%s/log.txt", job->directory);
-    uv_timer_init(services_of(call)->loop, &f->timer);
-    f->timer.data = f;
-    uv_timer_start(&f->timer, on_timer, 0, POLL_MS);
+    rpc_tick(call, 0, POLL_MS, log_look);
     return 0;
 }
 
@@ -157,14 +138,7 @@ static void logs_writable(struct rpc_call *call) {
         read_on(f);
 }
 
-static void logs_end(struct rpc_call *call) {
-    struct follow *f = rpc_state(call);
-    if (f)
-        uv_timer_stop(&f->timer);
-    offload_end(call);
-}
-
 const struct rpc_method svc_logs[] = {
-    {RPC_METHOD("/brr.v1.Jobs/Logs", ROLE_READ, brr__v1__job_logs_request, logs), .writable = logs_writable, .end = logs_end},
+    {RPC_METHOD("/brr.v1.Jobs/Logs", ROLE_READ, brr__v1__job_logs_request, logs), .writable = logs_writable, .end = offload_end},
     {.path = NULL},
 };

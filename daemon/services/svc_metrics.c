@@ -1,6 +1,4 @@
 /* brr.v1.Metrics: the registry behind /metrics, once or again and again. */
-#include <uv.h>
-
 #include "brr/v1/admin.pb-c.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/services.h"
@@ -51,16 +49,14 @@ static int get(struct rpc_call *call, const void *message, struct err *err) {
 }
 
 struct metrics_watch {
-    uv_timer_t timer;
-    struct rpc_call *call;
     char prefix[128];
     bool full; /* the client reads slowly: values are skipped until there is room */
 };
 
-static void on_timer(uv_timer_t *timer) {
-    struct metrics_watch *w = timer->data;
+static void send_again(struct rpc_call *call) {
+    struct metrics_watch *w = rpc_state(call);
     if (!w->full)
-        w->full = !send_samples(w->call, w->prefix);
+        w->full = !send_samples(call, w->prefix);
 }
 
 static int watch(struct rpc_call *call, const void *message, struct err *err) {
@@ -69,15 +65,12 @@ static int watch(struct rpc_call *call, const void *message, struct err *err) {
     if (interval_ms < MIN_INTERVAL_MS || interval_ms > MAX_INTERVAL_MS)
         return err_set(err, ERR_INVALID, "interval_ms is %d; expected %d to %d, or 0 for %d", in->interval_ms, MIN_INTERVAL_MS,
                        MAX_INTERVAL_MS, DEFAULT_INTERVAL_MS);
-    struct metrics_watch *w = calloc(1, sizeof *w);
+    struct metrics_watch *w = arena_alloc(rpc_arena(call), sizeof *w);
     if (!w)
         return err_set(err, ERR_EXHAUSTED, "out of memory watching metrics");
     str_copy(w->prefix, sizeof w->prefix, in->prefix);
-    w->call = call;
-    uv_timer_init(services_of(call)->loop, &w->timer);
-    w->timer.data = w;
     rpc_set_state(call, w);
-    uv_timer_start(&w->timer, on_timer, 0, (uint64_t)interval_ms);
+    rpc_tick(call, 0, (uint64_t)interval_ms, send_again);
     return 0;
 }
 
@@ -87,17 +80,8 @@ static void watch_writable(struct rpc_call *call) {
         w->full = false;
 }
 
-static void on_closed(uv_handle_t *handle) { free(handle->data); }
-
-static void watch_end(struct rpc_call *call) {
-    struct metrics_watch *w = rpc_state(call);
-    if (w)
-        uv_close((uv_handle_t *)&w->timer, on_closed);
-}
-
 const struct rpc_method svc_metrics[] = {
     {RPC_METHOD("/brr.v1.Metrics/Get", ROLE_READ, brr__v1__metrics_request, get)},
-    {RPC_METHOD("/brr.v1.Metrics/Watch", ROLE_READ, brr__v1__watch_metrics_request, watch), .writable = watch_writable,
-     .end = watch_end},
+    {RPC_METHOD("/brr.v1.Metrics/Watch", ROLE_READ, brr__v1__watch_metrics_request, watch), .writable = watch_writable},
     {.path = NULL},
 };

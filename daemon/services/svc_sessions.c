@@ -1,5 +1,4 @@
 /* brr.v1.Sessions: the open streams, their results, and closing a session from another client. */
-#include <uv.h>
 
 #include "base/principal.h"
 #include "brr/v1/sessions.pb-c.h"
@@ -68,7 +67,6 @@ static void describe(const struct services *services, const struct session *s, s
 
 /* An answer that is being made, in several turns of the loop where there are many streams. */
 struct listing {
-    uv_timer_t timer; /* its first member: of the next turn */
     struct rpc_call *call;
     struct session_walk walk;
     struct str answer; /* ListSessionsResponse, packed */
@@ -94,26 +92,21 @@ static void add(void *ctx, const struct session *s) {
     free(d.channels);
 }
 
-static void list_on(uv_timer_t *timer) {
-    struct listing *l = (struct listing *)timer;
-    struct sessions *all = services_of(l->call)->sessions;
+static void list_on(struct rpc_call *call) {
+    struct listing *l = rpc_state(call);
+    struct sessions *all = services_of(call)->sessions;
     struct err err;
     if (sessions_walk(all, &l->walk, LIST_TURN_MS, add, l)) {
-        uv_timer_start(timer, list_on, 1, 0); /* 0 would be this turn */
+        rpc_tick(call, 1, 0, list_on); /* 0 would be this turn */
         return;
     }
     if (!str_ok(&l->answer)) {
         err_set(&err, ERR_EXHAUSTED, "out of memory listing %d streams; try again later", sessions_count(all));
-        rpc_finish(l->call, &err);
+        rpc_finish(call, &err);
         return;
     }
-    rpc_send(l->call, (const uint8_t *)str_cstr(&l->answer), l->answer.len);
-    rpc_finish(l->call, NULL);
-}
-
-static void on_listing_closed(uv_handle_t *handle) {
-    str_done(&((struct listing *)handle)->answer);
-    free(handle);
+    rpc_send(call, (const uint8_t *)str_cstr(&l->answer), l->answer.len);
+    rpc_finish(call, NULL);
 }
 
 static void list_end(struct rpc_call *call) {
@@ -121,8 +114,8 @@ static void list_end(struct rpc_call *call) {
     if (!l)
         return;
     sessions_walk_stop(services_of(call)->sessions, &l->walk);
-    uv_timer_stop(&l->timer);
-    uv_close((uv_handle_t *)&l->timer, on_listing_closed);
+    str_done(&l->answer);
+    free(l);
 }
 
 static int list(struct rpc_call *call, const void *message, struct err *err) {
@@ -132,9 +125,8 @@ static int list(struct rpc_call *call, const void *message, struct err *err) {
         return err_set(err, ERR_EXHAUSTED, "out of memory for a list; try again later");
     l->call = call;
     str_init(&l->answer, LIST_BYTES);
-    uv_timer_init(services_of(call)->loop, &l->timer);
     rpc_set_state(call, l);
-    list_on(&l->timer);
+    list_on(call);
     return 0;
 }
 
@@ -154,7 +146,6 @@ struct update {
 struct view {
     struct session_watch watch;
     struct rpc_call *call;
-    uv_timer_t timer;
     struct update queue[QUEUE];
     int first, n;
     int64_t missed;
@@ -192,13 +183,13 @@ static void push(struct view *o, Brr__V1__SessionUpdate *update) {
     pump(o);
 }
 
-static void send_info(uv_timer_t *timer) {
-    struct view *o = timer->data;
+static void send_info(struct rpc_call *call) {
+    struct view *o = rpc_state(call);
     Brr__V1__SessionUpdate update = BRR__V1__SESSION_UPDATE__INIT;
     struct described d;
     if (!o->watch.session)
         return;
-    describe(services_of(o->call), o->watch.session, &d);
+    describe(services_of(call), o->watch.session, &d);
     update.kind_case = BRR__V1__SESSION_UPDATE__KIND_INFO;
     update.info = &d.info;
     push(o, &update);
@@ -258,11 +249,9 @@ static int observe(struct rpc_call *call, const void *message, struct err *err) 
     o->call = call;
     o->watch.report = on_report;
     o->watch.ended = on_ended;
-    uv_timer_init(services_of(call)->loop, &o->timer);
-    o->timer.data = o;
     rpc_set_state(call, o);
     session_watch_start(s, &o->watch);
-    uv_timer_start(&o->timer, send_info, 0, INFO_MS);
+    rpc_tick(call, 0, INFO_MS, send_info);
     return 0;
 }
 
@@ -274,8 +263,6 @@ static void view_writable(struct rpc_call *call) {
     pump(o);
 }
 
-static void on_timer_closed(uv_handle_t *handle) { free(handle->data); }
-
 static void view_end(struct rpc_call *call) {
     struct view *o = rpc_state(call);
     if (!o)
@@ -283,7 +270,7 @@ static void view_end(struct rpc_call *call) {
     session_watch_stop(&o->watch);
     while (o->n)
         free(pop(o).data);
-    uv_close((uv_handle_t *)&o->timer, on_timer_closed);
+    free(o);
 }
 
 /* ---- Close ---- */

@@ -34,8 +34,6 @@ static struct stream_call *state_of(struct rpc_call *call) {
     }
     c->call = call;
     c->outcome = client_gone;
-    uv_timer_init(services_of(call)->loop, &c->ack_timer);
-    c->ack_timer.data = c;
     rpc_set_state(call, c);
     return c;
 }
@@ -85,20 +83,17 @@ static void writable(struct rpc_call *call) {
     stream_call_steer(c);
 }
 
-static void on_timer_closed(uv_handle_t *handle) { free(handle->data); }
-
 static void end(struct rpc_call *call) {
     struct stream_call *c = rpc_state(call);
     if (!c)
         return;
-    c->ended = true;
     if (c->session && c->outcome == client_gone)
         session_leave(c->session);
     else if (c->session)
         session_close(c->session, c->outcome);
     c->session = NULL;
     stream_call_opening_done(c);
-    uv_close((uv_handle_t *)&c->ack_timer, on_timer_closed);
+    free(c);
 }
 
 const struct rpc_method svc_stream[] = {

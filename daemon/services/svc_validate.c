@@ -2,7 +2,6 @@
  * looked at on libuv's thread pool, for one call at a time, so that the pool stays free for others; the calls after it wait in a
  * line, of which one caller has at most half, and in which callers take turns. Each call ends limits.validate after it lined up,
  * also behind work that hangs. A job that starts ends the measurement of the device. */
-#include <uv.h>
 
 #include "base/queue.h"
 #include "brr/v1/jobs.pb-c.h"
