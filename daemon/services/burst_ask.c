@@ -2,9 +2,17 @@
 
 enum { RETRY_MS = 1000 };
 
+static void on_back(struct offload *work) {
+    struct burst_ask *a = (struct burst_ask *)work;
+    a->answered(work);
+    network_order_free(a->order);
+    a->order = NULL;
+}
+
 static void on_done(struct network_order *o) {
     struct burst_ask *a = o->owner;
     a->order = o;
+    a->work.err = o->err;
     offload_back(&a->work);
 }
 
@@ -16,7 +24,8 @@ void burst_ask(struct burst_ask *a, struct network_order *o, void (*answered)(st
     o->gone = &a->work.gone;
     o->owner = a;
     o->done = on_done;
-    offload_away(&a->work, answered);
+    a->answered = answered;
+    offload_away(&a->work, on_back);
     if (burst_service_post(&services_of(call)->burst, o))
         return;
     a->work.working = false;
@@ -25,19 +34,7 @@ void burst_ask(struct burst_ask *a, struct network_order *o, void (*answered)(st
     rpc_refuse(call, &err, "OVERLOADED", RETRY_MS);
 }
 
-void burst_ask_done(struct burst_ask *a) {
-    network_order_free(a->order);
-    a->order = NULL;
-}
-
-bool burst_ask_good(const struct burst_ask *a) {
-    if (a->work.call && a->order->err.code)
-        rpc_finish(a->work.call, &a->order->err);
-    return a->work.call && !a->order->err.code;
-}
-
-Brr__V1__Network *burst_message_of(struct rpc_call *call, const struct network_info *info) {
-    struct arena *arena = rpc_arena(call);
+Brr__V1__Network *burst_message_of(struct arena *arena, const struct network_info *info) {
     Brr__V1__Network *m = arena_alloc(arena, sizeof *m);
     char **areas = arena_alloc(arena, ((size_t)info->n_named + 1) * sizeof *areas);
     if (!m || !areas)
@@ -52,8 +49,4 @@ Brr__V1__Network *burst_message_of(struct rpc_call *call, const struct network_i
     for (int i = 0; i < info->n_named; i++)
         areas[i] = info->areas[i];
     return m;
-}
-
-void burst_answer_network(struct burst_ask *a) {
-    offload_answer(&a->work, burst_message_of(a->work.call, &a->order->infos[0]), "a network");
 }

@@ -10,11 +10,7 @@ static const int64_t most_ticks = INT64_C(1000000000000);
 
 static int no_memory(struct err *err) { return err_set(err, ERR_EXHAUSTED, "out of memory for a call to a network"); }
 
-static void fail_memory(struct rpc_call *call) {
-    struct err err;
-    no_memory(&err);
-    rpc_finish(call, &err);
-}
+static const struct network_order *burst_order_of(const struct offload *work) { return ((const struct burst_ask *)work)->order; }
 
 /* Sends an order of a unary call; NULL: there was no memory for it. */
 static int ask(struct rpc_call *call, struct network_order *o, void (*answered)(struct offload *work), struct err *err) {
@@ -31,19 +27,13 @@ static int ask(struct rpc_call *call, struct network_order *o, void (*answered)(
 /* ---- List, Destroy --------------------------------------------------------------------------------------------- */
 
 static void listed(struct offload *work) {
-    struct burst_ask *a = (struct burst_ask *)work;
-    if (burst_ask_good(a)) {
-        Brr__V1__ListNetworksResponse out = BRR__V1__LIST_NETWORKS_RESPONSE__INIT;
-        out.networks = arena_alloc(rpc_arena(work->call), ((size_t)a->order->n_infos + 1) * sizeof *out.networks);
-        for (int i = 0; out.networks && i < a->order->n_infos; i++)
-            if ((out.networks[out.n_networks] = burst_message_of(work->call, &a->order->infos[i])))
-                out.n_networks++;
-        if (out.networks && (int)out.n_networks == a->order->n_infos)
-            convert_answer(work->call, &out.base);
-        else
-            fail_memory(work->call);
-    }
-    burst_ask_done(a);
+    const struct network_order *o = burst_order_of(work);
+    Brr__V1__ListNetworksResponse out = BRR__V1__LIST_NETWORKS_RESPONSE__INIT;
+    out.networks = arena_alloc(work->arena, ((size_t)o->n_infos + 1) * sizeof *out.networks);
+    for (int i = 0; out.networks && i < o->n_infos; i++)
+        if ((out.networks[out.n_networks] = burst_message_of(work->arena, &o->infos[i])))
+            out.n_networks++;
+    offload_answer(work, out.networks && (int)out.n_networks == o->n_infos ? &out : NULL, "networks");
 }
 
 static int list(struct rpc_call *call, const void *message, struct err *err) {
@@ -52,11 +42,8 @@ static int list(struct rpc_call *call, const void *message, struct err *err) {
 }
 
 static void destroyed(struct offload *work) {
-    struct burst_ask *a = (struct burst_ask *)work;
-    Brr__V1__DestroyNetworkResponse out = BRR__V1__DESTROY_NETWORK_RESPONSE__INIT;
-    if (burst_ask_good(a))
-        convert_answer(work->call, &out.base);
-    burst_ask_done(a);
+    const Brr__V1__DestroyNetworkResponse out = BRR__V1__DESTROY_NETWORK_RESPONSE__INIT;
+    offload_answer(work, &out, "a network");
 }
 
 static int destroy(struct rpc_call *call, const void *message, struct err *err) {
@@ -67,14 +54,11 @@ static int destroy(struct rpc_call *call, const void *message, struct err *err) 
 /* ---- Inject ---------------------------------------------------------------------------------------------------- */
 
 static void injected(struct offload *work) {
-    struct burst_ask *a = (struct burst_ask *)work;
-    if (burst_ask_good(a)) {
-        Brr__V1__InjectResponse out = BRR__V1__INJECT_RESPONSE__INIT;
-        out.pending = a->order->infos[0].pending;
-        out.tick = a->order->infos[0].tick;
-        convert_answer(work->call, &out.base);
-    }
-    burst_ask_done(a);
+    Brr__V1__InjectResponse out = BRR__V1__INJECT_RESPONSE__INIT;
+    if (!offload_good(work))
+        return;
+    COPY_MEMBERS(out, burst_order_of(work)->infos[0], pending, tick);
+    convert_answer(work->call, &out.base);
 }
 
 static int check_inject(const Brr__V1__InjectRequest *in, struct err *err) {
@@ -155,19 +139,15 @@ static void name_change(const struct network_order *o, struct err *err) {
 }
 
 static void patched(struct offload *work) {
-    struct burst_ask *a = (struct burst_ask *)work;
-    const struct network_order *o = a->order;
-    struct err err;
-    if (work->call && o->failed >= 0) {
-        name_change(o, &err);
-        rpc_finish(work->call, &err);
-    } else if (burst_ask_good(a)) {
-        Brr__V1__PatchResponse out = BRR__V1__PATCH_RESPONSE__INIT;
-        out.changes = o->count;
-        out.tick = o->infos[0].tick;
-        convert_answer(work->call, &out.base);
-    }
-    burst_ask_done(a);
+    const struct network_order *o = burst_order_of(work);
+    Brr__V1__PatchResponse out = BRR__V1__PATCH_RESPONSE__INIT;
+    if (o->failed >= 0)
+        name_change(o, &work->err);
+    if (!offload_good(work))
+        return;
+    out.changes = o->count;
+    out.tick = o->infos[0].tick;
+    convert_answer(work->call, &out.base);
 }
 
 static int read_changes(const Brr__V1__PatchRequest *in, struct network_change *to, struct err *err) {
@@ -196,8 +176,7 @@ static int patch(struct rpc_call *call, const void *message, struct err *err) {
 
 /* ---- Step ------------------------------------------------------------------------------------------------------ */
 
-static bool put_frames(struct rpc_call *call, const struct network_order *o, Brr__V1__StepResponse *out) {
-    struct arena *arena = rpc_arena(call);
+static bool put_frames(struct arena *arena, const struct network_order *o, Brr__V1__StepResponse *out) {
     Brr__V1__Frame *frames = arena_alloc(arena, ((size_t)o->n_frames + 1) * sizeof *frames);
     out->frames = arena_alloc(arena, ((size_t)o->n_frames + 1) * sizeof *out->frames);
     if (!frames || !out->frames)
@@ -215,21 +194,16 @@ static bool put_frames(struct rpc_call *call, const struct network_order *o, Brr
 }
 
 static void stepped(struct offload *work) {
-    struct burst_ask *a = (struct burst_ask *)work;
-    const struct network_order *o = a->order;
-    if (burst_ask_good(a)) {
-        Brr__V1__StepResponse out = BRR__V1__STEP_RESPONSE__INIT;
-        out.tick = o->infos[0].tick;
-        out.ticks = o->ran;
-        COPY_MEMBERS(out, *o, fired, events, seconds);
-        out.membranes = o->state.v;
-        out.n_membranes = o->state.v ? o->state.neurons : 0;
-        if (put_frames(work->call, o, &out))
-            convert_answer(work->call, &out.base);
-        else
-            fail_memory(work->call);
-    }
-    burst_ask_done(a);
+    const struct network_order *o = burst_order_of(work);
+    Brr__V1__StepResponse out = BRR__V1__STEP_RESPONSE__INIT;
+    if (!offload_good(work))
+        return;
+    out.tick = o->infos[0].tick;
+    out.ticks = o->ran;
+    COPY_MEMBERS(out, *o, fired, events, seconds);
+    out.membranes = o->state.v;
+    out.n_membranes = o->state.v ? o->state.neurons : 0;
+    offload_answer(work, put_frames(work->arena, o, &out) ? &out : NULL, "a step");
 }
 
 static int step(struct rpc_call *call, const void *message, struct err *err) {
@@ -342,15 +316,14 @@ void svc_burst_observed(struct services *services) {
 
 static void attached(struct offload *work) {
     struct observing *g = (struct observing *)work;
-    if (burst_ask_good(&g->ask)) {
-        Brr__V1__Frames first = BRR__V1__FRAMES__INIT;
-        first.tick = g->ask.order->infos[0].tick;
-        first.past = g->ask.order->last_ticks;
-        g->attached = true;
-        g->full = !convert_send(work->call, &first.base);
-        pump(g);
-    }
-    burst_ask_done(&g->ask);
+    Brr__V1__Frames first = BRR__V1__FRAMES__INIT;
+    if (!offload_good(work))
+        return;
+    first.tick = g->ask.order->infos[0].tick;
+    first.past = g->ask.order->last_ticks;
+    g->attached = true;
+    g->full = !convert_send(work->call, &first.base);
+    pump(g);
 }
 
 static int observe(struct rpc_call *call, const void *message, struct err *err) {

@@ -154,10 +154,8 @@ static void read_network(struct offload *work) {
 }
 
 static void made(struct offload *work) {
-    struct file_call *f = (struct file_call *)work;
-    if (burst_ask_good(&f->ask))
-        burst_answer_network(&f->ask);
-    burst_ask_done(&f->ask);
+    if (offload_good(work))
+        offload_answer(work, burst_message_of(work->arena, &((struct burst_ask *)work)->order->infos[0]), "a network");
 }
 
 static void on_read(struct offload *work) {
@@ -283,11 +281,10 @@ static void on_lent(struct offload *work) {
     COPY_MEMBERS(*f, *o, lent, state);
     f->tick = (int64_t)o->state.tick;
     o->state = (struct burst_state){0};
-    if (burst_ask_good(&f->ask))
+    if (offload_good(work))
         offload_start(work, write_snapshot, on_snapshot);
     else
         give_back(f);
-    burst_ask_done(&f->ask);
 }
 
 static int snapshot(struct rpc_call *call, const void *message, struct err *err) {
