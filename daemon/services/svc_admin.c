@@ -217,24 +217,22 @@ static void check_health(struct doctor *d, const struct doctor_device *device) {
 /* Computes reference cases on the device. */
 static void check_kernels(struct doctor *d, const struct doctor_device *device) {
     const char *fix = "do not use results of this device; report its description and the build with this line";
-    const char *scan_name = check_name(d, device, "scan kernels"), *tick_name = check_name(d, device, "burst tick");
     struct selftest scan;
     struct selftest_tick tick;
     struct err err = {0};
-    if (selftest_scan(device->info.name, device->info.threads, &scan, &err))
-        found(d, scan_name, false, arena_strdup(d->work.arena, err.message), fix);
-    else
-        found(d, scan_name, true,
-              arena_printf(d->work.arena, "forward %.1e, backward %.1e from double precision", scan.forward_error,
-                           scan.backward_error),
-              "");
-    if (selftest_tick(device->info.name, device->info.threads, &tick, &err))
-        found(d, tick_name, false, arena_strdup(d->work.arena, err.message), fix);
-    else
-        found(d, tick_name, true,
-              arena_printf(d->work.arena, "%lld ticks of 1,000 neurons on %s, %lld spikes, bit for bit as a sequential simulation",
-                           (long long)tick.ticks, device->info.name, (long long)tick.fired),
-              "");
+    bool good = !selftest_scan(device->info.name, device->info.threads, &scan, &err);
+    found(d, check_name(d, device, "scan kernels"), good,
+          good ? arena_printf(d->work.arena, "forward %.1e, backward %.1e from double precision", scan.forward_error,
+                              scan.backward_error)
+               : arena_strdup(d->work.arena, err.message),
+          fix);
+    good = !selftest_tick(device->info.name, device->info.threads, &tick, &err);
+    found(d, check_name(d, device, "burst tick"), good,
+          good ? arena_printf(d->work.arena,
+                              "%lld ticks of 1,000 neurons on %s, %lld spikes, bit for bit as a sequential simulation",
+                              (long long)tick.ticks, device->info.name, (long long)tick.fired)
+               : arena_strdup(d->work.arena, err.message),
+          fix);
 }
 
 static void check_all_kernels(struct offload *work) {
@@ -304,8 +302,7 @@ static void examined(struct offload *work) {
     Brr__V1__DoctorResponse out = BRR__V1__DOCTOR_RESPONSE__INIT;
     out.checks = d->list;
     out.n_checks = d->n;
-    if (offload_good(work))
-        convert_answer(work->call, &out.base);
+    offload_answer(work, &out, "the checks");
 }
 
 static int doctor(struct rpc_call *call, const void *message, struct err *err) {
