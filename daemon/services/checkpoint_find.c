@@ -73,7 +73,6 @@ void *checkpoint_find_start(struct rpc_call *call, size_t size, const char *ref,
 
 Brr__V1__Checkpoint *checkpoint_found(struct checkpoint_find *o) {
     struct rpc_call *call = o->work.call;
-    Brr__V1__Checkpoint *m = NULL;
     if (!call)
         return NULL;
     if (!o->work.err.code && !jobdb_record_at(services_of(call)->db, o->file.path, &o->record, &o->recorded, &o->work.err) &&
@@ -85,9 +84,10 @@ Brr__V1__Checkpoint *checkpoint_found(struct checkpoint_find *o) {
     if (!o->work.err.code && !o->recorded)
         o->work.err = o->unreadable;
     if (!o->work.err.code &&
-        !(m = o->recorded ? checkpoint_rank(services_of(call)->sched, checkpoint_of_record(o->work.arena, &o->record)) : o->about))
+        !(o->found =
+              o->recorded ? checkpoint_rank(services_of(call)->sched, checkpoint_of_record(o->work.arena, &o->record)) : o->about))
         err_set(&o->work.err, ERR_EXHAUSTED, "out of memory describing a checkpoint");
-    if (!m)
+    if (!o->found)
         rpc_finish(call, &o->work.err);
-    return m;
+    return o->found;
 }

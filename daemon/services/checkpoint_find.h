@@ -17,6 +17,7 @@ struct checkpoint_find {
     struct err unreadable;      /* why it says nothing, which matters only without a record */
     struct jobdb_checkpoint record;
     bool recorded;
+    Brr__V1__Checkpoint *found; /* by checkpoint_found; NULL: nothing yet */
 };
 
 /* The call's state with the REF, for which `run` looks on the pool; then done, as offload_start. NULL after an error. */
@@ -24,8 +25,8 @@ void *checkpoint_find_start(struct rpc_call *call, size_t size, const char *ref,
                             void (*done)(struct offload *work), struct err *err);
 /* Finds the file and reads what it says of itself. On the pool. */
 void checkpoint_find_file(struct offload *work);
-/* The checkpoint that was found, as a message of the call's arena; NULL after the call was refused, or when it has ended. Those of
- * jobs and uploads of others are NOT_FOUND, unless the REF is the name of a model that serves. */
+/* The checkpoint that was found, as a message of the call's arena, in f->found too; NULL after the call was refused, or when it has
+ * ended. Those of jobs and uploads of others are NOT_FOUND, unless the REF is the name of a model that serves. */
 Brr__V1__Checkpoint *checkpoint_found(struct checkpoint_find *f);
 
 /* Messages in the arena: of what the file at this path says of itself, and of a record. NULL when the arena is full, or after an

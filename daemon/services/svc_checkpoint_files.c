@@ -51,11 +51,6 @@ static int verify(struct rpc_call *call, const void *message, struct err *err) {
 
 /* ---- Get: parts as the client reads them ---- */
 
-struct download {
-    struct checkpoint_find one;
-    Brr__V1__Checkpoint *checkpoint; /* for the first part; NULL once sent */
-};
-
 /* On the pool. */
 static void open_file(struct offload *work) {
     size_t bytes = 0;
@@ -66,24 +61,23 @@ static void open_file(struct offload *work) {
 
 /* On the pool. */
 static void pack_part(struct offload *work) {
-    struct download *d = (struct download *)work;
+    struct checkpoint_find *o = (struct checkpoint_find *)work;
     Brr__V1__CheckpointPart out = BRR__V1__CHECKPOINT_PART__INIT;
     if (!offload_read(work, "a checkpoint", &out.data) || !out.data.len)
         return;
-    out.checkpoint = d->checkpoint;
-    d->checkpoint = NULL;
+    out.checkpoint = o->found; /* in the first part alone */
+    o->found = NULL;
     offload_pack(work, &out.base);
 }
 
 static void send_found(struct offload *work) {
-    struct download *d = (struct download *)work;
-    if ((d->checkpoint = checkpoint_found(&d->one)))
+    if (checkpoint_found((struct checkpoint_find *)work))
         offload_stream(work, pack_part);
 }
 
 static int get(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__GetCheckpointRequest *in = message;
-    return checkpoint_find_start(call, sizeof(struct download), in->ref, open_file, send_found, err) ? 0 : err->code;
+    return checkpoint_find_start(call, sizeof(struct checkpoint_find), in->ref, open_file, send_found, err) ? 0 : err->code;
 }
 
 /* ---- Put ---- */

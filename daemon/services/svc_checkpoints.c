@@ -142,26 +142,14 @@ static int check_delete(const struct checkpoint_find *o, struct err *err) {
     return 0;
 }
 
-struct deletion {
-    struct checkpoint_find one;
-    Brr__V1__Checkpoint *message; /* of the call's arena */
-};
-
-struct removed {
-    char job_id[JOB_ID_SIZE];
-    int64_t step;
-};
-
 static int write_removed(struct db *db, void *what, struct err *err) {
-    const struct removed *r = what;
-    return jobdb_remove_checkpoint(db, r->job_id, r->step, err);
+    const struct jobdb_checkpoint *c = what;
+    return jobdb_remove_checkpoint(db, c->job_id, c->c.step, err);
 }
 
 /* On the pool. */
 static int remove_record(struct checkpoint_find *o) {
-    struct removed removed = {.step = o->record.c.step};
-    str_copy(removed.job_id, sizeof removed.job_id, o->record.job_id);
-    const struct db_order order = {.write = write_removed, .what = &removed, .size = sizeof removed};
+    const struct db_order order = {.write = write_removed, .what = &o->record, .size = sizeof o->record};
     return db_writer_run(o->writer, &order, &o->work.err);
 }
 
@@ -181,12 +169,11 @@ static void remove_files(struct offload *work) {
         unlink(state);
 }
 
-static void deleted(struct offload *work) { offload_answer(work, ((struct deletion *)work)->message, "a checkpoint"); }
+static void deleted(struct offload *work) { offload_answer(work, ((struct checkpoint_find *)work)->found, "a checkpoint"); }
 
 static void delete_found(struct offload *work) {
-    struct deletion *d = (struct deletion *)work;
-    struct checkpoint_find *o = &d->one;
-    if (!(d->message = checkpoint_found(o)))
+    struct checkpoint_find *o = (struct checkpoint_find *)work;
+    if (!checkpoint_found(o))
         return;
     if (check_delete(o, &work->err))
         rpc_finish(work->call, &work->err);
@@ -196,7 +183,9 @@ static void delete_found(struct offload *work) {
 
 static int delete_one(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__CheckpointRef *in = message;
-    return checkpoint_find_start(call, sizeof(struct deletion), in->ref, checkpoint_find_file, delete_found, err) ? 0 : err->code;
+    return checkpoint_find_start(call, sizeof(struct checkpoint_find), in->ref, checkpoint_find_file, delete_found, err)
+               ? 0
+               : err->code;
 }
 
 struct pinning {
