@@ -37,8 +37,7 @@ void *offload_new(struct rpc_call *call, enum offload_class class, size_t size, 
     o->arena = rpc_arena(call);
     o->fd = -1;
     o->drop = drop;
-    if (class == OFFLOAD_LOGS) /* who reads the whole journal leaves room for others who look up an alarm */
-        o->work.owner = owner_of(rpc_caller(call)->name);
+    o->work.owner = owner_of(rpc_caller(call)->name);
     rpc_set_state(call, o);
     return o;
 }

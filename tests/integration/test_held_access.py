@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The volume of certificate and configuration, and then the one of the tokens, does not answer: calls, streams and health go on, a token
 that is revoked meanwhile is refused although a reload of the certificate waits, and what was replaced is used when the volume is
-back."""
+back. Calls of one caller for files of that volume leave room for the calls of another caller."""
 import os
 import shutil
 import sys
@@ -11,7 +11,7 @@ from daemon import PATIENCE, SOURCE, make_corpus, temporary
 from secured import Secured, secret_file, tls
 from stock import Stock
 from stream_fixture import train
-from test_held_volume import HeldDaemon, Live
+from test_held_volume import HeldDaemon, Live, Waiting
 from test_tls import http_serial, serial
 
 HELD_S = 10  # for so long calls go on beside what was to be seen
@@ -91,9 +91,20 @@ def a_held_certificate(d, c, live):
     d.until(lambda: d.said('msg="configuration reloaded') > reloads, "the configuration")
 
 
+def one_caller_leaves_room(d, c):
+    """More calls than the class has threads, all of one caller and held; another caller needs a thread of that class."""
+    held = [Waiting("Describe", lambda: c.Models.Describe(c.checkpoints.DescribeModelRequest(name=f"{d.shelf}/net.safetensors")))
+            for _ in range(8)]
+    d.until(lambda: 'brrd_rpc_in_flight{method="/brr.v1.Models/Describe"} 8' in d.scrape(token=d.tokens["read"]), "held calls")
+    code, _, err = d.as_role("read", "checkpoints")
+    assert code == 0 and d.is_held() and all(w.is_alive() for w in held), (err, [w.error for w in held])
+    return held
+
+
 def held_tokens(d, c, live):
     shown, reloads = d.said('what="tokens"'), d.said('msg="configuration reloaded')
     d.hold()
+    held = one_caller_leaves_room(d, c)
     d.reload()
     tls("revoke", d.ca, "--name", "left")
     d.publish("tokens")
@@ -102,6 +113,9 @@ def held_tokens(d, c, live):
     assert d.as_role("left", "jobs")[0] == 0  # it cannot be known
     d.release()
     d.until(lambda: d.as_role("left", "jobs")[0] == 1, "a revoked token")
+    for w in held:
+        w.join(timeout=PATIENCE)
+        assert w.error and w.error.code().name == "NOT_FOUND", w.error or w.answer
 
 
 def a_stopped_daemon_does_not_wait(d):

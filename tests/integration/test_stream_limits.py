@@ -257,6 +257,35 @@ def a_job_steps_beside_a_flood(d, c, model):
     d.wait(end["job"], lambda job: job["state"] == "cancelled")
 
 
+def a_stop_ends_calls(d):
+    """A hundred calls that carry files, which their clients neither read nor go on with, do not keep the daemon from its end."""
+    d.stop()
+    d.extra = []
+    d.start()
+    c = Stock(endpoint(d), f"{d.dir}/more-stubs")
+    gate, part = threading.Event(), c.checkpoints.PutCheckpointPart
+
+    def parts(i):
+        yield part(name=f"half-{i}", data=b"x" * MIB)
+        gate.wait()
+
+    big = c.checkpoints.GetCheckpointRequest(ref=f"{d.dir}/big.safetensors")
+    calls = [c.Checkpoints.Get(big) for _ in range(70)] + [c.Checkpoints.Put.future(parts(i)) for i in range(30)]
+    until(lambda: sum(v for k, v in scrape(d).items() if k.startswith("brrd_rpc_in_flight")) == 100, "not all calls are open")
+    assert d.stop() == 0, d.read_log()
+    gate.set()
+    for call in calls:
+        try:
+            list(call) if hasattr(call, "__next__") else call.result()
+            raise AssertionError("a call that the stop cut ended well")
+        except grpc.RpcError as error:
+            assert error.code().name in ("CANCELLED", "UNAVAILABLE"), error
+    left = glob.glob(f"{d.dir}/**/half-*", recursive=True)
+    assert not left, f"files of calls that ended stay: {left}"
+    c.channel.close()
+    d.start()
+
+
 def main():
     extra = [f"limits.unread={UNREAD}", "limits.calls=16", "limits.sessions=2", "limits.session_idle=20s"]
     with streaming_daemon(extra=extra) as (d, recording, model):
@@ -270,6 +299,7 @@ def main():
         calls_are_limited(d, c)
         a_job_steps_beside_a_flood(d, c, model)
         c.channel.close()
+        a_stop_ends_calls(d)
     return 0
 
 
