@@ -125,6 +125,7 @@ const struct alarm *alarms_on_in(const struct alarms *all, const char *session);
 #define ALARMS_GONE   "the stream has ended, and nothing is heard of the bed"
 #define ALARMS_STANDS "the bed is in standby"
 bool alarms_is_over(const char *why);
+bool alarms_is_of_stream(enum alarm_kind kind); /* nothing is heard of it: a move to another daemon ends the alarm */
 /* The stream of this session is over: its connection is not lost any more, but nobody hears the bed either. */
 void alarms_gone(struct alarms *all, const char *session);
 /* The alarm that this onset of the session belongs to, as far as the register knows: it is on in the session, was on then, or

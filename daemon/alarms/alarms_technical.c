@@ -42,7 +42,7 @@ static void key_of(const struct alarms *all, const struct alarms_cause *c, char 
                alarm_bed_is_named(c->bed) || !*c->session ? c->bed : c->session);
 }
 
-static bool is_of_stream(enum alarm_kind kind) { return kind == ALARM_LOST || kind == ALARM_NO_SIGNAL; }
+bool alarms_is_of_stream(enum alarm_kind kind) { return kind == ALARM_LOST || kind == ALARM_NO_SIGNAL; }
 
 struct alarm *alarms_technical(struct alarms *all, const char *id, const struct alarms_cause *c, int64_t on_ms,
                                const struct alarms_now *now) {
@@ -54,7 +54,7 @@ struct alarm *alarms_technical(struct alarms *all, const char *id, const struct 
     if (!t && !(t = technical_new(all, key, c, now)))
         return NULL;
     t->begun = true;
-    t->gone = is_of_stream(c->kind); /* unless its stream is heard before the time is up */
+    t->gone = alarms_is_of_stream(c->kind); /* unless its stream is heard before the time is up */
     t->keep_boot_ms = now->boot_ms + ALARMS_RETURN_MS;
     t->alarm.on_ms = on_ms;
     t->alarm.on_boot_ms = alarms_boot_of(on_ms, now);
@@ -97,7 +97,7 @@ void alarms_technical_moved(struct alarms *all, const char *session, const struc
         const struct technical *t = at;
         if (strcmp(t->alarm.session, session) != 0)
             continue;
-        if (t->begun && is_of_stream(t->alarm.kind))
+        if (t->begun && alarms_is_of_stream(t->alarm.kind))
             alarms_write(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_OFF, .alarm = &t->alarm, ROW_AT(now)});
         free(map_remove(all->technical, key));
         all->changed = true;
@@ -185,6 +185,6 @@ void alarms_gone(struct alarms *all, const char *session) {
     void *at;
     for (size_t cursor = 0; alarms_each(all->technical, &cursor, &at);) {
         struct technical *t = at;
-        t->gone |= !strcmp(t->alarm.session, session) && (is_of_stream(t->alarm.kind) || t->alarm.kind == ALARM_ELECTRODES);
+        t->gone |= !strcmp(t->alarm.session, session) && (alarms_is_of_stream(t->alarm.kind) || t->alarm.kind == ALARM_ELECTRODES);
     }
 }

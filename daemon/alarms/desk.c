@@ -211,15 +211,25 @@ int desk_describe(void *desk, const struct journal_entry *of, struct journal_ent
     return n;
 }
 
-/* Its hooks tell people what the daemon before has not told them. */
+/* Its hooks tell people what the daemon before has not told them. That daemon says that lost and no_signal are over
+ * (alarms_moved), so they are over here too: a signal that is still not there is another alarm, of which people hear. */
 static void inherit_technical(struct desk *d, struct journal_entry *e) {
+    struct alarms_cause cause;
     if (alarms_find(d->alarms, e->alarm))
         return;
     desk_note(d, e);
+    const bool on = alarms_find(d->alarms, e->alarm);
     d->own = true;
-    if (alarms_find(d->alarms, e->alarm) && d->config.journal)
+    if (on && d->config.journal)
         (void)journal_add_again(d->config.journal, e);
     d->own = false;
+    if (!on || !alarm_entry_cause(e, &cause) || !alarms_is_of_stream(cause.kind))
+        return;
+    const struct alarms_now now = desk_now();
+    e->kind = JOURNAL_TECHNICAL_OFF;
+    e->received_ms = now.wall_ms;
+    e->boot_ms = now.boot_ms;
+    add_entry(d, e);
 }
 
 void desk_take_over(void *desk, struct journal_entry *e) {
