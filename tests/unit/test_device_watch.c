@@ -191,6 +191,7 @@ static void a_device_that_tells_nothing_is_asked_once(void **state) {
     struct answers a = {.list = {nothing()}, .n = 1};
     struct device_watch *w = watch(&a, m);
     static const struct timespec some_turns = {.tv_nsec = 40 * 1000 * 1000};
+    wait_for_answers(&a, 1);
     nanosleep(&some_turns, NULL);
     assert_int_equal(atomic_load(&a.asked), 1);
     assert_null(device_watch_fault(w));

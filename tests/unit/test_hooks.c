@@ -181,7 +181,7 @@ static void technical_alarms_of_one_kind_are_told_at_once(void **state) {
     for (int bed = 1; bed <= 12; bed++) {
         e = technical(JOURNAL_TECHNICAL_ON, bed);
         journal_line_drop(offer_entry(all, &e, bed % 2 ? LINE_WRITTEN : LINE_WAITS));
-        nanosleep(&(struct timespec){.tv_nsec = 50 * 1000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 5 * 1000000}, NULL);
     }
     wait_told("technical_on", 12);
     assert_int_equal(receiver.n, 1);
