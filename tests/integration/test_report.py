@@ -90,6 +90,12 @@ def check_folder(d):
         f.write("onset\tduration\teventType\trecordingDuration\n10\t10\tsz\t900\n688\t12\tsz\t900\n")
     code, _, err = d.ctl("report", found, "--eeg", f"{d.dir}/eeg", "--reference", f"{d.dir}/late", "--output", f"{d.dir}/late.html")
     assert code == 0 and "1 of 2 reference events ends after the end of the recording, at 700.00 s" in err and "the reference's 900.00 s)" in err, err
+    for folder, rows in (("pieces", ((100, 20), (160, 30))), ("long", ((90, 120),))):
+        os.makedirs(f"{d.dir}/{folder}")
+        with open(f"{d.dir}/{folder}/{stem}_events.tsv", "w", encoding="utf-8") as f:
+            f.write("onset\tduration\teventType\trecordingDuration\n" + "".join(f"{at}\t{lasts}\tsz\t700\n" for at, lasts in rows))
+    _, page, text = report(d, f"{d.dir}/pieces", "pieces", "--reference", f"{d.dir}/long")
+    assert page.classes.count("found") == 2 and "+10.0 s" in text and "+70.0 s" not in text, text  # the second piece has no onset
     bare, _, text = report(d, found, "bare")
     assert bare["pages"] == 0 and "are not at hand here" in text and "nothing is known of sensitivity" in text, bare
     os.makedirs(f"{d.dir}/empty")

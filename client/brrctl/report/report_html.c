@@ -92,7 +92,8 @@ static struct listed detected_event(const struct report_recording *r, int i) {
         return e;
     int at = report_overlap(&e.span, r->reference, r->n_reference);
     e.outcome = at < 0 ? "false" : "found";
-    e.delay_s = at < 0 ? NAN : e.span.onset_s - r->reference[at].onset_s;
+    if (at >= 0 && report_overlap(&r->reference[at], r->detected, r->n_detected) == i) /* the first piece of it */
+        e.delay_s = e.span.onset_s - r->reference[at].onset_s;
     return e;
 }
 
