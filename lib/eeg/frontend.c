@@ -11,7 +11,7 @@
 #include "eeg/quality.h"
 
 #define NOBODY (-(INT64_C(1) << 60)) /* frontend.ended */
-static const double NOTCH_Q = 30, CLAMP_UV = 60000, LONGEST_GAP_S = 1e6;
+static const double NOTCH_Q = 30, CLAMP_UV = 60000, LONGEST_GAP_S = 1e6, FLAT_UV = 0.5;
 
 /* Sums over a loop's residual and its channels, for the check of the double banana. */
 struct loop_sums {
@@ -64,7 +64,7 @@ struct frontend {
     int measured_stride;
     struct frontend_part own, *part; /* part: where filtered rows wait; own: they do not */
     struct loop_sums loops[2];
-    int64_t loop_samples;
+    double loop_samples[2]; /* in which none of its channels was flat */
 };
 
 static const char *const normalize_names[] = {
@@ -463,23 +463,24 @@ static int pass_gap(struct frontend *f, struct err *err) {
 }
 
 static void check_loops(struct frontend *f, const float *const *uv, int64_t from, int64_t n) {
-    const struct montage *m = f->montage;
-    for (int l = 0; l < m->n_loops; l++) {
-        const struct montage_loop *loop = &m->loops[l];
+    for (int l = 0; l < f->montage->n_loops; l++) {
+        const struct montage_loop *loop = &f->montage->loops[l];
         struct loop_sums *sums = &f->loops[l];
         for (int64_t i = from; i < from + n; i++) {
-            double residual = 0;
-            for (int k = 0; k < MONTAGE_LOOP_EDGES; k++) {
-                double v = uv[loop->source[k]][i];
+            double residual = 0, least = INFINITY;
+            for (int k = 0; k < MONTAGE_LOOP_EDGES; k++)
+                least = fmin(least, fabs((double)uv[loop->source[k]][i]));
+            for (int k = 0; k < MONTAGE_LOOP_EDGES && least > FLAT_UV; k++) { /* a flat channel does not show what it is */
+                double v = (double)uv[loop->source[k]][i];
                 residual += loop->sign[k] * v;
                 sums->channel[k] += v;
                 sums->channel_square[k] += v * v;
             }
             sums->residual += residual;
             sums->residual_square += residual * residual;
+            f->loop_samples[l] += least > FLAT_UV;
         }
     }
-    f->loop_samples += n;
 }
 
 CLONES static void add_weighted(double *restrict sum, const float *restrict x, double w, int64_t n) {
@@ -568,11 +569,10 @@ static double deviation(double sum, double square, double n) {
 /* Rounding to the file's grid leaves a loop a residual of a few µV; a swapped or mislabelled channel one like the signal. */
 bool frontend_loops_close(const struct frontend *f, char *note, unsigned long size) {
     static const double FLOOR_UV = 10, SHARE = 0.25;
-    double n = (double)f->loop_samples;
     str_copy(note, size, "");
-    for (int l = 0; l < f->montage->n_loops && n > 0; l++) {
+    for (int l = 0; l < f->montage->n_loops; l++) {
         const struct loop_sums *sums = &f->loops[l];
-        double residual = deviation(sums->residual, sums->residual_square, n), signal = 0;
+        double n = fmax(f->loop_samples[l], 1), signal = 0, residual = deviation(sums->residual, sums->residual_square, n);
         for (int k = 0; k < MONTAGE_LOOP_EDGES; k++)
             signal += deviation(sums->channel[k], sums->channel_square[k], n) / MONTAGE_LOOP_EDGES;
         if (residual <= FLOOR_UV || residual <= SHARE * signal)
@@ -624,7 +624,8 @@ int frontend_save(const struct frontend *f, struct str *out, struct err *err) {
     pack_bytes(out, f->last, sizeof *f->last * (size_t)f->lanes);
     pack_bytes(out, f->cascade.state, cascade_bytes(f));
     pack_bytes(out, f->loops, sizeof f->loops);
-    pack_i64(out, f->loop_samples);
+    pack_i64(out, -1); /* an earlier layout has one number for both loops here */
+    pack_bytes(out, f->loop_samples, sizeof f->loop_samples);
     if (f->learn_background)
         pack_i64(out, f->ended);
     resampler_save(f->resampler, out);
@@ -646,7 +647,9 @@ int frontend_load(struct frontend *f, struct unpack *in, struct err *err) {
     unpack_bytes(in, f->last, sizeof *f->last * (size_t)f->lanes);
     unpack_bytes(in, f->cascade.state, cascade_bytes(f));
     unpack_bytes(in, f->loops, sizeof f->loops);
-    f->loop_samples = unpack_i64(in, 0, far);
+    f->loop_samples[0] = f->loop_samples[1] = (double)unpack_i64(in, -1, far);
+    if (f->loop_samples[0] < 0)
+        unpack_bytes(in, f->loop_samples, sizeof f->loop_samples);
     f->ended = f->learn_background ? unpack_i64(in, -far, far) : NOBODY;
     resampler_load(f->resampler, in);
     if (f->history)

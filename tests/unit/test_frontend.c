@@ -371,6 +371,60 @@ static void swapped_channels_of_a_real_bipolar_file_are_noticed(void **state) {
     free_heard(h);
 }
 
+/* Derivations that add up to zero; the first `flat` samples of F7-T3 are none, and its sign is wrong with `inverted`. */
+static bool loops_close(const char *const names[18], int64_t flat, bool inverted, char note[256]) {
+    enum { SAMPLES = 2048 };
+    struct frontend_config c = config;
+    struct frontend *f = NULL;
+    float *data = malloc(sizeof *data * 18 * SAMPLES);
+    const float *uv[18];
+    c.montage = "bipolar-18";
+    struct heard *h = new_heard(18);
+    assert_int_equal(frontend_new(&c, &(struct frontend_source){names, 18, 256}, hear, h, &f, NULL, NULL), 0);
+    for (int k = 0; k < 18; k++) {
+        const char *minus = strchr(names[k], '-');
+        const bool chosen = !strcmp(names[k], "F7-T3");
+        double phase[2] = {0};
+        for (const char *at = names[k]; *at; at++)
+            phase[at > minus] += *at == '-' ? 0 : *at * *at;
+        uv[k] = data + k * SAMPLES;
+        for (int64_t i = 0; i < SAMPLES; i++) {
+            const double v = 50 * (sin(0.1 * (double)i + phase[0]) - sin(0.1 * (double)i + phase[1]));
+            data[k * SAMPLES + i] = (float)(chosen && i < flat ? 0.2 : chosen && inverted ? -v : v);
+        }
+    }
+    struct str saved;
+    str_init(&saved, 1 << 24);
+    assert_int_equal(frontend_push(f, uv, SAMPLES, NULL), 0);
+    const bool close = frontend_loops_close(f, note, 256);
+    assert_int_equal(frontend_save(f, &saved, NULL), 0);
+    frontend_free(f);
+    assert_int_equal(frontend_new(&c, &(struct frontend_source){names, 18, 256}, hear, h, &f, NULL, NULL), 0);
+    struct unpack in = unpack_of(saved.data, saved.len);
+    assert_int_equal(frontend_load(f, &in, NULL), 0);
+    assert_int_equal(frontend_loops_close(f, note, 256), close);
+    str_done(&saved);
+    frontend_free(f);
+    free(data);
+    free_heard(h);
+    return close;
+}
+
+static void flat_channels_are_not_taken_for_mislabelled_ones(void **state) {
+    (void)state;
+    const char *const *names;
+    char note[256];
+    int n = 0;
+    assert_int_equal(montage_channels("bipolar-18", &names, &n, NULL), 0);
+    assert_true(loops_close(names, 0, false, note));
+    assert_true(loops_close(names, 1024, false, note));
+    assert_true(loops_close(names, 2048, false, note));
+    assert_false(loops_close(names, 0, true, note));
+    assert_false(loops_close(names, 1024, true, note)); /* by the samples that it has */
+    assert_non_null(strstr(note, "left chains"));
+    montage_channels_free(names);
+}
+
 static void real_files_with_gaps_give_two_segments(void **state) {
     (void)state;
     char path[4096];
@@ -454,6 +508,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(impossible_settings_are_refused),
         cmocka_unit_test(real_bipolar_files_serve_both_montages),
         cmocka_unit_test(swapped_channels_of_a_real_bipolar_file_are_noticed),
+        cmocka_unit_test(flat_channels_are_not_taken_for_mislabelled_ones),
         cmocka_unit_test(real_files_with_gaps_give_two_segments),
         cmocka_unit_test(files_of_many_systems_meet_the_referential_montage),
     };
