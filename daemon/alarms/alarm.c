@@ -91,6 +91,9 @@ void alarm_again_text(const struct alarm *a, char ret[ALARM_AGAIN]) {
 }
 
 int64_t alarm_length_ms(const struct alarm *a, int64_t boot_ms) {
+    const double recorded_s = a->changed_s - a->joined_s;
+    if (!a->live && a->off_ms && recorded_s >= 0)
+        return llround(recorded_s * 1000);
     const int64_t length_ms = (a->off_ms ? a->off_boot_ms : boot_ms) - a->on_boot_ms;
     return length_ms > 0 ? length_ms : 0;
 }

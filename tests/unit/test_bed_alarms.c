@@ -68,6 +68,20 @@ static void acknowledging_ends_the_sound_and_keeps_the_tile_until_it_is_over(voi
     assert_false(alarm_is_open(a));
 }
 
+static void an_alarm_of_a_replay_is_as_long_as_in_its_recording(void **state) {
+    struct ward *w = *state;
+    struct journal_entry e = {
+        .kind = JOURNAL_ALARM_ON, .start_s = 10, NOW(w), .session = "replayed", .client = "night", .alarm = "replayed-2560"};
+    alarm_entry_take(w->all, &e, &w->now);
+    const struct alarm *a = alarms_find(w->all, e.alarm);
+    pass(w, 1000);
+    assert_int_equal(alarm_length_ms(a, w->now.boot_ms), 1000); /* where it ends is not known yet */
+    e = (struct journal_entry){
+        .kind = JOURNAL_ALARM_OFF, .start_s = 90.5, NOW(w), .session = "replayed", .client = "night", .detail = "ended"};
+    alarm_entry_take(w->all, &e, &w->now);
+    assert_int_equal(alarm_length_ms(a, w->now.boot_ms), 80500);
+}
+
 static void a_seizure_of_five_minutes_alarms_again(void **state) {
     struct ward *w = *state;
     const struct alarm *a = on(w, "bed-7", 10);
@@ -732,6 +746,7 @@ int main(void) {
         in_ward(an_end_without_an_answer_neither_closes_nor_stops_the_escalation),
         in_ward(monitoring_that_stops_in_an_alarm_is_no_end),
         in_ward(acknowledging_ends_the_sound_and_keeps_the_tile_until_it_is_over),
+        in_ward(an_alarm_of_a_replay_is_as_long_as_in_its_recording),
         in_ward(a_seizure_of_five_minutes_alarms_again),
         in_ward(marks_and_notes_are_kept_and_corrected_by_further_rows),
         in_ward(a_restart_goes_on_with_the_escalation_where_it_was),
