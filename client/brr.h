@@ -266,6 +266,10 @@ struct brr_message {
  * brr_stream_info.montage; 0: not known. */
 BRR_API uint32_t brr_message_channels(const struct brr_message *message, int i);
 
+/* Why an alarm went off: "ended", or why monitoring stopped while it was on: "gap", "electrodes", "closed" (the record ends); ""
+ * for other messages and daemons that do not say. Valid as long as the message's pointers. */
+BRR_API const char *brr_message_reason(const struct brr_message *message);
+
 struct brr_stream_counts {
     int64_t pushed;   /* source samples accepted by the library, gaps included */
     int64_t received; /* acknowledged by the daemon */

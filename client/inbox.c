@@ -164,6 +164,7 @@ static int give(struct inbox *b, const struct inbox_entry *e, struct brr_message
         ret->kind = BRR_ALARM;
         ret->seq = m->alarm->alarm_seq;
         COPY_MEMBERS(ret->alarm, *m->alarm, on, sample, probability, wall_time_ms, channels);
+        ret->mislabelled = m->alarm->reason; /* the one pointer of an alarm, where brr_message_reason looks */
         return 0;
     }
 }
@@ -172,6 +173,10 @@ uint32_t brr_message_channels(const struct brr_message *m, int i) {
     if (m->kind == BRR_ALARM)
         return m->alarm.channels;
     return i >= 0 && i < m->n_events ? ((const uint32_t *)(const void *)(m->events + m->n_events))[i] : 0;
+}
+
+const char *brr_message_reason(const struct brr_message *m) {
+    return m->kind == BRR_ALARM && !m->alarm.on && m->mislabelled ? m->mislabelled : "";
 }
 
 int inbox_take(struct inbox *b, struct brr_message *ret, struct brr_error *err) {

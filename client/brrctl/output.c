@@ -153,6 +153,17 @@ const char *output_probability(double p, char buf[16]) {
     return buf;
 }
 
+const char *output_alarm_reason(const char *reason) {
+    static const char *const words[][2] = {{"ended", ", over"},
+                                           {"gap", ", monitoring stopped: samples are missing"},
+                                           {"electrodes", ", monitoring stopped: electrodes came off"},
+                                           {"closed", ", monitoring stopped: the recording or the stream ended"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcmp(reason, words[i][0]))
+            return words[i][1];
+    return *reason ? ", monitoring stopped" : "";
+}
+
 const char *output_bytes(double bytes, char *buf, size_t size) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     int unit = 0;

@@ -47,6 +47,8 @@ const char *output_clock(double seconds, char *buf, size_t size);
 const char *output_figure(double value, char *buf, size_t size);
 /* Formats "0.412", "-" for NaN. */
 const char *output_probability(double p, char buf[16]);
+/* Alarm.reason for people, with the words before it: ", monitoring stopped: electrodes came off"; "" for "". */
+const char *output_alarm_reason(const char *reason);
 /* "1.5 GiB" */
 const char *output_bytes(double bytes, char *buf, size_t size);
 /* "a, b", or `none`. */

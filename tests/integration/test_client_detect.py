@@ -437,6 +437,10 @@ def check_alarms(d, recording, model):
     code, text, err = d.ctl("stream", recording, "--model", model, "--alarms", "--on", "0.0001", "--out", out, "--plot", plot, "--json")
     assert code == 0, err
     marks = [a["alarm"] for a in map(json.loads, text.splitlines()) if "alarm" in a]
+    reasons = [m["reason"] for m in marks]
+    assert all((r is None) == m["on"] for r, m in zip(reasons, marks)) and set(reasons) <= {None, "ended", "closed"}, marks
+    shown = d.ctl("stream", recording, "--model", model, "--alarms", "--on", "0.0001", "--out", f"{d.dir}/shown_events.tsv")[1]
+    assert (shown.count(", over\n"), shown.count(": the recording or the stream ended\n")) == (reasons.count("ended"), reasons.count("closed")), shown
     with open(f"{d.dir}/bed_alarms.tsv", encoding="utf-8") as f:
         rows = [line.split("\t") for line in f.read().splitlines()[1:]]
     on = [m["time_s"] for m in marks if m["on"]]

@@ -258,8 +258,8 @@ static void note_event(struct view *v, const Brr__V1__Event *e) {
 
 static void note_alarm(struct view *v, const Brr__V1__Alarm *a) {
     char at[32], p[16], text[96];
-    str_format(text, sizeof text, "%-12s alarm %s (%s)", output_clock(seconds_of(a->sample), at, sizeof at), a->on ? "on" : "off",
-               output_probability(a->probability, p));
+    str_format(text, sizeof text, "%-12s alarm %s (%s)%s", output_clock(seconds_of(a->sample), at, sizeof at), a->on ? "on" : "off",
+               output_probability(a->probability, p), output_alarm_reason(a->reason));
     note(v, text);
 }
 
@@ -352,6 +352,7 @@ static void print_json(const Brr__V1__SessionUpdate *u) {
         json_begin_object(w, "alarm");
         json_put_i64(w, "alarm_seq", u->alarm->alarm_seq);
         json_put_bool(w, "on", u->alarm->on);
+        json_put_str(w, "reason", *u->alarm->reason ? u->alarm->reason : NULL);
         json_put_f64(w, "time_s", seconds_of(u->alarm->sample));
         json_put_f64(w, "probability", u->alarm->probability);
         json_end(w, '}');

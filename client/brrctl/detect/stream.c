@@ -182,6 +182,7 @@ static void show_alarm(void *ctx, const struct brr_message *m) {
         struct json_writer *w = output_begin();
         json_begin_object(w, "alarm");
         json_put_bool(w, "on", m->alarm.on);
+        json_put_str(w, "reason", *brr_message_reason(m) ? brr_message_reason(m) : NULL);
         json_put_f64(w, "time_s", seconds_of(m->alarm.sample));
         JSON_MEMBERS(w, m->alarm, sample, probability, wall_time_ms);
         put_where(w, channels);
@@ -193,7 +194,7 @@ static void show_alarm(void *ctx, const struct brr_message *m) {
     printf("%-12s alarm %s", output_clock(seconds_of(m->alarm.sample), at, sizeof at), m->alarm.on ? "on" : "off");
     printf(isfinite(m->alarm.probability) ? " (%.3f)" : "", m->alarm.probability); /* none where the record ends */
     side_text(channels, text);
-    printf("%s%s\n", *text ? ", " : "", text);
+    printf("%s%s%s\n", output_alarm_reason(brr_message_reason(m)), *text ? ", " : "", text);
     fflush(stdout);
     v->shown_percent = -1;
 }
