@@ -70,10 +70,9 @@ def yaml_keys(page):
 # who receives. docs/ward.md stands in no row: test_ward_page.py runs each of its lines.
 RECEIVED = {
     "alarms": "test_answers.py", "alarms --json": "test_answers.py", "alarms --open": "test_answers.py",
-    "alarms ack": "test_answers.py",
     "alarms ack --person": "test_answers.py", "alarms export --as --output --since": "test_ward_page.py",
-    "alarms mark": "test_answers.py", "alarms note": "test_answers.py", "alarms report --since": "test_answers.py",
-    "alarms silence --for": "test_browser_ward.py", "alarms standby": "test_answers.py",
+    "alarms mark --person": "test_answers.py", "alarms note --person": "test_answers.py", "alarms report --since": "test_answers.py",
+    "alarms silence --for --person": "test_browser_ward.py", "alarms standby": "test_answers.py",
     "alarms test": "test_answers.py", "hooks test": "test_alarm_hooks.py", "lsl": "test_lsl.py",
     "lsl in": "test_lsl.py", "stream --as-live --realtime": "test_alarm_hooks.py",
     "stream --client --follow --model": "test_stream_follow.py",
