@@ -64,8 +64,10 @@ bool alarm_is_open(const struct alarm *a) { return !a->off_ms || alarm_is_waitin
 
 int alarm_rank(const struct alarm *a) {
     if (!alarm_is_open(a))
-        return 5;
-    return a->kind != ALARM_SEIZURE ? 4 - alarm_is_waiting(a) : a->off_ms ? 2 : !alarm_is_waiting(a);
+        return 8;
+    if (a->kind != ALARM_SEIZURE)
+        return 7 - alarm_is_waiting(a);
+    return 3 * a->test + (a->off_ms ? 2 : !alarm_is_waiting(a));
 }
 
 bool alarm_is_silent(const struct alarm *a, int64_t boot_ms) { return alarm_is_waiting(a) && boot_ms < a->silent_boot_ms; }

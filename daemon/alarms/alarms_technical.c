@@ -141,6 +141,8 @@ bool alarms_round_put(struct alarms *all, const struct alarms_cause *c, const st
     t->gone = false;
     if (strcmp(t->alarm.why, c->why) != 0) {
         str_copy(t->alarm.why, sizeof t->alarm.why, c->why);
+        if (c->kind == ALARM_UNANSWERED)
+            str_copy(t->alarm.session, sizeof t->alarm.session, c->session);
         all->changed |= t->begun;
     }
     if (!t->begun && now->boot_ms >= t->due_boot_ms)
@@ -148,17 +150,26 @@ bool alarms_round_put(struct alarms *all, const struct alarms_cause *c, const st
     return t->begun;
 }
 
-/* Alarms whose last step has been repeated: everybody was called, and nobody came. */
-static void put_unanswered(struct alarms *all, const struct alarms_now *now) {
+/* Everybody was called, and nobody came: its last step has been repeated. */
+static bool is_unanswered(const struct alarms *all, const struct alarm *a) {
+    return alarms_escalates(all, a) && a->step > all->plan.n;
+}
+
+/* Of a bed one is named: the same until somebody answers it, and a test never in place of a patient's. */
+static void put_unanswered(struct alarms *all, bool test, const struct alarms_now *now) {
     void *at;
     for (size_t cursor = 0; alarms_each(all->patients, &cursor, &at);) {
         const struct alarm *a = at;
-        if (alarms_escalates(all, a) && a->step > all->plan.n)
-            (void)alarms_round_put(
-                all,
-                &(struct alarms_cause){
-                    .kind = ALARM_UNANSWERED, .bed = a->bed, .principal = a->principal, .session = a->session, .why = a->id},
-                now);
+        const struct alarms_cause c = {
+            .kind = ALARM_UNANSWERED, .bed = a->bed, .principal = a->principal, .session = a->session, .why = a->id};
+        char key[CAUSE_KEY];
+        if (a->test != test || !is_unanswered(all, a))
+            continue;
+        key_of(all, &c, key);
+        const struct technical *t = map_get(all->technical, key);
+        const struct alarm *named = t ? map_get(all->patients, t->alarm.why) : NULL;
+        if (!named || named == a || (named->test == test ? !is_unanswered(all, named) : named->test))
+            (void)alarms_round_put(all, &c, now);
     }
 }
 
@@ -166,7 +177,8 @@ void alarms_round_end(struct alarms *all, const struct alarms_now *now) {
     const char *key;
     void *at;
     int rows = 0;
-    put_unanswered(all, now);
+    put_unanswered(all, false, now);
+    put_unanswered(all, true, now);
     for (size_t cursor = 0; rows < ROUND_ENDS && map_next(all->technical, &cursor, &key, &at);) {
         struct technical *t = at;
         const bool stands = stands_by(all, t->alarm.kind, t->alarm.principal, t->alarm.bed);

@@ -283,13 +283,14 @@ static const char *alarm_key(const struct gather *g, char key[KEY], const struct
     return a->test ? index_key(key, 't', "", a->bed) : tile_key(key, roster_place(g, a->principal, a->bed), a->principal, a->bed);
 }
 
-/* Of a tile without an alarm: nothing. */
+/* Of a tile without an alarm: nothing. A test or a replay is no alarm of the bed's patient. */
 static void put_tile(struct map *shown, const struct status_stream *s) {
     static char yes;
     char key[KEY];
     if (!s->alarm)
         return;
-    (void)map_put(shown, bed_key(key, s), &yes, NULL);
+    if (s->alarm->live && !s->alarm->test)
+        (void)map_put(shown, bed_key(key, s), &yes, NULL);
     (void)map_put(shown, index_key(key, 't', "", s->bed.name), &yes, NULL);
 }
 

@@ -499,12 +499,20 @@ static void a_technical_alarm_begins_after_its_delay_and_ends_with_its_cause(voi
 /* On before over, unanswered before answered, patients before the equipment, what is closed last. */
 static void lists_begin_with_what_somebody_must_look_at(void **state) {
     static const struct alarm list[] = {
-        {.live = true},       {.live = true, .answered.at_ms = 1},       {.live = true, .off_ms = 1},
-        {.kind = ALARM_LOST}, {.kind = ALARM_LOST, .answered.at_ms = 1}, {.live = true, .off_ms = 1, .answered.at_ms = 1}};
+        {.live = true},
+        {.live = true, .answered.at_ms = 1},
+        {.live = true, .off_ms = 1},
+        {.live = true, .test = true},
+        {.live = true, .test = true, .answered.at_ms = 1},
+        {.live = true, .test = true, .off_ms = 1},
+        {.kind = ALARM_LOST},
+        {.kind = ALARM_LOST, .answered.at_ms = 1},
+        {.live = true, .off_ms = 1, .answered.at_ms = 1},
+    };
     (void)state;
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 9; i++)
         assert_int_equal(alarm_rank(&list[i]), i);
-    assert_int_equal(alarm_rank(&(struct alarm){.off_ms = 1}), 5); /* a replay waits for nobody */
+    assert_int_equal(alarm_rank(&(struct alarm){.off_ms = 1}), 8); /* a replay waits for nobody */
 }
 
 /* Only rows are appended: one when it begins, its answers, one when it is over. */

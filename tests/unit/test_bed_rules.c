@@ -22,6 +22,34 @@ static void silence_is_sound_alone_and_ends_by_time_or_a_new_alarm(void **state)
     assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_HIGH);
 }
 
+/* Nobody answers either; whose technical alarm it is does not depend on which one began first. */
+static void a_test_takes_no_place_of_an_alarm_that_nobody_answers(void **state) {
+    struct ward *w = *state;
+    for (int first = 0; first < 2; first++) {
+        struct journal_entry e;
+        const struct alarm *a = first ? NULL : on(w, "bed-7", 10);
+        alarm_entry_test("bed-7", "token:bed-7", &w->now, first, &e);
+        alarm_entry_take(w->all, &e, &w->now);
+        const struct alarm *test = alarms_find(w->all, e.alarm);
+        pass(w, first ? 6 * MINUTE : 0);
+        assert_int_equal(first, technical(w, ALARM_UNANSWERED) != NULL);
+        a = a ? a : on(w, "bed-7", 1000);
+        pass(w, 6 * MINUTE);
+        assert_string_equal(technical(w, ALARM_UNANSWERED)->why, a->id);
+        assert_string_equal(technical(w, ALARM_UNANSWERED)->session, a->session);
+        assert_int_equal(acknowledge(w, a), 0);
+        pass(w, 1000);
+        assert_int_equal(w->rows[w->n - 1].kind, JOURNAL_TECHNICAL_OFF);
+        assert_non_null(strstr(w->rows[w->n - 1].detail, a->id));
+        pass(w, 1000);
+        assert_string_equal(technical(w, ALARM_UNANSWERED)->why, test->id);
+        assert_int_equal(acknowledge(w, test), 0);
+        pass(w, 1000);
+        assert_null(technical(w, ALARM_UNANSWERED));
+        off(w, "bed-7", "ended");
+    }
+}
+
 /* Of bed-3 nobody is told; of bed-4 when its alarm has been on for ten seconds. */
 static void a_rule_of_a_bed_holds_its_alarms_back(void **state) {
     struct ward *w = *state;
@@ -425,6 +453,7 @@ static void what_standby_ends_is_not_over(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        in_ward(a_test_takes_no_place_of_an_alarm_that_nobody_answers),
         in_ward(silence_is_sound_alone_and_ends_by_time_or_a_new_alarm),
         in_ward(a_rule_of_a_bed_holds_its_alarms_back),
         in_ward(an_alarm_that_a_rule_holds_back_is_told_when_it_was_not_brief),
