@@ -34,6 +34,23 @@ int options_error(const struct yaml_node *node, const char *file, struct err *er
     return err_set(err, ERR_INVALID, "%s: %s", where, text);
 }
 
+int options_check_list(const struct yaml_node *node, const char *file, const char *name, struct err *err) {
+    if (node->type != YAML_SCALAR || node->quoted || !strchr(node->text, ','))
+        return 0;
+    return options_error(node, file, err, "%s is '%.80s'; expected a list: [%.80s]", name, node->text, node->text);
+}
+
+bool options_is_pattern(const char *text) {
+    for (const char *p = text; *p; p++) {
+        const bool set = *p == '[';
+        if ((set || *p == '\\') && !*(p += 1 + (set && (p[1] == '!' || p[1] == '^'))))
+            return false;
+        if (set && !(p = strchr(p + 1, ']'))) /* "[]a]" stands for "]" and "a" */
+            return false;
+    }
+    return true;
+}
+
 static const char *type_name(const struct option *o) {
     switch (o->type) {
     case OPTION_BOOL:
@@ -131,6 +148,9 @@ static int read_string_list(struct reading *r, const struct option *o, const str
         n++;
     if (node->type == YAML_MAPPING || n > LIST_MAX)
         return bad_value(r, o, node);
+    int rc = options_check_list(node, r->file, o->name, r->err);
+    if (rc)
+        return rc;
     const char **items = arena_alloc(r->arena, (n + 1) * sizeof *items);
     if (!items)
         return err_set(r->err, ERR_EXHAUSTED, "%s: the file is too large", r->file);

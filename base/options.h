@@ -88,6 +88,10 @@ void options_notices(const struct option_table *table, const struct yaml_node *r
 /* Error at a node, for owners of OPTION_NODE subtrees: "file:line:col: message". */
 int options_error(const struct yaml_node *node, const char *file, struct err *err, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* INVALID for a plain text such as "a, b" where a list is expected; other texts are lists of one. */
+int options_check_list(const struct yaml_node *node, const char *file, const char *name, struct err *err);
+/* False for a pattern of fnmatch with a "[" without its "]", or a backslash at its end: it would match itself alone. */
+bool options_is_pattern(const char *text);
 /* The table for people; NOTICE rows are left out. */
 void options_print(const struct option_table *table, FILE *out);
 /* Members of an open object for programs: key, accepts, required, default, meaning. */

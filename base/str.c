@@ -370,7 +370,11 @@ static bool with_unit(const char *text, const struct unit *units, size_t n, int6
 }
 
 bool str_to_duration_ms(const char *text, int64_t *ret_ms) {
-    static const struct unit units[] = {{"", 1e3}, {"ms", 1}, {"s", 1e3}, {"m", 60e3}, {"h", 3600e3}, {"d", 86400e3}};
+    static const struct unit units[] = {{"ms", 1}, {"s", 1e3}, {"m", 60e3}, {"h", 3600e3}, {"d", 86400e3}};
+    if (!strcmp(text, "0")) {
+        *ret_ms = 0;
+        return true;
+    }
     return with_unit(text, units, sizeof units / sizeof *units, ret_ms);
 }
 

@@ -61,7 +61,7 @@ bool str_url_is_loopback(const char *url);
 bool str_to_i64(const char *text, int64_t *ret);
 bool str_to_u64(const char *text, uint64_t *ret);
 bool str_to_f64(const char *text, double *ret); /* finite only, '.' decimal point whatever the locale */
-/* "90s" "15m" "24h" "90d" "1.5h" or a plain number of seconds → milliseconds. */
+/* "250ms" "90s" "15m" "24h" "90d" "1.5h" → milliseconds. A number without a unit is none, but for 0. */
 bool str_to_duration_ms(const char *text, int64_t *ret_ms);
 /* "512MiB" "2TB" "10GB" or a plain number of bytes. */
 bool str_to_bytes(const char *text, int64_t *ret_bytes);

@@ -1,5 +1,6 @@
 /* brr.v1.Journal: the entries of the journal that the caller may see. The file is read on libuv's thread pool, page by page, beside
  * the journal's own thread. */
+#include "base/options.h"
 #include "brr/v1/journal.pb-c.h"
 #include "daemon/journal/journaldb.h"
 #include "daemon/services/convert.h"
@@ -47,6 +48,8 @@ static int read_filter(const struct auth_caller *caller, const Brr__V1__JournalF
     if (strlen(in->client) >= sizeof ret->client || strlen(in->session) >= sizeof ret->session)
         return err_set(err, ERR_INVALID, "JournalFilter.client or session is too long; expected at most %zu and %zu bytes",
                        sizeof ret->client - 1, sizeof ret->session - 1);
+    if (!options_is_pattern(in->client))
+        return err_set(err, ERR_INVALID, "JournalFilter.client: '%.60s' has a [ without its ]", in->client);
     COPY_TEXTS(*ret, *in, client, session);
     COPY_MEMBERS(*ret, *in, since_ms, until_ms);
     return read_kinds(in, &ret->kinds, err);

@@ -5,6 +5,7 @@
 #include <openssl/evp.h>
 #include <openssl/rand.h>
 
+#include "base/options.h"
 #include "base/principal.h"
 
 enum { LINE_WORDS = 9, DAY_S = 24 * 3600 };
@@ -92,16 +93,19 @@ bool token_read_until(const char *text, int64_t *ret_ms) {
     return true;
 }
 
-bool token_names_match(const char *names, const char *bed) {
-    bool matches = !*names;
-    for (const char *at = names, *end; !matches && *at; at = end + (*end == ',')) {
+/* Whether the bed has one of the names; NULL: whether one of them is no pattern. */
+static bool any_name(const char *names, const char *bed) {
+    bool found = false;
+    for (const char *at = names, *end; !found && *at; at = end + (*end == ',')) {
         char pattern[TOKEN_NAMES_SIZE];
         end = at + strcspn(at, ",");
         str_format(pattern, sizeof pattern, "%.*s", (int)(end - at), at);
-        matches = !fnmatch(pattern, bed, 0);
+        found = bed ? !fnmatch(pattern, bed, 0) : !options_is_pattern(pattern);
     }
-    return matches;
+    return found;
 }
+
+bool token_names_match(const char *names, const char *bed) { return !*names || any_name(names, bed); }
 
 bool token_sees_bed(const struct token_sight *s, const char *principal, const char *bed) {
     if (s->all)
@@ -141,6 +145,8 @@ int token_check_request(const struct token_request *r, int64_t *ret_until_ms, st
                        "'%.140s' are no names of beds; expected at most %d bytes, such as bed-7,bed-8 or bed-*, without spaces, "
                        "quotes and empty names",
                        r->names, TOKEN_NAMES_SIZE - 1);
+    if (r->names && any_name(r->names, NULL))
+        return err_set(err, ERR_INVALID, "'%.140s' has a [ without its ]; expected one such as bed-[1-4]", r->names);
     int rc = token_check_name(r->name, err);
     if (rc)
         return rc;

@@ -298,6 +298,8 @@ def successors(tmp):
     error = tls("token", lab, "--role", "stream", "--name", "admin", fails=True)
     assert "named 'admin', of the role admin" in error and "--replace" in error and text() == before, error
     first = tls("token", lab, "--role", "read", "--name", "screen", "--answer", "--names", "icu-*", "--until", "2099-12-31").strip()
+    one = ("token", lab, "--role", "read", "--name", "y")
+    assert "has a [ without its ]" in tls(*one, "--names", "icu-*,bed-[1", fails=True)
     for words, part in ((("--role", "admin"), "keeps role and words"), (("--all",), "keeps role and words"), (("--for", "soon"), "no time")):
         assert part in tls("token", lab, "--name", "screen", "--replace", *words, fails=True)
     assert "no valid token named 'x'" in tls("token", lab, "--name", "x", "--replace", fails=True)

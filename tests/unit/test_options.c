@@ -142,6 +142,16 @@ static void an_unknown_key_is_an_error_with_place_and_nearest_key(void **state) 
     assert_refused("- a\n", "expected keys and values");
 }
 
+static void a_pattern_closes_its_brackets(void **state) {
+    (void)state;
+    static const char *const good[] = {"", "bed-7", "bed-*", "bed-[1-4]", "[]a]", "[!]]", "[^a]?", "\\[", "a]"},
+                             *const bad[] = {"bed-[1", "[", "[]", "[!", "[!]", "a\\", "[a]["};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        assert_true(options_is_pattern(good[i]));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(options_is_pattern(bad[i]));
+}
+
 static void a_wrong_type_names_value_and_expectation(void **state) {
     (void)state;
     static const char *const cases[][2] = {
@@ -155,6 +165,7 @@ static void a_wrong_type_names_value_and_expectation(void **state) {
         {"group: {rate: fast}", "group.rate is 'fast'; expected a number"},
         {"group: {rate: nan}", "expected a number"},
         {"group: {wait: 5 minutes}", "expected a duration like 90s"},
+        {"group: {wait: 30}", "group.wait is '30'; expected a duration like 90s"},
         {"group: {wait: -1s}", "expected a duration"},
         {"group: {size: 5MiBs}", "expected a size like 512MiB"},
         {"group: {color: purple}", "group.color is 'purple'; expected red|green|blue"},
@@ -162,6 +173,7 @@ static void a_wrong_type_names_value_and_expectation(void **state) {
         {"group: {color: red|green}", "expected red|green|blue"},
         {"names: {a: b}", "names is 'a mapping'; expected a list"},
         {"names: [a, [b]]", "expected a list"},
+        {"names: a, b", "names is 'a, b'; expected a list: [a, b]"},
         {"edges: 3", "edges is '3'; expected a list of numbers"},
         {"edges: [1, x]", "edges is 'x'; expected a list of numbers"},
         {"edges: [\"1\"]", "expected a list of numbers"},
@@ -289,17 +301,12 @@ static void programs_get_each_row_as_json(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        in_arena(what_is_absent_has_its_default),
-        in_arena(every_type_reads_what_is_given),
-        in_arena(null_means_the_default_or_none),
-        in_arena(an_unknown_key_is_an_error_with_place_and_nearest_key),
-        in_arena(a_wrong_type_names_value_and_expectation),
-        in_arena(a_value_out_of_range_names_the_range),
-        in_arena(assignments_override_the_file_and_their_errors_say_so),
-        in_arena(old_keys_are_accepted_and_reported),
-        in_arena(the_printed_table_has_every_key_with_default_and_range),
-        in_arena(a_full_arena_is_an_error_not_a_crash),
-        cmocka_unit_test(programs_get_each_row_as_json),
+        in_arena(what_is_absent_has_its_default),       in_arena(every_type_reads_what_is_given),
+        in_arena(null_means_the_default_or_none),       in_arena(an_unknown_key_is_an_error_with_place_and_nearest_key),
+        in_arena(a_pattern_closes_its_brackets),        in_arena(a_wrong_type_names_value_and_expectation),
+        in_arena(a_value_out_of_range_names_the_range), in_arena(assignments_override_the_file_and_their_errors_say_so),
+        in_arena(old_keys_are_accepted_and_reported),   in_arena(the_printed_table_has_every_key_with_default_and_range),
+        in_arena(a_full_arena_is_an_error_not_a_crash), cmocka_unit_test(programs_get_each_row_as_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
