@@ -5,6 +5,7 @@
 #include "daemon/models/model_fetch.h"
 #include "daemon/models/places.h"
 #include "daemon/paths.h"
+#include "daemon/rpc/unix_listener.h"
 #include "daemon/server.h"
 #include "detect/builtin.h"
 #include "detect/model_image.h"
@@ -12,11 +13,15 @@
 enum { MAX_SERIES = 1000 };
 
 static int check_access(const struct config *config, struct err *err) {
+    const struct unix_listener_config own = {.path = config->unix_path, .group = config->unix_group};
     struct access access = {0};
+    int rc = own.path ? unix_listener_check(&own, err) : 0;
+    if (rc)
+        return rc;
     struct metrics *metrics = metrics_new(metrics_families, metrics_family_count, MAX_SERIES);
     if (!metrics)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
-    int rc = access_open(&access, config, metrics, err);
+    rc = access_open(&access, config, metrics, err);
     access_close(&access);
     metrics_free(metrics);
     return rc;
@@ -50,16 +55,18 @@ static int check_served(const struct config *c, struct err *err) {
     return 0;
 }
 
-/* A daemon starts with a hook whose files cannot be read, and says so each minute: better to hear of it before. */
+/* A daemon starts with a hook whose files cannot be read, and says so each minute, and with one for no bed: better to
+ * hear of it before. */
 static int check_hooks(const struct config *c, struct err *err) {
     for (int i = 0; i < c->n_hooks; i++) {
+        const struct hook *h = &c->hooks[i];
         struct hook_files files;
-        int rc = hook_read_files(&c->hooks[i], &files, err);
-        if (rc)
+        int rc;
+        if ((rc = hook_check_roster(h, c->beds, c->n_beds, err)) || (rc = hook_read_files(h, &files, err)))
             return rc;
         hook_files_done(&files);
-        if (c->hooks[i].command && access(c->hooks[i].command[0], X_OK))
-            return err_errno(err, errno, "alarms.hooks: %s: %s cannot be run", c->hooks[i].name, c->hooks[i].command[0]);
+        if (h->command && access(h->command[0], X_OK))
+            return err_errno(err, errno, "alarms.hooks: %s: %s cannot be run", h->name, h->command[0]);
     }
     return 0;
 }

@@ -387,6 +387,8 @@ static int check(struct raw *raw, const struct yaml_node *root, const char *file
     if ((rc = check_access(raw, root, file, err)) || (rc = check_sessions(c, root, file, err)) ||
         (rc = check_address(root, file, "listen.tcp", c, err)) || (rc = check_address(root, file, "http.listen", c, err)))
         return rc;
+    if (c->alarms_url && !hook_url_is_secure(c->alarms_url))
+        return blame(root, file, "alarms.url", ERR_INVALID, "expected https://…, or http:// of this machine", err);
     if (!c->tcp && !c->unix_path)
         return err_set(err, ERR_INVALID, "%s: listen.unix and listen.tcp are both none; nobody could reach the daemon", file);
     if ((rc = check_sizes(raw, root, file, err)) || (rc = pick_devices(raw, root, file, arena, err)) ||

@@ -110,7 +110,7 @@ int config_read_beds(const struct yaml_node *node, const char *file, struct aren
     if (!ret->beds || !ret->escalation.rules)
         return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
     if (node->type == YAML_SCALAR)
-        return read_bed(node, file, arena, ret, err);
+        return (rc = options_check_list(node, file, "beds", err)) ? rc : read_bed(node, file, arena, ret, err);
     for (const struct yaml_node *bed = node->child; bed && !rc; bed = bed->next)
         rc = read_bed(bed, file, arena, ret, err);
     return rc;

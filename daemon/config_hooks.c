@@ -74,6 +74,8 @@ static int check(const struct yaml_node *node, const char *file, const struct co
     for (int i = 0; i < c->n_hooks; i++)
         if (!strcmp(c->hooks[i].name, raw->name))
             return options_error(node, file, err, "alarms.hooks: the name %s stands twice", raw->name);
+    if (!options_is_pattern(raw->bed) || !options_is_pattern(raw->model))
+        return options_error(node, file, err, "alarms.hooks: %s: a pattern has a [ without its ]", raw->name);
     const bool posts = raw->url || raw->url_file;
     if (posts == (raw->command.count > 0) || (raw->url && raw->url_file))
         return options_error(node, file, err, "alarms.hooks: %s: expected one of command, url and url_file", raw->name);

@@ -87,17 +87,21 @@ int paths_lock(const struct config *c, struct paths_locks *ret, struct err *err)
     return rc ? rc : lock_results(c, &ret->results, err);
 }
 
+static int check_restored(const struct config *c, struct err *err) {
+    char restoring[4096];
+    int rc = paths_restoring(c, restoring, sizeof restoring, err);
+    if (rc || !fsio_exists(restoring))
+        return rc;
+    return err_set(err, ERR_PRECONDITION,
+                   "a restore into %s has not ended; run `brrd --restore DIR` again, or delete %s to use what is there", c->results,
+                   restoring);
+}
+
 int paths_open(const struct config *c, struct paths_locks *ret, struct err *err) {
-    char restoring[4096], text[800];
+    char text[800];
     struct err why;
     int rc;
-    if ((rc = paths_lock(c, ret, err)) || (rc = paths_restoring(c, restoring, sizeof restoring, err)))
-        return rc;
-    if (fsio_exists(restoring))
-        return err_set(err, ERR_PRECONDITION,
-                       "a restore into %s has not ended; run `brrd --restore DIR` again, or delete %s to begin with what is there",
-                       c->results, restoring);
-    if ((rc = clear_old(c, err)))
+    if ((rc = paths_lock(c, ret, err)) || (rc = check_restored(c, err)) || (rc = clear_old(c, err)))
         return rc;
     if (builtin_write(c->cache, &why))
         log_warn("the built-in models may be missing", "error=\"%s\"", err_text(&why, text, sizeof text));
@@ -107,8 +111,35 @@ int paths_open(const struct config *c, struct paths_locks *ret, struct err *err)
     return 0;
 }
 
+/* The start makes no folder for a database or for the socket, whose folder below /run the service manager makes. */
+static int check_above(const struct config *c, const char *key, const char *file, struct err *err) {
+    const char *slash = file ? strrchr(file, '/') : NULL;
+    char folder[4096];
+    if (!file || str_starts(file, "/run/"))
+        return 0;
+    str_format(folder, sizeof folder, "%.*s", slash ? (int)(slash - file + (slash == file)) : 1, slash ? file : ".");
+    if (!strcmp(folder, c->cache) || !strcmp(folder, c->results) || !access(folder, W_OK | X_OK))
+        return 0;
+    return err_errno(err, errno, "%s: folder %s cannot be used; make it, writable for the daemon's user", key, folder);
+}
+
 int paths_check(const struct config *c, struct err *err) {
-    if (fsio_can_mkdirs(c->cache, err))
-        return err_wrap(err, "paths.cache");
-    return fsio_can_mkdirs(c->results, err) ? err_wrap(err, "paths.results") : 0;
+    const struct {
+        const char *key, *path;
+        bool above;
+    } all[] = {{"paths.cache", c->cache, false},
+               {"paths.results", c->results, false},
+               {"sessions.shared", c->shared_sessions, false},
+               {"viewer.corrections", c->corrections, false},
+               {"jobs.database", c->database, true},
+               {"journal.file", c->journal, true},
+               {"listen.unix", c->unix_path, true}};
+    int rc;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (all[i].above && (rc = check_above(c, all[i].key, all[i].path, err)))
+            return rc;
+        if (!all[i].above && all[i].path && fsio_can_mkdirs(all[i].path, err))
+            return err_wrap(err, "%s: name a folder that the daemon's user can write or make", all[i].key);
+    }
+    return check_restored(c, err);
 }

@@ -16,5 +16,6 @@ int paths_lock(const struct config *config, struct paths_locks *ret, struct err 
 int paths_open(const struct config *config, struct paths_locks *ret, struct err *err);
 /* The file in paths.results that says that a restore has begun and not ended; paths_open refuses to go on beside it. */
 int paths_restoring(const struct config *config, char *buf, size_t size, struct err *err);
-/* Checks that paths.cache and paths.results are directories that this user can write or create. Creates nothing. */
+/* Checks that this user can write or create the directories of the configuration, that those of databases and of the
+ * socket are there, and that no restore has begun and not ended. Creates nothing. */
 int paths_check(const struct config *config, struct err *err);

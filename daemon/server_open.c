@@ -201,9 +201,13 @@ static int open_journal(struct daemon *d, struct err *err) {
                                        .metrics = s->metrics,
                                        .wake = wake_loop,
                                        .wake_ctx = &d->reports};
+    struct err why;
     int rc = hooks_new(&hooks, &s->hooks, err);
     if (rc)
         return rc;
+    for (int i = 0; i < c->n_hooks; i++)
+        if (hook_check_roster(&c->hooks[i], c->beds, c->n_beds, &why))
+            log_warn("a hook is for no bed of the roster", "error=\"%s\"", why.message);
     const struct journal_config config = {.path = c->journal,
                                           .keep_ms = c->journal_keep_ms,
                                           .max_bytes = c->journal_max_bytes,

@@ -23,6 +23,16 @@ bool hook_url_is_secure(const char *url) {
 
 bool hook_url_is_mail(const char *url) { return str_starts(url, "smtps://") || str_starts(url, "smtp://"); }
 
+int hook_check_roster(const struct hook *h, const char *const *beds, int n, struct err *err) {
+    for (int i = 0; i < n; i++)
+        if (!fnmatch(h->bed, beds[i], 0))
+            return 0;
+    return !n ? 0
+              : err_set(err, ERR_INVALID,
+                        "alarms.hooks: %s: bed '%.60s' matches no bed of the roster; add it to beds, or correct it", h->name,
+                        h->bed);
+}
+
 bool hook_wants(const struct hook *h, const struct journal_entry *e) {
     if (journal_kind_is_technical(e->kind)) /* no receiver hears that it does not hear */
         if (str_starts(e->detail, alarm_kind_name(ALARM_RECEIVER)) && !strcmp(e->client, h->name))

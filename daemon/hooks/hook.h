@@ -27,6 +27,8 @@ bool hook_posts(const struct hook *h);    /* a POST or a mail; false: a command 
 bool hook_url_is_secure(const char *url); /* https://, or http:// of this machine */
 bool hook_url_is_mail(const char *url);   /* smtps://, or smtp:// */
 bool hook_wants(const struct hook *h, const struct journal_entry *e);
+/* INVALID: there is a roster, and the hook is for none of its n beds. */
+int hook_check_roster(const struct hook *h, const char *const *beds, int n, struct err *err);
 
 /* What a receiver is told, as JSON on the standard input of a command or as the body of a POST. */
 struct hook_message {

@@ -23,6 +23,8 @@ struct unix_listener_config {
 };
 
 struct unix_listener;
+/* Whether the path fits and the group exists, which unix_listener_open checks too. */
+int unix_listener_check(const struct unix_listener_config *config, struct err *err);
 /* Binds and listens. A socket file without a listener is left over from a crash and is replaced; one with a listener belongs to
  * another daemon (EXISTS). Errors name the path and the fix. */
 int unix_listener_open(uv_loop_t *loop, const struct unix_listener_config *config, struct unix_listener **ret, struct err *err);

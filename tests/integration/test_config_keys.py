@@ -20,6 +20,13 @@ REFUSED = {
     "stores={a: {url: 'file:///x', anonymous: true}}": "anonymous does nothing for a directory",
     "stores={a: {url: 'file:///x', endpoint: 'http://h'}}": "endpoint does nothing for a directory",
     "stores={a: {url: 's3://x', anonymous: true, credentials: env}}": "contradict",
+    "beds=a, b": "expected a list: [a, b]", "http.names=a, b": "expected a list: [a, b]",
+    "alarms.rejoin=30": "expected a duration like 90s", "listen.unix_group=no-such-group": "there is no group",
+    "alarms.url=http://eeg.example:9464": "expected https://", "alarms.url=eeg.example": "expected https://",
+    "alarms.hooks=[{name: a, command: [/bin/true], bed: 'bed-[1'}]": "[ without its ]",
+    "jobs.database=/nowhere/jobs.sqlite": "No such file", "journal.file=/nowhere/journal.sqlite": "No such file",
+    "listen.unix=/nowhere/s": "No such file", "viewer.corrections=/dev/null/a": "Not a directory",
+    "sessions.shared=/dev/null/a": "Not a directory",
     "beds=[a, {name: a}]": "a stands twice", "beds=[[a]]": "expected a list of names", "beds={a: off}": "expected a list of names",
     "serve=[{name: ward, checkpoint: /nowhere/net.safetensors}]": "there is no model file /nowhere/net.safetensors",
     "serve=[{name: ward, checkpoint: 'store://none/net.safetensors'}]": "has no store 'none'",
@@ -39,6 +46,11 @@ def keys_that_do_nothing_are_refused():
     for key, word in REFUSED.items():
         code, err = check_config(key)
         assert code != 0 and word in err and key.split("=")[0].split(".")[-1] in err.replace("store a", "stores"), (key, code, err)
+    hooks = "alarms.hooks=[{name: a, command: [/bin/true], bed: 'icu-[1-3]'}]"
+    code, err = check_config("beds=[bed-1]", hooks)
+    assert code != 0 and "alarms.hooks: a: bed 'icu-[1-3]' matches no bed of the roster" in err, err
+    for roster in ("beds=[bed-1, icu-2]", "beds=[]"):
+        assert check_config(roster, hooks, "alarms.url=https://eeg.example:9464")[0] == 0, roster
     code, err = check_config(*ACCEPTED)
     assert code == 0, err
 
