@@ -19,6 +19,7 @@ struct request {
     bool automatic;
     struct labels *out;
     size_t capacity;
+    size_t known; /* rows that say something about seizures: one, unsure time, or background */
 };
 
 static const char UNKNOWN[] = "unknown"; /* code of the runs of LABEL_UNSURE */
@@ -63,11 +64,13 @@ static size_t sort_and_merge(struct label_run *runs, size_t n) {
 
 ORDER_BY(by_count, struct labels_other, order_then(order_u64(y->count, x->count), strcmp(x->text, y->text)))
 
+static bool is_background(const char *text) { return !strncasecmp(text, "bckg", 4) || !strcasecmp(text, "background"); }
+
 static int note_other(struct request *q, const char *text, struct err *err) {
     struct labels *out = q->out;
     char kind[LABELS_CODE_SIZE];
     size_t i = 0;
-    if (!strncasecmp(text, "bckg", 4) || !strcasecmp(text, "background"))
+    if (is_background(text))
         return 0;
     str_copy(kind, sizeof kind, text);
     str_cut_utf8(kind);
@@ -150,6 +153,7 @@ static bool beside(struct request *q, enum labels_source source, char path[PATH_
 
 static int add_row(struct request *q, const struct event_row *row, const char *path, struct err *err) {
     enum label_class class = label_rule_class(q->rule, row->type);
+    q->known += class != LABEL_OTHER || is_background(row->type);
     if (class == LABEL_OTHER)
         return note_other(q, row->type, err);
     if (!(row->duration_s > 0) && class == LABEL_UNSURE) {
@@ -167,10 +171,12 @@ static int add_rows(struct request *q, const struct events_file *events, const c
     for (size_t i = 0; i < events->n_rows; i++)
         if ((rc = add_row(q, &events->rows[i], path, err)))
             return rc;
-    for (size_t i = 0; i < events->n_skipped; i++)
+    for (size_t i = 0; i < events->n_skipped; i++) {
         if (label_rule_class(q->rule, events->skipped[i].type) == LABEL_SEIZURE)
             return err_set(err, ERR_INVALID, "%s:%d: the times of '%s' cannot be read", path, events->skipped[i].line,
                            events->skipped[i].type);
+        q->known += is_background(events->skipped[i].type);
+    }
     if (events->n_skipped)
         add_note(q, "%s:%d: a row that is no seizure has no readable times and is skipped%s", fsio_basename(path),
                  events->skipped[0].line, events->n_skipped > 1 ? ", and others" : "");
@@ -203,21 +209,18 @@ static int load_events(struct request *q, enum labels_source source, const struc
         return 0;
     OWNED(events_done) struct events_file events = EVENTS_FILE_EMPTY;
     int rc;
-    if ((rc = format->read(path, &events, err)) || (!isnan(events.origin_s) && (rc = relate(q, path, &events, err))))
+    q->known = 0;
+    if ((rc = format->read(path, &events, err)) || (!isnan(events.origin_s) && (rc = relate(q, path, &events, err))) ||
+        (rc = add_rows(q, &events, path, err)))
         return rc;
-    return add_rows(q, &events, path, err);
-}
-
-static int load_bids(struct request *q, bool *ret_found, struct err *err) {
-    return load_events(q, LABELS_BIDS_TSV, events_format_at(EVENTS_INDEX_tsv), ret_found, err);
-}
-
-static int load_tusz_csv(struct request *q, bool *ret_found, struct err *err) {
-    return load_events(q, LABELS_TUSZ_CSV, events_format_at(EVENTS_INDEX_csv_bi), ret_found, err);
-}
-
-static int load_tusz_csv_bi(struct request *q, bool *ret_found, struct err *err) {
-    return load_events(q, LABELS_TUSZ_CSV_BI, events_format_at(EVENTS_INDEX_csv_bi), ret_found, err);
+    const size_t n = events.n_rows + events.n_skipped;
+    if (!q->automatic || !n || q->known)
+        return 0;
+    *ret_found = false; /* whoever wrote "chewing" need not have looked for seizures */
+    q->out->recording_s = NAN;
+    add_without(q, "%s has %s, none a seizure or bckg (data.labels: %s takes it for seizure-free)", fsio_basename(path),
+                counted((int64_t)n, "event").text, labels_source_name(source));
+    return 0;
 }
 
 /* ---- CHB-MIT summary ---- */
@@ -380,7 +383,7 @@ static int read_annotation(struct request *q, const struct eeg_annotation *a, en
     return 0;
 }
 
-static int read_annotations(struct request *q, const struct eeg_info *info, size_t *ret_seizures, struct err *err) {
+static int read_annotations(struct request *q, const struct eeg_info *info, struct err *err) {
     struct open_seizure open = {0};
     int rc;
     for (size_t i = 0; i < info->n_annotations; i++) {
@@ -392,7 +395,6 @@ static int read_annotations(struct request *q, const struct eeg_info *info, size
     drop_unsure(q, &open);
     if (open.text)
         return err_set(err, ERR_INVALID, "the seizure annotated at %.3f s has no duration and no end", open.onset_s);
-    *ret_seizures = q->out->n_runs;
     return 0;
 }
 
@@ -407,10 +409,9 @@ static int load_annotations(struct request *q, bool *ret_found, struct err *err)
     bool signal = false;
     for (int i = 0; i < info->n_signals; i++)
         signal |= info->signals[i].annotation;
-    size_t seizures = 0;
-    if ((rc = read_annotations(q, info, &seizures, err)))
+    if ((rc = read_annotations(q, info, err)))
         return rc;
-    *ret_found = seizures || (signal && !q->automatic);
+    *ret_found = q->out->n_runs || (signal && !q->automatic);
     if (*ret_found)
         q->out->recording_s = info->duration_s;
     else if (info->n_annotations)
@@ -424,15 +425,16 @@ static int load_annotations(struct request *q, bool *ret_found, struct err *err)
 
 static const struct source {
     enum labels_source source;
-    const char *other_name; /* besides labels_source_name */
-    int (*load)(struct request *q, bool *ret_found, struct err *err);
+    const char *other_name;                                           /* besides labels_source_name */
+    int (*load)(struct request *q, bool *ret_found, struct err *err); /* NULL: a file of events */
+    int format;                                                       /* -1: those that no line has */
 } SOURCES[] = {
-    {LABELS_BIDS_TSV, "tsv", load_bids},
-    {LABELS_TUSZ_CSV, "tusz_csv", load_tusz_csv},
-    {LABELS_TUSZ_CSV_BI, "csv_bi", load_tusz_csv_bi},
-    {LABELS_CHBMIT_SUMMARY, "chbmit_summary", load_summary},
-    {LABELS_FORMATS, "", NULL}, /* the event formats that no line above has */
-    {LABELS_EDF_ANNOTATIONS, "edf_annotations", load_annotations},
+    {LABELS_BIDS_TSV, "tsv", NULL, EVENTS_INDEX_tsv},
+    {LABELS_TUSZ_CSV, "tusz_csv", NULL, EVENTS_INDEX_csv_bi},
+    {LABELS_TUSZ_CSV_BI, "csv_bi", NULL, EVENTS_INDEX_csv_bi},
+    {LABELS_CHBMIT_SUMMARY, "chbmit_summary", load_summary, 0},
+    {LABELS_FORMATS, "", NULL, -1},
+    {LABELS_EDF_ANNOTATIONS, "edf_annotations", load_annotations, 0},
 };
 enum { N_SOURCES = sizeof SOURCES / sizeof *SOURCES };
 
@@ -457,18 +459,18 @@ static int load_formats(struct request *q, const char *format, bool *ret_found, 
 }
 
 static int load_first(struct request *q, const char *format, struct err *err) {
-    for (int i = 0; i < N_SOURCES && q->out->source == LABELS_NONE; i++) {
+    int rc = 0;
+    for (int i = 0; i < N_SOURCES && !rc && q->out->source == LABELS_NONE; i++) {
         const struct source *s = &SOURCES[i];
         bool found = false;
-        int rc = 0;
-        if (!s->load)
+        if (s->format < 0)
             rc = load_formats(q, format, &found, err);
-        else if (asked(q, format, labels_source_name(s->source), s->other_name) && !(rc = s->load(q, &found, err)) && found)
+        else if (asked(q, format, labels_source_name(s->source), s->other_name))
+            rc = s->load ? s->load(q, &found, err) : load_events(q, s->source, events_format_at(s->format), &found, err);
+        if (!rc && found && s->format >= 0)
             q->out->source = s->source;
-        if (rc)
-            return rc;
     }
-    return 0;
+    return rc;
 }
 
 int labels_load(const char *recording_path, const char *rule, const struct eegfile *edf, struct labels *ret, struct err *err) {

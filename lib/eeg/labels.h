@@ -51,12 +51,14 @@ const char *labels_source_name(enum labels_source source);
 extern const char labels_names[];
 bool labels_known(const char *format);
 
-/* Reads the labels of the recording at recording_path. rule: a format, and patterns of seizures as in eeg/label_rule.h. The format
- * is a name of labels_source_name, the name of an event format, or "auto": the first of bids-tsv, tusz-csv, tusz-csv_bi,
- * chbmit-summary, the other event formats, edf-annotations that exists for this recording. edf: the open recording, or NULL to open
- * it when annotations are needed. "none": reads nothing, the source is LABELS_NONE. In "auto" annotations count as a source only
- * when one of them is a seizure. A file that brrd wrote and nobody has changed since (store/outputs.h) is no label. Errors: INVALID
- * names file:line and the expected value, or the unknown format. After success (also with source LABELS_NONE) call labels_done. */
+/* Reads the labels of the recording at recording_path. rule: a format, and patterns of seizures as in eeg/label_rule.h.
+ * The format is a name of labels_source_name, the name of an event format, or "auto": the first of bids-tsv, tusz-csv,
+ * tusz-csv_bi, chbmit-summary, the other event formats, edf-annotations that exists for this recording. edf: the open
+ * recording, or NULL to open it when annotations are needed. "none": reads nothing, the source is LABELS_NONE. In "auto"
+ * annotations count as a source only when one of them is a seizure, and an event file only when it is empty or one of its
+ * rows is a seizure, unsure or background. A file that brrd wrote and nobody has changed since (store/outputs.h) is no
+ * label. Errors: INVALID names file:line and the expected value, or the unknown format. After success (also with source
+ * LABELS_NONE) call labels_done. */
 int labels_load(const char *recording_path, const char *rule, const struct eegfile *edf, struct labels *ret, struct err *err);
 /* The seizures of a TUSZ table that is named itself, whoever wrote it: its rows of channels merged. */
 int labels_read_table(const char *path, const char *rule, struct labels *ret, struct err *err);

@@ -6,7 +6,7 @@
 #include "base/order.h"
 #include "store/digest.h"
 
-enum { INDEX_VERSION = 3, PATH_BYTES = 4096, INDEX_MAX_BYTES = 1 << 30, FLUSH_BYTES = 1 << 20 };
+enum { INDEX_VERSION = 4, PATH_BYTES = 4096, INDEX_MAX_BYTES = 1 << 30, FLUSH_BYTES = 1 << 20 };
 
 struct item {
     const char *relative_path;

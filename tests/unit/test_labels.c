@@ -105,6 +105,31 @@ static void a_background_row_is_a_label_without_seizures(void **state) {
     assert_int_equal(p->labels.n_runs, 0);
 }
 
+/* Whoever wrote "chewing" need not have looked for seizures, unless data.labels says that the file is of labels. */
+static void a_file_of_other_events_alone_is_no_label(void **state) {
+    struct place *p = *state;
+    static const char *const rows[] = {"0\t60\tchewing\n", "n/a\tn/a\tchewing\n", "", "0\t60\tchewing\n0\t9\tbckg\n",
+                                       "0\t60\tchewing\n0\t9\tunknown\n"};
+    put_edf(p, "a.edf", "");
+    for (int i = 0; i < 5; i++) {
+        char text[100];
+        str_format(text, sizeof text, "onset\tduration\teventType\n%s", rows[i]);
+        put_file(p, "a_events.tsv", text);
+        assert_int_equal(load(p, "a.edf", "auto"), 0);
+        assert_int_equal(p->labels.source, i < 2 ? LABELS_NONE : LABELS_BIDS_TSV);
+        if (i < 2)
+            assert_string_equal(
+                p->labels.without,
+                "a_events.tsv has 1 event, none a seizure or bckg (data.labels: bids-tsv takes it for seizure-free)");
+        assert_int_equal(load(p, "a.edf", "bids-tsv"), 0);
+        assert_int_equal(p->labels.source, LABELS_BIDS_TSV);
+    }
+    put_file(p, "a_events.tsv", "onset\tduration\teventType\n0\t60\tchewing\n");
+    put_file(p, "a.csv_bi", "channel,start_time,stop_time,label,confidence\nTERM,60,90,seiz,1\n");
+    assert_int_equal(load(p, "a.edf", "auto"), 0);
+    assert_runs(&p->labels, "60-90 seiz");
+}
+
 static void what_is_unknown_stands_apart_from_the_seizures(void **state) {
     struct place *p = *state;
     put_file(p, "a_events.tsv",
@@ -677,6 +702,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(bids_events_are_found_by_column_name, enter, leave),
         cmocka_unit_test_setup_teardown(a_recording_in_capitals_finds_its_events, enter, leave),
         cmocka_unit_test_setup_teardown(a_background_row_is_a_label_without_seizures, enter, leave),
+        cmocka_unit_test_setup_teardown(a_file_of_other_events_alone_is_no_label, enter, leave),
         cmocka_unit_test_setup_teardown(what_is_unknown_stands_apart_from_the_seizures, enter, leave),
         cmocka_unit_test_setup_teardown(faulty_events_name_file_and_line, enter, leave),
         cmocka_unit_test_setup_teardown(tusz_csv_is_the_union_over_channels_and_codes, enter, leave),
