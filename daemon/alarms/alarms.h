@@ -122,11 +122,13 @@ void alarms_look_at_bed(struct alarms *all, const char *id, bool heard);
 /* The alarm that is on in this session; NULL: there is none. */
 const struct alarm *alarms_on_in(const struct alarms *all, const char *session);
 /* why: of the end of an alarm whose cause is not over. */
-#define ALARMS_GONE   "the stream has ended, and nothing is heard of the bed"
+#define ALARMS_ENDED  "the stream has ended"
+#define ALARMS_GONE   ALARMS_ENDED ", and nothing is heard of the bed"
 #define ALARMS_STANDS "the bed is in standby"
 bool alarms_is_over(const char *why);
 bool alarms_is_of_stream(enum alarm_kind kind); /* nothing is heard of it: a move to another daemon ends the alarm */
-/* The stream of this session is over: its connection is not lost any more, but nobody hears the bed either. */
+/* The stream of this session is over: its connection is not lost any more, but nobody hears the bed either, and nobody
+ * has seen to what was wrong with it. */
 void alarms_gone(struct alarms *all, const char *session);
 /* The alarm that this onset of the session belongs to, as far as the register knows: it is on in the session, was on then, or
  * another stream of the bed has taken it over since. NULL: it is new. */
@@ -155,7 +157,7 @@ void alarms_hear(struct alarms *all, const struct alarms_told *told, const struc
  * its kind, and ends when a round does not name it. A bed in standby has none. */
 struct alarms_cause {
     enum alarm_kind kind;
-    const char *bed, *principal, *session, *why; /* "" where there is none */
+    const char *bed, *principal, *session, *why; /* "" where there is none; why NULL, with no_new: as it was */
     int64_t held_ms;                             /* it had held for so long before the daemon's restart */
     bool no_new;                                 /* it keeps an alarm that is on, and begins none */
 };

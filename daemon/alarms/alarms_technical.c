@@ -126,7 +126,7 @@ static bool stands_by(const struct alarms *all, enum alarm_kind kind, const char
            !alarms_is_anothers(all, principal, bed);
 }
 
-bool alarms_is_over(const char *why) { return strcmp(why, ALARMS_GONE) != 0 && strcmp(why, ALARMS_STANDS) != 0; }
+bool alarms_is_over(const char *why) { return !str_starts(why, ALARMS_ENDED) && strcmp(why, ALARMS_STANDS) != 0; }
 
 bool alarms_round_put(struct alarms *all, const struct alarms_cause *c, const struct alarms_now *now) {
     char key[CAUSE_KEY];
@@ -137,9 +137,11 @@ bool alarms_round_put(struct alarms *all, const struct alarms_cause *c, const st
     if (!t ? c->no_new || !(t = technical_new(all, key, c, now)) : c->no_new && !t->begun)
         return false;
     t->round = all->round;
-    t->keep_boot_ms = 0;
+    t->keep_boot_ms = c->why ? 0 : now->boot_ms + ALARMS_RETURN_MS;
+    if (t->gone && *c->session) /* in another stream of the bed */
+        str_copy(t->alarm.session, sizeof t->alarm.session, c->session);
     t->gone = false;
-    if (strcmp(t->alarm.why, c->why) != 0) {
+    if (c->why && strcmp(t->alarm.why, c->why) != 0) {
         str_copy(t->alarm.why, sizeof t->alarm.why, c->why);
         if (c->kind == ALARM_UNANSWERED)
             str_copy(t->alarm.session, sizeof t->alarm.session, c->session);
@@ -185,7 +187,10 @@ void alarms_round_end(struct alarms *all, const struct alarms_now *now) {
         if (t->round == all->round || (now->boot_ms < t->keep_boot_ms && !stands))
             continue;
         if (stands || t->gone)
-            str_copy(t->alarm.why, sizeof t->alarm.why, stands ? ALARMS_STANDS : ALARMS_GONE);
+            str_copy(t->alarm.why, sizeof t->alarm.why,
+                     stands                               ? ALARMS_STANDS
+                     : alarms_is_of_stream(t->alarm.kind) ? ALARMS_GONE
+                                                          : ALARMS_ENDED);
         rows += t->begun;
         if (t->begun)
             alarms_write(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_OFF, .alarm = &t->alarm, ROW_AT(now)});
@@ -197,6 +202,7 @@ void alarms_gone(struct alarms *all, const char *session) {
     void *at;
     for (size_t cursor = 0; alarms_each(all->technical, &cursor, &at);) {
         struct technical *t = at;
-        t->gone |= !strcmp(t->alarm.session, session) && (alarms_is_of_stream(t->alarm.kind) || t->alarm.kind == ALARM_ELECTRODES);
+        const enum alarm_kind kind = t->alarm.kind;
+        t->gone |= kind != ALARM_TWICE && kind != ALARM_UNANSWERED && !strcmp(t->alarm.session, session);
     }
 }

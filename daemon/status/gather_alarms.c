@@ -371,6 +371,7 @@ static bool keep_cause(struct alarms *all, const struct status_stream *s, enum a
 
 /* A replay calls nobody, also one in real time. */
 static void look_at_stream(struct alarms *all, const struct status_stream *s, const struct alarms_now *now) {
+    static const enum alarm_kind unseen[] = {ALARM_ELECTRODES, ALARM_LEARNING, ALARM_RATE, ALARM_CLOCK};
     char text[80];
     if (!s->bed.live || s->bed.ended_ms || !*s->bed.session_id)
         return;
@@ -386,12 +387,18 @@ static void look_at_stream(struct alarms *all, const struct status_stream *s, co
         put_cause(all, s, ALARM_TWICE, "", now);
     if (s->late)
         put_cause(all, s, ALARM_LATE, "", now);
+    for (size_t i = 0; i < sizeof unseen / sizeof *unseen && !gather_is_heard(s); i++)
+        keep_cause(all, s, unseen[i], NULL, now);
     if (s->bed.connected && !s->loaded)
         put_cause(all, s, ALARM_MODEL, s->bed.model, now);
+    else if (!s->loaded)
+        keep_cause(all, s, ALARM_MODEL, s->bed.model, now);
     if (electrodes_off(s))
         put_cause(all, s, ALARM_ELECTRODES, s->bed.quality, now);
     if (s->bed.connected && !s->silent && s->loaded && !s->late && !electrodes_off(s) && s->bed.learning_s)
         put_cause(all, s, ALARM_LEARNING, "", now);
+    else if (s->bed.learning_s)
+        keep_cause(all, s, ALARM_LEARNING, NULL, now);
     str_format(text, sizeof text, "%.1f Hz instead of %g", s->measured_hz, s->rate_hz);
     if (s->measured_hz > 0)
         put_cause(all, s, ALARM_RATE, text, now);
