@@ -527,6 +527,17 @@ static int answer(struct desk *d, struct desk_order *o, const struct alarms_now 
     return alarms_answer(d->alarms, o->id, &o->answer, now, err);
 }
 
+/* desk_config.streamer */
+static const char *streamer_of(const struct desk *d, const char *bed) {
+    return d->config.streamer ? d->config.streamer(d->config.streamer_ctx, bed) : "";
+}
+
+static int no_bed(const char *bed, struct err *err) {
+    return err_set(err, ERR_NOT_FOUND, "there is no bed '%.60s': no stream has this name, nor the roster (beds in daemon.yaml)",
+                   bed);
+}
+
+/* Without a roster every name may be a bed's. */
 static int test(struct desk *d, struct desk_order *o, const struct alarms_now *now, struct err *err) {
     struct journal_entry e;
     int rc = o->permit(o->ctx, o->answer.author.by, o->bed, err);
@@ -534,6 +545,8 @@ static int test(struct desk *d, struct desk_order *o, const struct alarms_now *n
         return rc;
     if (!*o->bed)
         return err_set(err, ERR_INVALID, "a test alarm needs the name of a bed");
+    if (d->config.plan.n_roster && !streamer_of(d, o->bed))
+        return no_bed(o->bed, err);
     if (alarms_are_off(d->alarms, o->bed))
         return err_set(err, ERR_PRECONDITION,
                        "alarms of '%.60s' are off by the configuration (beds: in daemon.yaml); nobody would hear", o->bed);
@@ -548,14 +561,12 @@ static int test(struct desk *d, struct desk_order *o, const struct alarms_now *n
 
 /* A bed that has gone may still be taken out of standby. A wrong time is said first (alarms_standby). */
 static int put_in_standby(struct desk *d, struct desk_order *o, const struct alarms_now *now, struct err *err) {
-    const char *streamer = d->config.streamer ? d->config.streamer(d->config.streamer_ctx, o->bed) : "";
+    const char *streamer = streamer_of(d, o->bed);
     int rc = o->permit(o->ctx, streamer ? streamer : "", o->bed, err);
     if (rc)
         return rc;
     if (!streamer && o->until_ms && o->until_ms <= now->wall_ms + ALARMS_STANDBY_MS)
-        return err_set(err, ERR_NOT_FOUND,
-                       "there is no bed '%.60s': no stream has this name, and the roster (beds: in daemon.yaml) does not list it",
-                       o->bed);
+        return no_bed(o->bed, err);
     date_order(o, now);
     return alarms_standby(d->alarms, o->bed, o->until_ms, &o->answer.author, now, err);
 }

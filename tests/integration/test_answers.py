@@ -296,6 +296,10 @@ def all_of_a_bed():
         assert code == 0 and [json.loads(line)["answered"]["person"] for line in out.splitlines()] == ["Ana B"], err
         assert "acknowledged" in d.ctl("alarms", "ack", "bed 5", "--yes")[1] and not waiting(d, "bed 5")
         assert "no alarm 'bed 7'" in d.ctl("alarms", "ack", "bed 7", "--yes")[2]
+        code, _, err = d.ctl("alarms", "test", "bed 7")
+        assert code == 3 and "no bed 'bed 7'" in err and "roster" in err, err
+        code, _, err = d.ctl("alarms", "standby", "bed 5", "30")
+        assert code == 2 and "expected one such as 30m" in err, err
 
         shown = {begin(d, "bed 5"), begin(d, "bed 5")}
         code, _, err = d.ctl("alarms", "ack", "test1")
