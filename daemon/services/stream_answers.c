@@ -233,6 +233,9 @@ static void on_failed(void *owner, const struct err *err, const char *reason) {
     struct stream_call *c = owner;
     if (!reason && !c->opened && err->code == ERR_PRECONDITION)
         reason = str_starts(err->message, ALARM_SETS_NONE) ? "ALARM_RULE_MISSING" : "MONTAGE_MISMATCH";
+    if (!reason && !c->opened && err->code == ERR_INVALID &&
+        (str_starts(err->message, "thresholds ") || str_starts(err->message, "alarm hop ")))
+        reason = "OPTION_INVALID";
     int64_t retry_ms = session_retry_ms(c->session, reason);
     if (reason && (!strcmp(reason, "OVERLOADED") || !strcmp(reason, "DRAINING"))) { /* the session stays as after a cut */
         stream_call_ack(c);

@@ -23,6 +23,8 @@ static const struct kind_keys keys[] = {{&job_data_source_keys, C(data)}, {&own_
 
 static int read_config(struct jobfile *job, struct arena *arena, struct err *err) {
     struct detect_config *c = job->config;
+    if (c->on > 0 && c->off > c->on)
+        return err_set(err, ERR_INVALID, "%s: detect.off %g: expected at most detect.on, %g", job->file, c->off, c->on);
     int rc = job_data_read(job, &c->data, arena, err);
     c->data.labels = "none"; /* what others found in these recordings is not looked at */
     c->data.unlabeled = "background";

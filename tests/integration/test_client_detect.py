@@ -420,6 +420,12 @@ def check_thresholds(d, recording, model):
     assert code == 0 and f"the highest probability is {high['highest_probability']:.3f}" in text, text
     code, text, err = d.ctl("stream", recording, "--model", model, "--on", "0.5", "--off", "0.6")
     assert code == 1 and "expected 0 < off <= on" in err, err
+    shutil.copy(recording, f"{d.dir}/other.edf")
+    for words, code, text in ((("--on", "0.3", "--off", "0.9"), 2, "brrctl: --off is 0.9; expected at most --on (0.3)"),
+                              (("--off", "0.9999"), 1, "expected 0 < off <= on")):
+        two = (recording, f"{d.dir}/other.edf", "--parallel", "1", "--out", f"{d.dir}/wrong")
+        got = d.ctl("detect", *two, "--model", model, *words)
+        assert got[0] == code and got[2].count(text) == 1 and "2/2" not in got[2], got
     # the same of a job of the daemon
     job = f"{d.dir}/detect.yaml"
     with open(job, "w", encoding="utf-8") as f:

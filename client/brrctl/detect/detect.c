@@ -268,7 +268,8 @@ static void report(struct batch *b, const struct detect_item *item) {
 /* An error that every other recording would meet too. */
 static bool hopeless(const struct detect_item *item) {
     const int code = item->err.code;
-    return item->no_model || code == BRR_UNAVAILABLE || code == BRR_UNAUTHENTICATED || code == BRR_DENIED;
+    return item->no_model || code == BRR_UNAVAILABLE || code == BRR_UNAUTHENTICATED || code == BRR_DENIED ||
+           !strcmp(item->err.reason, "OPTION_INVALID") || !strcmp(item->err.reason, "ALARM_RULE_MISSING");
 }
 
 static int detect_item(void *ctx, int64_t i, struct err *err) {
@@ -498,6 +499,11 @@ int detect_local(const struct arguments *o) {
 }
 
 static int cmd_detect(const struct arguments *o) {
+    const struct detect_options *options = detect_options_of(o);
+    if (options->off > options->on) { /* NAN: not given */
+        fprintf(stderr, "brrctl: --off is %g; expected at most --on (%g)\n", options->off, options->on);
+        return EXIT_USAGE;
+    }
     for (int i = 0; i < o->n_args; i++)
         if (str_starts(o->args[i], "store://") || str_starts(o->args[i], "job:"))
             return detect_on_server(o);
