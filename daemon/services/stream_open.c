@@ -21,17 +21,23 @@ static bool has_control(const char *text) {
 }
 
 static int check_open(const Brr__V1__Open *in, struct err *err) {
-    const char *const texts[] = {in->client_name, in->model, in->device, in->patient};
-    static const char *const names[] = {"client_name", "model", "device", "patient"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (has_control(texts[i]))
-            return err_set(err, ERR_INVALID, "Open.%s has a control character", names[i]);
+    const struct {
+        const char *name, *text;
+        size_t size; /* 0: what is looked up by it decides */
+    } texts[] = {{"client_name", in->client_name, SESSION_NAME_SIZE},
+                 {"model", in->model, 0},
+                 {"device", in->device, 0},
+                 {"patient", in->patient, PATIENT_NAME_SIZE}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (has_control(texts[i].text))
+            return err_set(err, ERR_INVALID, "Open.%s has a control character", texts[i].name);
+        const size_t len = strlen(texts[i].text), most = texts[i].size - 1;
+        if (texts[i].size && len > most)
+            return err_set(err, ERR_INVALID, "Open.%s has %zu bytes; expected at most %zu", texts[i].name, len, most);
+    }
     for (size_t i = 0; i < in->n_channels && i < FRONTEND_MAX_LABELS; i++)
         if (has_control(in->channels[i]))
             return err_set(err, ERR_INVALID, "Open.channels[%zu] has a control character", i);
-    if (strlen(in->patient) >= PATIENT_NAME_SIZE)
-        return err_set(err, ERR_INVALID, "Open.patient has %zu bytes; expected at most %d", strlen(in->patient),
-                       PATIENT_NAME_SIZE - 1);
     if (!in->n_channels || in->n_channels > FRONTEND_MAX_LABELS)
         return err_set(err, ERR_INVALID, "Open names %zu channels; expected 1 to %d", in->n_channels, FRONTEND_MAX_LABELS);
     for (size_t i = 0; i < in->n_channels; i++)

@@ -106,6 +106,9 @@ def check_refusals(d, w, recording):
     assert code == "NOT_FOUND" and "nobody" in detail.message, detail
     code, detail = w.refusal(w.open(channels=["X1", "X2"]), w.pb.ClientMessage())
     assert code == "FAILED_PRECONDITION" and detail.reason == "MONTAGE_MISMATCH" and "X1" in detail.message + detail.cause, detail
+    for name in ("client_name", "patient"):
+        code, detail = w.refusal(w.open(**{name: 64 * "ü"}))
+        assert f"Open.{name} has 128 bytes; expected at most 127" in detail.message, (code, detail)
     code, detail = w.refusal(w.chunk(0, 10))
     assert code == "INVALID_ARGUMENT" and "Open" in detail.message, detail
     code, out, err = d.ctl("stream", recording, "--model", "nobody")
