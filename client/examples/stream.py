@@ -21,6 +21,7 @@ from grpc_tools import protoc
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROTO = os.environ.get("BRR_PROTO") or next((p for p in (f"{HERE}/../../proto", f"{HERE}/../proto") if os.path.isdir(p)), "proto")
+NAME = f"stream.py of {os.environ.get('USER') or os.getuid()}@{os.uname().nodename}"
 RESULT_HZ = 256
 OPTIONS = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1000)]
 FIRST_PAUSE_S, LONGEST_PAUSE_S, RESUME_S = 0.1, 5, 120  # between attempts to reach a daemon that is away; and all of them
@@ -91,7 +92,7 @@ class Stream:
         """Open; then, from the sample that the daemon asks for, every sample once. grpcio pulls the next message when there is room."""
         pb = self.pb
         yield pb.ClientMessage(open=pb.Open(model=self.model, channels=self.labels, rate_hz=self.rate, format=pb.SAMPLE_FORMAT_F32_UV,
-                                            client_name="stream.py", alarm_hop_s=-1, resumable=True, resume_token=self.token,
+                                            client_name=NAME, alarm_hop_s=-1, resumable=True, resume_token=self.token,
                                             next_result_seq=self.next_result))
         first, end = start.get(), len(self.rows[0])
         while first is not None and first < end:

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The installed library builds the C example by pkg-config alone, exports only brr_*, and both examples agree with brrctl."""
+import json
 import os
 import subprocess
 import sys
@@ -51,6 +52,8 @@ def main():
         os.close(folder)
         assert r.returncode != 0 and "cannot read the samples" in r.stderr, r
         python = run(sys.executable, f"{d.dir}/prefix/share/brrd/examples/stream.py", recording, model, "777", env=d.env)
+        names = {json.loads(line)["client"] for line in d.ctl("journal", "--json")[1].splitlines()}
+        assert any(name.startswith("stream.py of ") and "@" in name for name in names), names
         assert c == python and c, f"C and Python differ:\n{c}\n{python}"
         got = [tuple(float(x) for x in line.split("\t")[:2]) for line in c.splitlines()]
         assert len(got) == len(want) and numpy.allclose(got, want, atol=0.011), (got, want)
