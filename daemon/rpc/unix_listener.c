@@ -121,7 +121,7 @@ static void release(struct unix_listener *l) {
     free(l);
 }
 
-static int prepare(struct unix_listener *l, struct err *err) {
+static int find_place_and_group(struct unix_listener *l, struct err *err) {
     if (!str_copy(l->path, sizeof l->path, l->config.path))
         return err_set(err, ERR_RANGE, "listen.unix %s: a socket path has at most 107 bytes", l->config.path);
     return l->config.group ? find_group(l->config.group, &l->group, err) : 0;
@@ -129,12 +129,12 @@ static int prepare(struct unix_listener *l, struct err *err) {
 
 int unix_listener_check(const struct unix_listener_config *config, struct err *err) {
     struct unix_listener l = {.config = *config};
-    return prepare(&l, err);
+    return find_place_and_group(&l, err);
 }
 
 static int bind_and_watch(uv_loop_t *loop, struct unix_listener *l, struct err *err) {
     const struct unix_listener_config *config = &l->config;
-    int rc = prepare(l, err);
+    int rc = find_place_and_group(l, err);
     if (rc)
         return rc;
     if ((l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) < 0)

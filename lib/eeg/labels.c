@@ -421,55 +421,50 @@ static int load_annotations(struct request *q, bool *ret_found, struct err *err)
     return 0;
 }
 
+static bool asked(const struct request *q, const char *name, const char *other) {
+    return q->automatic || !strcmp(q->format, name) || (other && !strcmp(q->format, other));
+}
+
+/* The first event format with a file beside the recording, of those that have no source of their own. */
+static int load_formats(struct request *q, bool *ret_found, struct err *err) {
+    int rc = 0;
+    for (int i = 0; i < EVENTS_FORMATS && !rc && !*ret_found; i++) {
+        const struct events_format *row = events_format_at(i);
+        q->out->source = LABELS_FORMATS + (unsigned)i;
+        if (i != EVENTS_INDEX_tsv && i != EVENTS_INDEX_csv_bi && asked(q, row->name, NULL))
+            rc = load_events(q, q->out->source, row, ret_found, err);
+    }
+    return rc;
+}
+
 /* ---- the sources, in the order of "auto" ---- */
 
 static const struct source {
     enum labels_source source;
     const char *other_name;                                           /* besides labels_source_name */
     int (*load)(struct request *q, bool *ret_found, struct err *err); /* NULL: a file of events */
-    int format;                                                       /* -1: those that no line has */
+    int format;
 } SOURCES[] = {
     {LABELS_BIDS_TSV, "tsv", NULL, EVENTS_INDEX_tsv},
     {LABELS_TUSZ_CSV, "tusz_csv", NULL, EVENTS_INDEX_csv_bi},
     {LABELS_TUSZ_CSV_BI, "csv_bi", NULL, EVENTS_INDEX_csv_bi},
     {LABELS_CHBMIT_SUMMARY, "chbmit_summary", load_summary, 0},
-    {LABELS_FORMATS, "", NULL, -1},
+    {LABELS_FORMATS, "", load_formats, 0}, /* it sets the source */
     {LABELS_EDF_ANNOTATIONS, "edf_annotations", load_annotations, 0},
 };
 enum { N_SOURCES = sizeof SOURCES / sizeof *SOURCES };
 
-static bool asked(const struct request *q, const char *format, const char *name, const char *other) {
-    return q->automatic || !strcmp(format, name) || (other && !strcmp(format, other));
-}
-
-/* The first event format with a file beside the recording. */
-static int load_formats(struct request *q, const char *format, bool *ret_found, struct err *err) {
-    for (int i = 0; i < EVENTS_FORMATS && !*ret_found; i++) {
-        const struct events_format *row = events_format_at(i);
-        enum labels_source source = LABELS_FORMATS + (unsigned)i;
-        if (i == EVENTS_INDEX_tsv || i == EVENTS_INDEX_csv_bi || !asked(q, format, row->name, NULL))
-            continue;
-        int rc = load_events(q, source, row, ret_found, err);
-        if (rc)
-            return rc;
-        if (*ret_found)
-            q->out->source = source;
-    }
-    return 0;
-}
-
-static int load_first(struct request *q, const char *format, struct err *err) {
+static int load_first(struct request *q, struct err *err) {
+    bool found = false;
     int rc = 0;
-    for (int i = 0; i < N_SOURCES && !rc && q->out->source == LABELS_NONE; i++) {
+    for (int i = 0; i < N_SOURCES && !rc && !found; i++) {
         const struct source *s = &SOURCES[i];
-        bool found = false;
-        if (s->format < 0)
-            rc = load_formats(q, format, &found, err);
-        else if (asked(q, format, labels_source_name(s->source), s->other_name))
-            rc = s->load ? s->load(q, &found, err) : load_events(q, s->source, events_format_at(s->format), &found, err);
-        if (!rc && found && s->format >= 0)
-            q->out->source = s->source;
+        if (s->source != LABELS_FORMATS && !asked(q, labels_source_name(s->source), s->other_name))
+            continue;
+        q->out->source = s->source;
+        rc = s->load ? s->load(q, &found, err) : load_events(q, s->source, events_format_at(s->format), &found, err);
     }
+    q->out->source = found ? q->out->source : LABELS_NONE;
     return rc;
 }
 
@@ -484,7 +479,7 @@ int labels_load(const char *recording_path, const char *rule, const struct eegfi
     if (strcmp(format, "none") != 0 && !labels_known(format))
         return err_set(err, ERR_INVALID, "label format '%s' is unknown; expected one of %s", format, labels_names);
     struct err why = {0}; /* the error of a place that has no labels is none of the caller's */
-    int rc = load_first(&q, q.format, &why);
+    int rc = load_first(&q, &why);
     if (rc || (rc = separate(&q, &why))) {
         labels_done(&out);
         if (err)

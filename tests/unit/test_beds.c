@@ -300,14 +300,12 @@ static void minutes_of_learning_are_a_technical_alarm(void **state) {
     assert_null(after_a_minute(&g, &from));
     after_a_minute(&g, &from);
     const struct alarm *learning = after_a_minute(&g, &from);
-    assert_non_null(learning);
-    assert_int_equal(learning->kind, ALARM_LEARNING);
+    assert_true(learning && learning->kind == ALARM_LEARNING);
     const int64_t on_ms = learning->on_ms;
     s.silent = true; /* nobody knows more of the model by that */
     after_a_minute(&g, &from);
     s.silent = false;
-    learning = after_a_minute(&g, &from);
-    assert_true(learning && learning->kind == ALARM_LEARNING && learning->on_ms == on_ms);
+    assert_true((learning = after_a_minute(&g, &from)) && learning->kind == ALARM_LEARNING && learning->on_ms == on_ms);
     s.bed.learning_s = 0;
     assert_null(after_a_minute(&g, &from));
     s.bed.learning_s = 30;
