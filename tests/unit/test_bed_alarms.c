@@ -471,16 +471,6 @@ static void a_lost_stream_that_ends_is_gone_and_not_over(void **state) {
     assert_string_equal(w->rows[w->n - 1].detail, "twice: why");
 }
 
-static void standby_hides_no_alarm_that_nobody_answers(void **state) {
-    struct ward *w = *state;
-    struct err err;
-    const struct alarm_author ana = {.by = "token:nurse", .at_ms = w->now.wall_ms};
-    on(w, "bed-7", 10);
-    assert_int_equal(alarms_standby(w->all, "bed-7", w->now.wall_ms + 60 * MINUTE, &ana, &w->now, &err), 0);
-    pass(w, 6 * MINUTE);
-    assert_non_null(technical(w, ALARM_UNANSWERED));
-}
-
 static void replays_sound_and_escalate_never(void **state) {
     struct ward *w = *state;
     struct journal_entry e = {.kind = JOURNAL_ALARM_ON, .start_s = 1, .received_ms = w->now.wall_ms, .session = "replay"};
@@ -788,7 +778,6 @@ int main(void) {
         in_ward(tests_within_a_millisecond_have_ids_of_their_own),
         in_ward(a_bed_of_the_roster_is_lost_once_whoever_streamed_it),
         in_ward(a_lost_stream_that_ends_is_gone_and_not_over),
-        in_ward(standby_hides_no_alarm_that_nobody_answers),
         in_ward(replays_sound_and_escalate_never),
         in_ward(a_technical_alarm_begins_after_its_delay_and_ends_with_its_cause),
         in_ward(a_technical_alarm_goes_on_after_a_restart_until_its_cause_is_over),

@@ -51,6 +51,16 @@ static void a_test_takes_no_place_of_an_alarm_that_nobody_answers(void **state) 
 }
 
 /* Of bed-3 nobody is told; of bed-4 when its alarm has been on for ten seconds. */
+static void standby_hides_no_alarm_that_nobody_answers(void **state) {
+    struct ward *w = *state;
+    struct err err;
+    const struct alarm_author ana = {.by = "token:nurse", .at_ms = w->now.wall_ms};
+    on(w, "bed-7", 10);
+    assert_int_equal(alarms_standby(w->all, "bed-7", w->now.wall_ms + 60 * MINUTE, &ana, &w->now, &err), 0);
+    pass(w, 6 * MINUTE);
+    assert_non_null(technical(w, ALARM_UNANSWERED));
+}
+
 static void a_rule_of_a_bed_holds_its_alarms_back(void **state) {
     struct ward *w = *state;
     struct alarms_rule rules[] = {{.bed = "bed-3", .off = true}, {.bed = "bed-4", .least_ms = 10 * 1000}};
@@ -454,6 +464,7 @@ static void what_standby_ends_is_not_over(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_ward(a_test_takes_no_place_of_an_alarm_that_nobody_answers),
+        in_ward(standby_hides_no_alarm_that_nobody_answers),
         in_ward(silence_is_sound_alone_and_ends_by_time_or_a_new_alarm),
         in_ward(a_rule_of_a_bed_holds_its_alarms_back),
         in_ward(an_alarm_that_a_rule_holds_back_is_told_when_it_was_not_brief),
