@@ -200,7 +200,7 @@ static int64_t number_of_row(const struct alarms_row *row) {
         return own + sample;
     if (row->kind == ALARMS_ROW_ESCALATED && sample >= 0)
         return own + (sample * 65536 + row->step % 65536) * 2 + a->status;
-    if (row->kind != ALARMS_ROW_TECHNICAL_ON && row->kind != ALARMS_ROW_TECHNICAL_OFF)
+    if ((row->kind != ALARMS_ROW_TECHNICAL_ON && row->kind != ALARMS_ROW_TECHNICAL_OFF) || !*a->session)
         return -1;
     for (const char *p = a->id; *p; p++)
         hash = (hash ^ (unsigned char)*p) * UINT64_C(1099511628211);

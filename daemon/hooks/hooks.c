@@ -19,6 +19,7 @@ struct line {
     pthread_mutex_t files_lock;
     struct hook_files files;
     bool has_files;
+    char receiver[LINE_DELIVERY]; /* whom it reaches (who_hears) */
     /* under the lock */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -288,7 +289,7 @@ static bool is_marked(const struct line *l, const struct journal_entry *e, bool 
     char id[LINE_DELIVERY];
     if (!l->all->marks || !*e->session)
         return false;
-    outlet_id(l->hook->name, e, id);
+    outlet_id(l->receiver, e, id);
     if (put)
         told_marks_put(l->all->marks, id);
     return !put && told_marks_has(l->all->marks, id);
@@ -400,6 +401,25 @@ const struct outlet *hooks_outlet(const struct hooks *all) { return &all->outlet
 
 /* ---- life ---- */
 
+/* Hooks of two daemons reach the same people if their names and addresses are equal; a command, which may be a buzzer in the room,
+ * does on one machine only. */
+static void who_hears(const struct line *l, char ret[LINE_DELIVERY]) {
+    const struct hook *h = l->hook;
+    const char *url = h->url ? h->url : l->files.url;
+    char host[256] = "";
+    if (!url)
+        (void)gethostname(host, sizeof host - 1);
+    const char *own[] = {h->name, url ? url : host, NULL}, **both[] = {own, hook_posts(h) ? h->to : h->command};
+    *ret = '\0';
+    for (int i = 0; i < 2; i++)
+        for (const char **word = both[i]; word && *word; word++)
+            for (size_t at = 0, len = strlen(*word); at <= len; at += 400) {
+                char text[LINE_DELIVERY + 402];
+                str_format(text, sizeof text, "%s\n%.400s", ret, *word + at);
+                outlet_id(text, &(struct journal_entry){0}, ret);
+            }
+}
+
 /* False: out of memory. */
 static bool line_init(struct hooks *all, int i) {
     struct line *l = &all->lines[i];
@@ -412,7 +432,9 @@ static bool line_init(struct hooks *all, int i) {
     pthread_mutex_init(&l->files_lock, NULL);
     pthread_mutex_init(&l->lock, NULL);
     clock_cond_init(&l->changed);
-    if (!read_files(l, &err))
+    const bool readable = !read_files(l, &err);
+    who_hears(l, l->receiver);
+    if (readable)
         return room;
     l->failing_ms = l->logged_ms = clock_ms();
     err_text(&err, l->error, sizeof l->error);

@@ -61,12 +61,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 class Hooked(Daemon):
     def __init__(self, directory, hooks):
-        super().__init__(directory)
+        super().__init__(directory, [f"sessions.shared={directory}/shared", "sessions.name=a"])
         with open(f"{SOURCE}/configs/demo.yaml", encoding="utf-8") as f, open(f"{directory}/daemon.yaml", "w", encoding="utf-8") as out:
             out.write(f.read() + "\nalarms:\n  rejoin: 0s\n  url: https://eeg.example\n  hooks:\n" + "".join(f"    - {json.dumps(h)}\n" for h in hooks))
 
     def command(self):
-        held = [f"LD_PRELOAD={os.environ['BRR_BUILD_DIR']}/tests/libhold_volume.so", f"BRR_HOLD_SYNC={self.dir}/hangs"] if not sanitizers() else []
+        held = [f"LD_PRELOAD={os.environ['BRR_BUILD_DIR']}/tests/libhold_volume.so", f"BRR_HOLD_SYNC={self.dir}/hangs",
+                f"BRR_HOLD_PATH={os.path.realpath(self.dir)}/shared/.told", f"BRR_HOLD_FLAG={self.dir}/marks-hang"] if not sanitizers() else []
         return ["env", *held, *(f"{self.dir}/daemon.yaml" if word.endswith("demo.yaml") else word for word in super().command())]
 
 
@@ -195,6 +196,19 @@ def check_hung_disk(d, path):
     soon(lambda: alarms_in(journal(d, "--bed", "drill-2")), lambda: journal(d, "--bed", "drill-2"))
 
 
+def check_hung_marks(d, path):
+    """What other daemons have told cannot be read, since that file hangs: people are told, and the daemon stops."""
+    with open(f"{d.dir}/marks-hang", "w", encoding="ascii"):
+        pass
+    code, _, err = d.ctl("stream", path, "--client", "drill-3", *RULE, "--realtime", "200", "--as-live", "--output", f"{d.dir}/x.tsv")
+    assert code == 0, err
+    want = alarms_in(journal(d, "--bed", "drill-3"))
+    soon(lambda: len(told(d, "drill-3", "live")) >= len(want), lambda: told(d, "drill-3", "live"))
+    assert sanitizers() or "it is not known what other daemons have told people" in d.read_log(), d.read_log()[-2000:]
+    assert d.stop() == 0
+    os.remove(f"{d.dir}/marks-hang")
+
+
 def told(d, client, hook):
     return [e for e in journal(d, "--bed", client, "--kind", "told", "--last", "500") if e["person"] == hook]
 
@@ -288,7 +302,7 @@ def main():
         assert code == 1 and "503" in results["pager"] and results["light"] is None and "killed" in results["slow"], (out, err)
         code, _, err = d.ctl("hooks", "test", "nobody")
         assert code == 3 and "no hook nobody" in err, err
-        assert d.stop() == 0
+        check_hung_marks(d, path)
 
         os.chmod(secret, 0o644)  # a bad hook never stops the daemon, but a check of the configuration finds it
         check = subprocess.run([*d.command(), "--check-config"], capture_output=True, text=True, timeout=PATIENCE, check=False)

@@ -127,15 +127,22 @@ class Bed:
         assert self.process.wait(timeout=PATIENCE) == 0, self.process.stderr.read()
 
 
+class Teller(Daemon):
+    """Its hooks, which are those of all daemons of this machine, write into its own folder."""
+
+    def command(self):
+        return ["env", f"TOLD={self.dir}/told", *super().command()]
+
+
 def ward(folder, second_s, *more):
-    """Two daemons that share their streams; each calls the second people so long after an alarm began."""
+    """Two daemons of one machine that share their streams and commands; each calls the second people so long after an alarm began."""
     pair = []
     for name in "ab":
         os.makedirs(f"{folder}/{name}")
-        write = f"command: [/usr/bin/tee, -a, {folder}/{name}/told]"
+        write = "command: [/bin/sh, -c, 'cat >>$TOLD'], environment: [TOLD]"
         hooks = (f"{{name: all, {write}, kinds: [alarm_on, alarm_off, answered]}}, {{name: first, {write}}}, "
                  f"{{name: second, {write}}}")
-        pair.append(Daemon(f"{folder}/{name}", [
+        pair.append(Teller(f"{folder}/{name}", [
             *more, f"sessions.shared={folder}/shared", f"sessions.name={name}", f"alarms.hooks=[{hooks}]", "alarms.repeat=1h",
             f"alarms.escalation=[{{after: 1s, hooks: [first]}}, {{after: {second_s}s, hooks: [second]}}]"]).start())
     return pair

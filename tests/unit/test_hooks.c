@@ -378,8 +378,8 @@ static void a_heartbeat_is_told_once_a_minute_to_those_who_want_it(void **state)
 
 /* Two daemons that share streams, each of which computes the alarm. */
 static void what_another_daemon_has_told_is_told_once(void **state) {
-    struct hooks *pair[2];
-    char shared[512], marks[600];
+    struct hooks *pair[2], *other;
+    char shared[512], marks[600], address[80];
     str_copy(shared, sizeof shared, in_dir(state, "shared"));
     str_format(marks, sizeof marks, "%s/.told", shared);
     assert_int_equal(fsio_mkdirs(shared, NULL), 0);
@@ -398,14 +398,21 @@ static void what_another_daemon_has_told_is_told_once(void **state) {
     offer(pair[0], JOURNAL_ALARM_OFF, "bed-7", 1024);
     wait_told("alarm_off 1024 told already", 1);
     assert_int_equal(receiver.n, 2);
+    str_format(address, sizeof address, "%sother", url);
+    hook.url = address; /* of the same name: other people */
+    assert_int_equal(hooks_new(&config, &other, NULL), 0);
+    assert_int_equal(hooks_start(other, (struct journal *)&config, NULL), 0);
+    offer(other, JOURNAL_ALARM_ON, "bed-7", 512);
+    wait_told("alarm_on 512 delivered", 2);
+    stop(other);
     assert_int_equal(fsio_remove(marks, NULL), 0); /* it cannot be read: rather twice than not at all */
     assert_int_equal(fsio_mkdirs(marks, NULL), 0);
     for (int i = 0; i < 2; i++)
         offer(pair[i], JOURNAL_ALARM_ON, "bed-8", 512);
-    wait_told("alarm_on 512 delivered", 3);
+    wait_told("alarm_on 512 delivered", 4);
     for (int i = 0; i < 2; i++)
         stop(pair[i]);
-    assert_int_equal(receiver.n, 4);
+    assert_int_equal(receiver.n, 5);
 }
 
 int main(void) {
