@@ -17,7 +17,8 @@ from test_alarm_hooks import lines, script
 from test_answers import Ward, alarms, begin
 
 SHOTS = f"{os.environ['BRR_BUILD_DIR']}/pages-ward"
-BEDS = "beds: [bed-1, bed-3, {name: bed-5, alarms: off}, bed-7, {name: bed-9, least: 10s}]\n"
+BEDS = "beds: [bed-1, bed-3, {name: bed-5, alarms: off}, bed-7, {name: bed-9, least: 10s}, "
+BEDS += ", ".join(f"bed-{n}" for n in (2, *range(20, 63))) + "]\n"
 SOUND = "document.getElementById('sound').dataset.sound"
 NEW = "document.getElementById('new')"
 LIST = "document.getElementById('list-open')"

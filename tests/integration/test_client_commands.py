@@ -186,7 +186,15 @@ def check_terminal(d, recording, model):
     check_drain_asks(d)
     code, out, err = d.ctl("detect", f"{d.dir}/eeg", "--model", "nobody", "--output", where)
     assert code == 3 and not out and err.count("nobody") == 1, (code, out, err)
-    code, out, err = d.ctl("detect", f"{d.dir}/eeg", "--model", model, "--on", "0.2", "--off", "0.9", "--output", where)
+    with open(recording, "rb") as f:
+        edf = bytearray(f.read())
+    n = int(edf[252:256])
+    edf[256:256 + 16 * n] = b"".join(b"%-16s" % f"X{i}".encode() for i in range(n))  # no electrode that a model knows
+    os.mkdir(f"{d.dir}/unknown")
+    for name in ("one", "two"):
+        with open(f"{d.dir}/unknown/{name}.edf", "wb") as f:
+            f.write(edf)
+    code, out, err = d.ctl("detect", f"{d.dir}/unknown", "--model", model, "--output", where)
     assert code == 1 and "(the same for 1 more)" in out, (code, out, err)
 
 
