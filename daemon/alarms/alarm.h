@@ -65,7 +65,7 @@ struct alarm {
     bool test;
     bool held;                 /* its caller held this bed of the roster */
     double value;              /* probability; NaN: none */
-    char where[JOURNAL_WHERE]; /* of its newest onset: the channels that carry it; "": not known */
+    char where[JOURNAL_WHERE]; /* channels that carried it at the newest onset that named any; "": none did */
     int64_t on_ms, off_ms;     /* Unix time; off 0: it is on */
     bool cut;                  /* the monitoring stopped while it was on; nobody knows whether the seizure is over */
     char why[ALARM_WHY];       /* why it is off; of a technical alarm: details */

@@ -420,7 +420,8 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
     a->off_ms = a->off_boot_ms = 0;
     a->cut = false;
     *a->why = '\0';
-    str_copy(a->where, sizeof a->where, start->where ? start->where : "");
+    if (start->where && *start->where)
+        str_copy(a->where, sizeof a->where, start->where);
     put_in(all, a);
     return a;
 }
@@ -660,7 +661,7 @@ int64_t alarms_in_standby(const struct alarms *all, const char *bed, const struc
 
 /* ---- alarms from before the start ---- */
 
-/* What people did about it, to the alarm of this register unless it knows better. */
+/* What people did about it and which channels carried it, to the alarm of this register unless it knows better. */
 static void give_answers(struct alarms *all, struct alarm *to, const struct alarm *from, const struct alarms_now *now) {
     struct alarm_answer answer = {.action = ALARM_ACKNOWLEDGE, .author = from->answered};
     if (answer.author.at_ms)
@@ -671,6 +672,8 @@ static void give_answers(struct alarms *all, struct alarm *to, const struct alar
     to->mark = to->mark ? to->mark : from->mark;
     if (!*to->note)
         str_copy(to->note, sizeof to->note, from->note);
+    if (!*to->where)
+        str_copy(to->where, sizeof to->where, from->where);
 }
 
 static void take_patient(struct alarms *all, struct patient *p, const struct alarms_now *now) {

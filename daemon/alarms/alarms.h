@@ -89,7 +89,7 @@ void alarms_due(struct alarms *all, const char *id, int64_t at_ms, const struct 
 /* ---- what streams report ---- */
 
 struct alarms_start {
-    const char *id, *session, *bed, *principal, *model, *where; /* where: may be NULL */
+    const char *id, *session, *bed, *principal, *model, *where; /* where: NULL or "": an earlier onset's stays */
     bool live, test;
     double start_s, value;
     int64_t on_ms; /* Unix time */

@@ -1,4 +1,4 @@
-/* Alarms of beds whose streams go from one daemon to another one. */
+/* Alarms of beds whose streams go from one daemon to another one, or on after a restart. */
 
 #include "daemon/alarms/desk.h"
 #include "unit/ward_fixture.h"
@@ -187,6 +187,40 @@ static void a_step_has_one_number_at_all_daemons(void **state) {
     assert_true(numbers[0][0] != numbers[0][1]);
 }
 
+/* Also after a restart, whether its stream or the journal's rows come first. */
+static void an_onset_that_names_no_channels_leaves_those_of_an_earlier_one(void **state) {
+    static const char *const wheres[] = {"left: F7-T3", "", "right: F8-T4", ""};
+    struct ward *w = *state;
+    const struct alarm *a = NULL;
+    for (int i = 0; i < 4; i++) {
+        struct journal_entry e = {
+            .kind = JOURNAL_ALARM_ON, .start_s = 100 * i, NOW(w), .live = true, .session = "s", .alarm = "s-0"};
+        str_copy(e.where, sizeof e.where, wheres[i]);
+        w->rows[w->n++] = e;
+        alarm_entry_take(w->all, &e, &w->now);
+        a = alarms_find(w->all, "s-0");
+        assert_string_equal(a->where, wheres[i / 2 * 2]);
+        pass(w, 1000);
+        if (i == 3)
+            break;
+        e.kind = JOURNAL_ALARM_OFF;
+        e.start_s += 50;
+        str_copy(e.detail, sizeof e.detail, "ended");
+        w->rows[w->n++] = e;
+        alarm_entry_take(w->all, &e, &w->now);
+    }
+    assert_int_equal(a->again, 3);
+    restart(w, 1000);
+    assert_string_equal(alarms_find(w->all, "s-0")->where, wheres[2]);
+    struct alarms *past = w->all;
+    w->all = alarms_new(&plan, keep_row, w);
+    alarm_entry_take(w->all, &w->rows[w->n - 1], &w->now); /* of the stream's snapshot */
+    assert_string_equal(alarms_find(w->all, "s-0")->where, "");
+    assert_true(alarms_merge(w->all, past, ROWS, &w->now));
+    alarms_free(past);
+    assert_string_equal(alarms_find(w->all, "s-0")->where, wheres[2]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_ward(an_onset_that_another_daemon_computes_again_is_the_same_alarm),
@@ -195,6 +229,7 @@ int main(void) {
         in_ward(an_alarm_goes_after_its_stream_to_the_daemon_that_has_it),
         in_ward(technical_alarms_go_with_their_stream),
         in_ward(a_step_has_one_number_at_all_daemons),
+        in_ward(an_onset_that_names_no_channels_leaves_those_of_an_earlier_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
