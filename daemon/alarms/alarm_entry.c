@@ -2,7 +2,6 @@
 
 static const char forgotten[] = "forgotten: the alarm has been on for more than 5 min";
 static const char untold[] = "nobody is told: a rule of its bed holds it back";
-static const char told[] = "people are told: "; /* rows of earlier versions go on otherwise */
 
 unsigned alarm_entry_kinds(void) {
     return 1u << JOURNAL_ALARM_ON | 1u << JOURNAL_ALARM_OFF | 1u << JOURNAL_MOVED | 1u << JOURNAL_ANSWERED |
@@ -87,7 +86,7 @@ static void take_on(struct alarms *all, const struct journal_entry *e, const str
         start.id = id;
     }
     alarms_began(all, &start, now);
-    if (str_starts(e->detail, told))
+    if (str_starts(e->detail, ALARM_ENTRY_TOLD))
         alarms_due(all, start.id, e->received_ms, now);
 }
 
@@ -243,7 +242,7 @@ void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
         str_copy(ret->where, sizeof ret->where, row->alarm->where);
     if (row->kind == ALARMS_ROW_DUE) {
         ret->start_s = row->alarm->changed_s;
-        str_format(ret->detail, sizeof ret->detail, "%sno rule of its bed holds it back any more", told);
+        str_copy(ret->detail, sizeof ret->detail, ALARM_ENTRY_TOLD "no rule of its bed holds it back any more");
     }
     if (row->kind == ALARMS_ROW_ESCALATED) {
         ret->step = row->step;

@@ -15,6 +15,9 @@ bool alarm_entry_cause(const struct journal_entry *e, struct alarms_cause *ret);
 /* What somebody answered, by its entry; false: of a later version. */
 bool alarm_entry_answer(const struct journal_entry *e, struct alarm_answer *ret);
 void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret);
+/* So begins the detail of the row by which people are told of an alarm later than its onset; rows of earlier versions
+ * go on otherwise. */
+#define ALARM_ENTRY_TOLD "people are told: "
 /* The entry with which the alarm, which is on, is on in its session. */
 void alarm_entry_on(const struct alarm *a, struct journal_entry *ret);
 /* The detail of an entry by which the alarm is on: that a rule holds it back, or that it is on again. */

@@ -266,11 +266,13 @@ static void put_again(const struct telling *t, char text[TELLING_TEXT]) {
         str_format(text + len, TELLING_TEXT - len, ", %s", t->entry->detail);
 }
 
-/* Which channels carry it. */
+/* Which channels carry it; a message that comes later than the onset says that they carried it then. */
 static void put_where(const struct telling *t, char text[TELLING_TEXT]) {
     const size_t len = strlen(text);
-    if (t->alarms < 2 && *t->entry->where)
-        str_format(text + len, TELLING_TEXT - len, ", %s", t->entry->where);
+    const struct journal_entry *e = t->entry;
+    const bool later = e->kind == JOURNAL_ESCALATED || str_starts(e->detail, ALARM_ENTRY_TOLD);
+    if (t->alarms < 2 && *e->where)
+        str_format(text + len, TELLING_TEXT - len, ", %s%s", later ? "at the onset: " : "", e->where);
 }
 
 static void escalation_text(const struct telling *t, const char *bed, char ret[TELLING_TEXT]) {

@@ -42,10 +42,11 @@ static void put_what(struct html *h, const struct page_view *v, const struct sta
         words_put_time(h, a->answered_ms);
         html_put(h, "</p>");
     } else if (a->waiting) {
-        html_put(h, a->step ? "<p><strong>Nobody has answered; %d calls</strong></p>" : "<p>Nobody has answered</p>", a->step);
+        html_put(h, a->step ? "<p><strong>Nobody has answered; %d call%s</strong></p>" : "<p>Nobody has answered</p>", a->step,
+                 a->step == 1 ? "" : "s");
     }
     if (a->where && *a->where)
-        html_put(h, "<p>%s</p>", a->where);
+        html_put(h, "<p>At the onset: %s</p>", a->where);
     if (a->again && *a->again)
         html_put(h, "<p>%s</p>", a->again);
     if (a->blind)

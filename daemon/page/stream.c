@@ -169,7 +169,8 @@ static void put_entry(struct html *h, const struct journal_entry *e) {
     const char *person = principal_of_detail(e->person, e->detail);
     html_put(h, "</td><td class=\"n\" data-l=\"value\">%s</td><td>%s%s%s", isfinite(e->value) ? words_p(&w, (float)e->value) : "",
              person, *person && *e->detail ? ": " : "", e->detail);
-    html_put(h, "%s%s", *e->where && *e->detail ? ", " : "", e->where);
+    const bool later = e->kind != JOURNAL_ALARM_ON && e->kind != JOURNAL_EVENT;
+    html_put(h, "%s%s%s", *e->where && *e->detail ? ", " : "", *e->where && later ? "at the onset: " : "", e->where);
     if (e->step)
         html_put(h, "%snobody has answered; call %lld", *e->where ? "; " : "", (long long)e->step);
     html_put(h, "</td></tr>\n");

@@ -108,8 +108,8 @@ static void say_alarm_note(const struct status_stream *s, int64_t now_ms, char *
         str_format(text + len, room, "%son for more than 5 min", also);
     else if (a->off_ms)
         str_format(text + len, room, "%snobody has acknowledged", also);
-    else if (!len && a->where)
-        str_copy(text, TILE_TEXT, a->where);
+    else if (!len && a->where && *a->where)
+        str_format(text, TILE_TEXT, "at the onset: %s", a->where);
 }
 
 /* Whether the model still learns the patient, then what is wrong with the signal, which may be long. */

@@ -17,7 +17,7 @@ import time
 import numpy
 
 from chromium import Chromium
-from daemon import BIN, MINI, PATIENCE, SOURCE, make_corpus, temporary
+from daemon import BIN, MINI, PATIENCE, SOURCE, make_corpus, temporary, until
 from npm import npm_modules, skip
 from page_beds import Bed, held, traces, write_holes
 from secured import Secured
@@ -147,6 +147,7 @@ def check_eeg(p, beds):
 def check_three(p, beds):
     browser = p.browser
     browser.wait("notes.some(note => /^learning this patient, \\d+ s; F3 flat$/.test(note))")
+    until(lambda: re.search(r"^bed-3 .* learning this patient, \d+ s, F3 flat", p.d.ctl("beds")[1], re.M))
     p.open("/streams", "streams-3")
     browser.wait(f"{TILES} === 4 && document.querySelector('.tile[data-mood=absent]') && document.querySelectorAll('.tile[data-mood=fine]').length === 2 && document.querySelector('.tile[data-mood=poor]')")
     states = {json.loads(line)["client"]: json.loads(line)["state"] for line in p.d.ctl("sessions", "--json")[1].splitlines()}

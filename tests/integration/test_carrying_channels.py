@@ -119,7 +119,7 @@ def check_live(d, recording, chain):
 
 
 def check_told(d, recording, chain):
-    """A hook, the journal and the alarms, also after a restart."""
+    """A hook, the journal, the alarms and the beds, also after a restart; what is later than the onset says so."""
     words, told = f"left: {', '.join(chain)}", f"{d.dir}/told"
     results(d, streaming(d, recording, "--realtime", "40", "--as-live", "--client", "bed-7"))
     until(lambda: os.path.exists(told) and words in bytes_of(told).decode())
@@ -130,7 +130,10 @@ def check_told(d, recording, chain):
         for e in entries:
             assert e["where"] == (words if e["kind"] in ("alarm_on", "event", "told") else ""), e
         until(lambda: words in [json.loads(line).get("where") for line in d.ctl("alarms", "--json")[1].splitlines()])
-        assert words in ran(d, "alarms") and words in ran(d, "journal", "--bed", "bed-7")
+        later = f"at the onset: {words}"
+        until(lambda: later in ran(d, "alarms") and later in ran(d, "beds"), lambda: ran(d, "alarms") + ran(d, "beds"))
+        rows = {kind: ran(d, "journal", "--bed", "bed-7", "--kind", kind) for kind in ("alarm_on", "event", "told")}
+        assert all(words in text and (later in text) == (kind == "told") for kind, text in rows.items()), rows
         if not restarted:
             d.kill()
             d.start()

@@ -268,6 +268,13 @@ static void escalations_are_grouped_and_settled_by_an_answer_or_an_end(void **st
     next_told(&o, NOW_MS, text);
     assert_string_equal(text, "bed-3 (icu): the alarm was on 2027-01-15 08:00:00 - 08:01:20 UTC, not answered, call 2, on again, 1 "
                               "time since 08:00 UTC; Ana acknowledged it before, at 08:00 UTC");
+    over.step = 3;
+    over.until_ms = 0;
+    *over.detail = '\0';
+    str_copy(over.where, sizeof over.where, "left: F7-T3");
+    assert_true(owe_entry(&o, &over, NOW_MS));
+    next_told(&o, NOW_MS, text);
+    assert_non_null(strstr(text, "answered it, call 3, since 2027-01-15 08:00:00 UTC, at the onset: left: F7-T3"));
     owed_done(&o);
 }
 
@@ -462,6 +469,15 @@ static void a_sentence_says_what_people_need(void **state) {
     telling_text(&t, text);
     assert_string_equal(text, "bed-7: monitoring stopped at 2027-01-15 09:01:10 CET while the alarm was on, since about 2027-01-15 "
                               "09:00:00 CET (connection lost)");
+    line.entry.kind = JOURNAL_ALARM_ON;
+    t.is_on = true;
+    str_copy(line.entry.where, sizeof line.entry.where, "left: F7-T3");
+    *line.entry.detail = '\0';
+    telling_text(&t, text);
+    assert_non_null(strstr(text, " since 2027-01-15 09:00:00 CET, left: F7-T3"));
+    str_copy(line.entry.detail, sizeof line.entry.detail, ALARM_ENTRY_TOLD "no rule holds it back any more");
+    telling_text(&t, text);
+    assert_non_null(strstr(text, " since 2027-01-15 09:00:00 CET, at the onset: left: F7-T3"));
     unsetenv("TZ");
     tzset();
 }

@@ -64,6 +64,7 @@ static void an_alarm_of_a_lost_stream_says_that_it_is_blind(void **state) {
     s->alarms[0].off_ms = 0;
     s->alarms[0].blind = true;
     s->alarms[0].step = 2;
+    s->alarms[0].where = "left: F7-T3";
     s->streams[2].alarm = &s->alarms[0];
     s->streams[2].mood = STATUS_ALARM;
     s->streams[2].bed.seen_ms = s->taken_ms - 20000;
@@ -73,6 +74,18 @@ static void an_alarm_of_a_lost_stream_says_that_it_is_blind(void **state) {
     assert_non_null(strstr(str_cstr(&h.out), ">Alarm 0:40</p>")); /* by the register, as `brrctl alarms` has it */
     page_alarms(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "Blind: no signal comes from the bed"));
+    assert_non_null(strstr(str_cstr(&h.out), "Nobody has answered; 2 calls</strong></p><p>At the onset: left: F7-T3</p>"));
+    html_done(&h);
+    s->alarms[0].step = 1;
+    html_init(&h);
+    page_alarms(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "<strong>Nobody has answered; 1 call</strong>"));
+    html_done(&h);
+    s->alarms[0].blind = false;
+    s->alarms[0].step = 0;
+    html_init(&h);
+    page_streams(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "<span data-f=\"note\">at the onset: left: F7-T3</span>"));
     html_done(&h);
     s->streams[1].bed.rule = "alarms off by the configuration";
     html_init(&h);

@@ -48,7 +48,7 @@ static void put_answers(struct str *text, const Brr__V1__BedAlarm *a) {
     else if (a->open && a->live)
         str_printf(text, "nobody has answered%s", a->step ? " (escalated)" : "");
     if (*a->where)
-        str_printf(text, "%s%s", text->len ? ", " : "", a->where);
+        str_printf(text, "%sat the onset: %s", text->len ? ", " : "", a->where);
     if (*a->again)
         str_printf(text, "%s%s", text->len ? ", " : "", a->again);
     if (a->untold)

@@ -143,10 +143,12 @@ static void recorded(const Brr__V1__JournalEntry *e, char ret[TIME_SIZE]) {
 static void print_row(const Brr__V1__JournalEntry *e) {
     char time[TIME_SIZE], sample[TIME_SIZE], at[2 * TIME_SIZE], value[16];
     const char *person = principal_of_detail(e->person, e->detail);
+    const bool later = *e->where && strcmp(e->kind, "alarm_on") != 0 && strcmp(e->kind, "event") != 0;
+    const char *onset = later ? "at the onset: " : "";
     recorded(e, sample);
-    printf("%-25s %-20s %-16s %-9s %-23s %6s %-12s %-8.8s  %s%s%s%s%s\n", output_time(e->received_ms, time, sizeof time), sample,
+    printf("%-25s %-20s %-16s %-9s %-23s %6s %-12s %-8.8s  %s%s%s%s%s%s\n", output_time(e->received_ms, time, sizeof time), sample,
            e->client_name, e->kind, where(e, at, sizeof at), output_probability(e->value, value), e->model, e->session_id, person,
-           *person ? ": " : "", e->detail, *e->detail && *e->where ? ", " : "", e->where);
+           *person ? ": " : "", e->detail, *e->detail && *e->where ? ", " : "", onset, e->where);
 }
 
 static bool print_entry(void *ctx, const void *message) {

@@ -151,7 +151,8 @@ static int list(const struct arguments *o) {
 
 /* ---- beds ---- */
 
-/* "on 0 min 40 s (a1b2c3), acknowledged by Ana"; technical alarms by their kinds; the rule that holds alarms back. */
+/* "on 0 min 40 s (a1b2c3), at the onset: left: F7-T3, acknowledged by Ana"; technical alarms by their kinds; the rule
+ * that holds alarms back. */
 static void put_alarms(struct str *text, const Brr__V1__Bed *b) {
     char time[32];
     if (b->alarm) {
@@ -162,6 +163,8 @@ static void put_alarms(struct str *text, const Brr__V1__Bed *b) {
                                       : "on",
                    output_duration((double)(end - b->alarm->on_ms) / 1000, time, sizeof time), b->alarm->id);
     }
+    if (b->alarm && *b->alarm->where)
+        str_printf(text, ", at the onset: %s", b->alarm->where);
     if (b->alarm && b->alarm->answered)
         str_printf(text, ", acknowledged by %s",
                    *b->alarm->answered->person ? b->alarm->answered->person : principal_words(b->alarm->answered->by));
@@ -173,13 +176,16 @@ static void put_alarms(struct str *text, const Brr__V1__Bed *b) {
 
 static void list_bed(struct listing *l, const void *bed) {
     const Brr__V1__Bed *b = bed;
-    char p[16], seen[32];
+    char p[16], seen[32], learning[64] = "";
+    const char *also = *b->quality ? ", " : "";
     OWNED(str_done) struct str alarms = str_of(4096);
     put_alarms(&alarms, b);
+    if (b->learning_s)
+        str_format(learning, sizeof learning, "learning this patient, %d s%s", (int)b->learning_s, also);
     output_time(b->seen_ms, seen, sizeof seen);
-    const bool lost = *b->session_id && !b->connected && b->alarm;
-    listing_row(l, "%s|%s%s|%.*s|%s|%.2f|%s|%s|%s", b->name, words_of(b->state, b->live), lost ? ", connection lost" : "", SHORT_ID,
-                b->session_id, output_probability(b->probability, p), b->lag_s, seen, str_cstr(&alarms), b->quality);
+    const char *lost = *b->session_id && !b->connected && b->alarm ? ", connection lost" : "";
+    listing_row(l, "%s|%s%s|%.*s|%s|%.2f|%s|%s|%s%s", b->name, words_of(b->state, b->live), lost, SHORT_ID, b->session_id,
+                output_probability(b->probability, p), b->lag_s, seen, str_cstr(&alarms), learning, b->quality);
 }
 
 static int cmd_beds(const struct arguments *o) {
