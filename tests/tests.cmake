@@ -245,7 +245,7 @@ endif()
 find_program(BRR_CXX NAMES g++)
 if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
   set(emulator_flags -std=c++20 -O1 -g -fPIC -fvisibility=hidden -D_GNU_SOURCE -DSPIKE_LIST_BLOCKS=2 -DTAPS_COLUMN_LIMIT=16384 -Wall -Wextra -Werror -Wno-unknown-pragmas
-      -I${CMAKE_SOURCE_DIR}/tests/gpu/emulator -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/lib)
+      -ffp-contract=off -I${CMAKE_SOURCE_DIR}/tests/gpu/emulator -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/lib)
   file(GLOB emulated_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu ${CMAKE_SOURCE_DIR}/kernels/cuda/*/*.cu)
   list(FILTER emulated_sources EXCLUDE REGEX "/cudnn\\.cu$")
   file(GLOB emulator_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/*.h ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cuh ${CMAKE_SOURCE_DIR}/kernels/cuda/*/*.cuh ${CMAKE_SOURCE_DIR}/tests/gpu/emulator/*.h)

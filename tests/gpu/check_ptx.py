@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """check_ptx.py FOLDER: the kernels that read and write activations in pieces of 16 bytes do so in the PTX that the build keeps in
 FOLDER/NAME/NAME.compute_SM.ptx, for each architecture. What else they touch belongs to a column, a row or a head: few, and F32 but
-for the scan of heads, whose outputs neighbouring threads write next to one another."""
+for the scan of heads, whose outputs neighbouring threads write next to one another.
+The kernels of spiking networks fuse no product and flush no subnormal number, as the CPU's do."""
 import collections
 import glob
 import re
@@ -47,6 +48,7 @@ WIDE = {
 }
 PILOT = re.compile(r"columns_wide_kernelILb\dELi1E")  # moments: the pilot is an element of each column
 ACCESS = re.compile(r"\s*(?:@\S+\s+)?(ld|st)\.(?:volatile\.|relaxed\.\w+\.|weak\.)?global(?:\.\w+)*?(?:\.v([24]))?\.[usbf](8|16|32|64)\s")
+INEXACT = re.compile(r"\sfma\.|\.ftz\b|\.approx\b")
 
 
 def accesses(path):
@@ -75,8 +77,17 @@ def check(name, counts, rule):
         yield f"accesses of {sorted({size for _, size in counts})} bytes; expected {sizes}"
 
 
+def inexact(path):
+    """Instructions that give other bits than the CPU kernels."""
+    with open(path, encoding="utf-8") as f:
+        found = [line.strip() for line in f if INEXACT.search(line)]
+    return [f"{path}: {line} fuses or flushes; expected neither: --fmad=false, no -ftz" for line in found]
+
+
 def main(folder):
-    wrong, seen = [], collections.Counter()
+    seen = collections.Counter()
+    spike = sorted(glob.glob(f"{folder}/spike/spike.compute_*.ptx"))
+    wrong = [text for path in spike for text in inexact(path)] + ([] if spike else [f"{folder}: no PTX of spike"])
     for (file, kernel), rule in WIDE.items():
         for path in sorted(glob.glob(f"{folder}/{file}/{file}.compute_*.ptx")):
             for name, counts in accesses(path).items():

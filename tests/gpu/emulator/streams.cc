@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <xmmintrin.h>
 
 #include <algorithm>
 #include <atomic>
@@ -77,11 +78,16 @@ static bool can_run(cudaStream_t s) {
     return !s->tasks.empty() && (!s->tasks.front().after || s->tasks.front().after->reached >= s->tasks.front().count);
 }
 
+/* The calling thread may flush subnormal numbers, as one that opened a stream of the CPU does, or round otherwise;
+ * a device does neither. */
 static void run_first(cudaStream_t s) {
+    const unsigned host = _mm_getcsr();
     struct task task = std::move(s->tasks.front());
     s->tasks.pop_front();
+    _mm_setcsr(_MM_MASK_MASK); /* as a process begins */
     if (task.work)
         task.work();
+    _mm_setcsr(host);
 }
 
 static cudaStream_t any_that_can(void) {

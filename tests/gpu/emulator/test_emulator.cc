@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <xmmintrin.h>
 
 enum { THREADS = 64, BLOCKS = 4, N = THREADS * BLOCKS, ROUNDS = 200 };
 
@@ -74,6 +75,7 @@ static __global__ void ballot_kernel(float *x) {
     unsigned odd = __ballot_sync(0xffffffffU, threadIdx.x & 1);
     x[threadIdx.x] = odd == 0xaaaaaaaaU ? (float)__popc(odd) : -1;
 }
+static __global__ void halve_kernel(float *x) { x[threadIdx.x] *= 0.5f; }
 /* Products of tiles: out[way] (16,16) = A (16,16) · B (16,16) of a warp, A and B read as they lie or as transposes; warps that
  * multiply more often than others must not disturb them. */
 enum { TILE = 16, TILE_ROOM = TILE + 8, TILE_WAYS = 4 };
@@ -438,6 +440,23 @@ static void check_atomics(void) {
     check(y[0] == 16 && y[THREADS - 1] == 16, "a ballot has the votes of its own warp", "");
 }
 
+/* Of all modes of the host's thread a device knows none: here, that it takes subnormal numbers for 0 and rounds up. */
+static void check_modes(void) {
+    cudaStream_t s = new_stream();
+    const unsigned was = _mm_getcsr(), strange = (was | 0x8040) | _MM_ROUND_UP;
+    uint32_t bits[2] = {0x00800000, 0x00000001}; /* the least normal number and the least of all */
+    float *x = new_memory(THREADS);
+    must(cudaMemcpyAsync(x, bits, sizeof bits, cudaMemcpyHostToDevice, s), "a copy");
+    _mm_setcsr(strange);
+    CUDA_LAUNCH(halve_kernel, 1, THREADS, s, x);
+    must(cudaMemcpyAsync(bits, x, sizeof bits, cudaMemcpyDeviceToHost, s), "a copy");
+    must(cudaStreamSynchronize(s), "a copy");
+    const unsigned after = _mm_getcsr(), flags = _MM_EXCEPT_MASK; /* of what was computed so far */
+    _mm_setcsr(was);
+    check(bits[0] == 0x00400000 && bits[1] == 0, "kernels keep subnormal numbers and round to the nearest", "");
+    check((after & ~flags) == (strange & ~flags), "the host's thread computes after them as before", "");
+}
+
 static void check_tiles(void) {
     enum { WARPS = TILE_WAYS, OUT = WARPS * TILE_WAYS * TILE * TILE };
     cudaStream_t s = new_stream();
@@ -485,6 +504,7 @@ int main(void) {
     check_events_in_recordings();
     check_devices();
     check_atomics();
+    check_modes();
     check_tiles();
     printf("%d failed\n", failures);
     return failures != 0;
