@@ -401,18 +401,19 @@ const struct outlet *hooks_outlet(const struct hooks *all) { return &all->outlet
 
 /* ---- life ---- */
 
-/* Hooks of two daemons reach the same people if their names and addresses are equal; a command, which may be a buzzer in the room,
- * does on one machine only. */
+/* Hooks of two daemons reach the same people if their names and addresses are equal. A command, which may be a buzzer in the room,
+ * and a receiver at a loopback address are this machine's, whatever their words and ports. */
 static void who_hears(const struct line *l, char ret[LINE_DELIVERY]) {
     const struct hook *h = l->hook;
-    const char *url = h->url ? h->url : l->files.url;
+    const char *url = h->url ? h->url : l->files.url, *none[] = {NULL};
+    const bool here = !url || str_url_is_loopback(url);
     char host[256] = "";
-    if (!url)
+    if (here)
         (void)gethostname(host, sizeof host - 1);
-    const char *own[] = {h->name, url ? url : host, NULL}, **both[] = {own, hook_posts(h) ? h->to : h->command};
+    const char *own[] = {h->name, here ? host : url, NULL}, **both[] = {own, h->to ? h->to : none};
     *ret = '\0';
     for (int i = 0; i < 2; i++)
-        for (const char **word = both[i]; word && *word; word++)
+        for (const char **word = both[i]; *word; word++)
             for (size_t at = 0, len = strlen(*word); at <= len; at += 400) {
                 char text[LINE_DELIVERY + 402];
                 str_format(text, sizeof text, "%s\n%.400s", ret, *word + at);

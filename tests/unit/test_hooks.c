@@ -379,7 +379,7 @@ static void a_heartbeat_is_told_once_a_minute_to_those_who_want_it(void **state)
 /* Two daemons that share streams, each of which computes the alarm. */
 static void what_another_daemon_has_told_is_told_once(void **state) {
     struct hooks *pair[2], *other;
-    char shared[512], marks[600], address[80];
+    char shared[512], marks[600];
     str_copy(shared, sizeof shared, in_dir(state, "shared"));
     str_format(marks, sizeof marks, "%s/.told", shared);
     assert_int_equal(fsio_mkdirs(shared, NULL), 0);
@@ -398,8 +398,7 @@ static void what_another_daemon_has_told_is_told_once(void **state) {
     offer(pair[0], JOURNAL_ALARM_OFF, "bed-7", 1024);
     wait_told("alarm_off 1024 told already", 1);
     assert_int_equal(receiver.n, 2);
-    str_format(address, sizeof address, "%sother", url);
-    hook.url = address; /* of the same name: other people */
+    hook.name = "other";
     assert_int_equal(hooks_new(&config, &other, NULL), 0);
     assert_int_equal(hooks_start(other, (struct journal *)&config, NULL), 0);
     offer(other, JOURNAL_ALARM_ON, "bed-7", 512);
