@@ -104,7 +104,7 @@ bool alarm_is_silent(const struct alarm *a, int64_t boot_ms);
 /* "on again, 4 times since 10:03 CET; Ana acknowledged it before, at 10:04 CET", for people; "" = it has been on once. */
 void alarm_again_text(const struct alarm *a, char ret[ALARM_AGAIN]);
 /* In lists the lowest first, and of a rank the newest: patients' alarms that are on (those that nobody has answered before the
- * others), those that are over and wait for an answer, tests likewise, technical ones, then what is closed. */
+ * others), those that are over and wait for an answer, tests in the same order, technical alarms, then what is closed. */
 int alarm_rank(const struct alarm *a);
 /* For so long it has been on, or was: that of a replay, once it is off, in time of the recording. */
 int64_t alarm_length_ms(const struct alarm *a, int64_t boot_ms);

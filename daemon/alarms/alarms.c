@@ -661,7 +661,7 @@ int64_t alarms_in_standby(const struct alarms *all, const char *bed, const struc
 
 /* ---- alarms from before the start ---- */
 
-/* What people did about it and which channels carried it, to the alarm of this register unless it knows better. */
+/* Gives the alarm of this register the answers and the channels that it lacks. */
 static void give_answers(struct alarms *all, struct alarm *to, const struct alarm *from, const struct alarms_now *now) {
     struct alarm_answer answer = {.action = ALARM_ACKNOWLEDGE, .author = from->answered};
     if (answer.author.at_ms)

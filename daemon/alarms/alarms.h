@@ -178,7 +178,7 @@ void alarms_round_back(struct alarms *all, const struct alarms_cause *stream);
 struct alarm *alarms_technical(struct alarms *all, const char *id, const struct alarms_cause *cause, int64_t on_ms,
                                const struct alarms_now *now); /* NULL when out of memory */
 void alarms_technical_ended(struct alarms *all, const char *id);
-/* Those that are on of the stream of this cause; returns how many there are, `most` at most. */
+/* The technical alarms that are on and belong to the stream of this cause, at most `most`; returns their number. */
 int alarms_technical_of(const struct alarms *all, const struct alarms_cause *stream, const struct alarm **ret, int most);
 /* The cause is there. True if its alarm is on. */
 bool alarms_round_put(struct alarms *all, const struct alarms_cause *cause, const struct alarms_now *now);

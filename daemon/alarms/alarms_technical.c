@@ -157,7 +157,7 @@ static bool is_unanswered(const struct alarms *all, const struct alarm *a) {
     return alarms_escalates(all, a) && a->step > all->plan.n;
 }
 
-/* Of a bed one is named: the same until somebody answers it, and a test never in place of a patient's. */
+/* One alarm of a bed is named until somebody answers it; a test is named only where no patient's alarm waits. */
 static void put_unanswered(struct alarms *all, bool test, const struct alarms_now *now) {
     void *at;
     for (size_t cursor = 0; alarms_each(all->patients, &cursor, &at);) {

@@ -44,11 +44,11 @@ bool desk_holds(void *desk, const char *principal, const char *bed);
  * it is not known yet, or alarms from before the start are still being read; ask again. */
 enum desk_place { DESK_GONE, DESK_HERE, DESK_ELSEWHERE, DESK_ASKED /* not known yet */, DESK_UNKNOWN };
 bool desk_settle(void *desk, int (*place)(void *sessions, const char *session), void *sessions);
-/* What people did about the alarm of this entry, and the technical alarms of its stream, as entries of the journal; returns how
- * many there are. */
+/* Describes, as entries of the journal, the answers to the alarm of this entry and the technical alarms of its stream;
+ * returns their number. */
 enum { DESK_ANSWERS = 2, DESK_DESCRIBED = DESK_ANSWERS + 6 };
 int desk_describe(void *desk, const struct journal_entry *of, struct journal_entry ret[DESK_DESCRIBED]);
-/* Such an entry of a stream that goes on here: what is known already changes nothing. The journal has it from now on. */
+/* Takes such an entry of a stream that goes on here: what is known changes nothing, the journal gets the rest. */
 void desk_take_over(void *desk, struct journal_entry *e);
 /* The alarm that is on in this session, for the daemon that has its stream: the entry that began it and what people did. Returns
  * how many entries there are; 0: no alarm is on. */

@@ -295,7 +295,7 @@ static bool is_marked(const struct line *l, const struct journal_entry *e, bool 
     return !put && told_marks_has(l->all->marks, id);
 }
 
-/* What another daemon has told is settled; the rest is told by the next attempt. */
+/* An entry that another daemon has told is settled; the next attempt tells the rest. */
 static bool others_told(struct line *l, const struct delivery *d) {
     bool some = false;
     for (struct telling_item *i = d->telling.items; i; i = i->next) {
