@@ -3,7 +3,7 @@
  * metrics registry, the newest status, the devices' faults and the table of callers. Bounded: connections in all and of one
  * address, the time that one may be silent and that a request or answer may take (http/patience.h), the pages that wait for files
  * (http/reading.h), the streams of events in all and of one principal (http/event_seats.h). Pages are read under a name of this
- * daemon alone (http/origin.h), by a token, a cookie (http/cookie.h) or, without tokens, after a one-time link (http/link.h). */
+ * daemon alone (http/origin.h), by a token, a cookie (trust/cookie.h) or, without tokens, after a one-time link (http/link.h). */
 #pragma once
 
 #include "base/metrics.h"
