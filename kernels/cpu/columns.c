@@ -47,15 +47,17 @@ int cpu_column_sums(struct stream *s, const struct tensor *dy, const struct tens
     return 0;
 }
 
-static void fill_row(const void *ctx, int64_t r, int lane) {
+static void fill_block(const void *ctx, int64_t block, int lane) {
     const struct column_work *w = ctx;
+    const int64_t cols = w->rows->dim[w->rows->rank - 1], first = block * BLOCK, left = tensor_rows(w->rows) - first;
     (void)lane;
-    memcpy(mf(w->rows) + r * w->rows->ld, cf(w->bias), (size_t)w->rows->dim[w->rows->rank - 1] * sizeof(float));
+    for (int64_t r = first; r < first + BLOCK && r < first + left; r++)
+        memcpy(mf(w->rows) + r * w->rows->ld, cf(w->bias), (size_t)cols * sizeof(float));
 }
 
 float cpu_fill_rows(struct stream *s, const struct tensor *y, const struct tensor *bias) {
     if (!tensor_present(bias))
         return 0;
-    lanes_for(cpu_threads(s), tensor_rows(y), fill_row, &(struct column_work){y, bias, NULL});
+    lanes_for(cpu_threads(s), (tensor_rows(y) + BLOCK - 1) / BLOCK, fill_block, &(struct column_work){y, bias, NULL});
     return 1;
 }

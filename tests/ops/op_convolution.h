@@ -135,6 +135,7 @@ static const struct op_case conv_cases[] = {
      .bias = true},
     {.name = "one long row", .b = 1, .t = 1501, .ci = 19, .co = 16, .k = 5, .stride = 1, .pad = 2, .bias = true},
     {.name = "halving", .b = 3, .t = 34, .ci = 17, .co = 13, .k = 2, .stride = 2, .bias = true},
+    {.name = "halving short rows", .b = 7, .t = 64, .ci = 24, .co = 24, .k = 2, .stride = 2, .bias = true},
     {.name = "halving two samples", .b = 1, .t = 2, .ci = 16, .co = 1, .k = 2, .stride = 2},
     {.name = NULL},
 };
@@ -264,5 +265,7 @@ static const struct op_case linear_cases[] = {
     {.name = "odd widths", .b = 3, .t = 29, .ci = 37, .co = 43, .bias = true},
     {.name = "added to what is there", .b = 2, .t = 13, .ci = 16, .co = 50, .more = true},
     {.name = "wide", .b = 2, .t = 40, .ci = 128, .co = 130},
+    {.name = "short rows", .b = 9, .t = 16, .ci = 48, .co = 230},
+    {.name = "short rows, odd widths", .b = 5, .t = 112, .ci = 201, .co = 19, .bias = true},
     {.name = NULL},
 };
