@@ -382,24 +382,41 @@ struct inference {
     int steps; /* one after the other */
 };
 
-/* Step k of all rows. */
-static int run_step(const struct inference *w, const struct pass *p, int k) {
-    struct tensor x = *w->x, logits = *w->logits;
-    x.dim[0] = logits.dim[0] = w->x->dim[0] / w->steps;
-    x.data = (float *)w->x->data + k * x.dim[0] * x.dim[1] * x.dim[2];
-    logits.data = (float *)w->logits->data + k * logits.dim[0] * logits.dim[1];
+static struct tensor seizure_rows(const struct tensor *t, int64_t first, int64_t n) {
+    struct tensor rows = *t;
+    rows.dim[0] = n;
+    if (first)
+        rows.data = (float *)t->data + first * (t->rank == 3 ? t->dim[1] * t->ld : t->ld);
+    return rows;
+}
+
+/* Step k of n rows from `first` on. */
+static int run_step(const struct inference *w, const struct pass *p, int k, int64_t first, int64_t n) {
+    const int64_t at = k * (w->x->dim[0] / w->steps) + first;
+    struct tensor x = seizure_rows(w->x, at, n), state = seizure_rows(w->state, first, n);
+    struct tensor logits = seizure_rows(w->logits, at, n);
     w->net->plan.used = 0;
-    return forward(w->net, p, &x, w->state, &logits);
+    return forward(w->net, p, &x, &state, &logits);
+}
+
+/* Rows of a step that go through all layers together: on a CPU as many as leave their activations in its caches. */
+static int64_t rows_at_once(const struct inference *w) {
+    enum { ROWS_OF_THREAD = 16 };
+    struct device_info info;
+    device_describe(w->net->device, &info);
+    return tensor_present(w->state) && !info.is_async ? ROWS_OF_THREAD * info.threads : w->x->dim[0];
 }
 
 static int run_inference(void *ctx, struct err *err) {
     struct inference *w = ctx;
     struct pass p = pass_of(w->net, w->stream, err);
     uint64_t version = w->net->params.version;
+    const int64_t rows = w->x->dim[0] / w->steps, each = rows_at_once(w);
     int rc = 0;
     w->net->params.version |= WEIGHTS_CONSTANT; /* recordings of another version are dropped */
     for (int k = 0; k < w->steps && !rc; k++)
-        rc = run_step(w, &p, k);
+        for (int64_t first = 0; first < rows && !rc; first += each)
+            rc = run_step(w, &p, k, first, rows - first < each ? rows - first : each);
     w->net->params.version = version;
     return rc;
 }

@@ -8,6 +8,7 @@
 #include "unit/eeg_fixture.h"
 
 enum { C = 3, INPUTS = 2 * C, WINDOW = 2048, SECONDS = 33, N = SECONDS * 256 + 100, STREAMS = 3, ROWS = 4, STEPS = 4 };
+enum { MANY = 40 }; /* rows of a batch, more than go through the layers together */
 
 static const char *const labels[] = {"Fp1", "F3", "C3"};
 static const struct frontend_source source = {labels, C, 256};
@@ -42,9 +43,9 @@ static int setup(void **state) {
     check(modelfile_set_frontend(&f->file, &frontend, &err));
     fixture_folder(f->folder, sizeof f->folder);
     snprintf(f->path, sizeof f->path, "%s/model.safetensors", f->folder);
-    check(device_open("cpu", 0, &f->dev, &err));
+    check(device_open("cpu", 2, &f->dev, &err));
     check(stream_open(f->dev, STREAM_NORMAL, &f->s, &err));
-    check(seizure_new(f->dev, &f->file.model, &(struct seizure_options){.max_batch = ROWS, .precision = DTYPE_F32}, &f->net, &err));
+    check(seizure_new(f->dev, &f->file.model, &(struct seizure_options){.max_batch = MANY, .precision = DTYPE_F32}, &f->net, &err));
     check(seizure_init(f->net, f->s, 11, 0.3, &err));
     struct param_set *set = seizure_params(f->net);
     const struct param *head = param_find(set, "head.out.weight"); /* starts too small to tell */
@@ -101,6 +102,8 @@ static void a_step_goes_on_where_the_last_one_ended_whatever_is_in_its_batch(voi
     for (int row = 0; row < ROWS; row++) {
         run_steps(f, x, row, 1, alone);
         run_steps(f, x, row, ROWS, together);
+        assert_memory_equal(alone, together, sizeof alone);
+        run_steps(f, x, row, MANY, together);
         assert_memory_equal(alone, together, sizeof alone);
         noise(window, WINDOW * INPUTS, 2);
         memcpy(window, x + (int64_t)row * STEPS * SEIZURE_STEP * INPUTS, sizeof x / ROWS);
