@@ -178,13 +178,7 @@ static char *compose(const struct line *l, struct delivery *d) {
 }
 
 static void release(struct line *l, struct delivery *d, const char *outcome) {
-    for (struct telling_item *i = d->telling.items, *after; i; i = after) {
-        after = i->next;
-        tell_journal(l, &i->line->entry, outcome);
-        journal_line_drop(i->line);
-        free(i);
-    }
-    d->telling.items = NULL;
+    owed_settle(&l->owed, &d->telling, outcome);
     d->bed->tries = 0;
     d->bed->first_try_ms = d->bed->due_ms = d->bed->pause_ms = 0;
     d->bed->reported = false;

@@ -10,27 +10,23 @@ enum { FIRST_PAUSE_MS = 1000, LONGEST_PAUSE_MS = 60 * 1000 };
 #define TEST       "\x1c"
 
 bool owed_init(struct owed *o) {
-    *o = (struct owed){.beds = map_new(OWED_BEDS + 1)};
-    return fair_init(&o->fair, OWED_BEDS) && o->beds;
-}
-
-static void item_free(struct telling_item *i) {
-    journal_line_drop(i->line);
-    free(i);
+    *o = (struct owed){.beds = map_new(OWED_BEDS + 1), .of_alarm = map_new(SIZE_MAX)};
+    return fair_init(&o->fair, OWED_BEDS) && o->beds && o->of_alarm;
 }
 
 static void bed_free(void *bed) {
     struct owed_bed *b = bed;
-    while (b->items) {
-        struct telling_item *i = b->items;
+    for (struct telling_item *i; (i = b->items);) {
         b->items = i->next;
-        item_free(i);
+        journal_line_drop(i->line);
+        free(i);
     }
     free(b);
 }
 
 void owed_done(struct owed *o) {
     map_free(o->beds, bed_free);
+    map_free(o->of_alarm, NULL);
     fair_done(&o->fair);
 }
 
@@ -59,24 +55,36 @@ static bool is_group(const struct owed_bed *b) { return *b->key == *ESCALATION; 
 
 /* ---- entries ---- */
 
-static bool is_of(const struct telling_item *i, const struct journal_entry *e) { return !strcmp(i->line->entry.alarm, e->alarm); }
+static struct telling_item *newest_of(const struct owed *o, const struct journal_entry *e) {
+    return map_get(o->of_alarm, e->alarm);
+}
 
-static bool has_entry_of(const struct telling_item *i, const struct journal_entry *e) {
-    while (i && !is_of(i, e))
-        i = i->next;
-    return i != NULL;
+/* False: out of memory. */
+static bool enter_item(struct owed *o, struct telling_item *i) {
+    const struct journal_entry *e = &i->line->entry;
+    struct telling_item *newest = newest_of(o, e);
+    CHAIN_ADD(newest, i, next_of_alarm, before_of_alarm);
+    return !map_put(o->of_alarm, e->alarm, newest, NULL);
+}
+
+static void item_free(struct owed *o, struct telling_item *i) {
+    const struct journal_entry *e = &i->line->entry;
+    struct telling_item *newest = newest_of(o, e);
+    CHAIN_REMOVE(newest, i, next_of_alarm, before_of_alarm);
+    if (newest)
+        (void)map_put(o->of_alarm, e->alarm, newest, NULL); /* a key that is there */
+    else
+        map_remove(o->of_alarm, e->alarm);
+    journal_line_drop(i->line);
+    free(i);
 }
 
 /* The bed that has an entry of this alarm, whichever caller's; NULL: none has. */
 static struct owed_bed *bed_with(const struct owed *o, const struct journal_entry *e) {
-    const char *key;
-    void *value;
-    for (size_t at = 0; *e->alarm && map_next(o->beds, &at, &key, &value);) {
-        struct owed_bed *b = value;
-        if (!is_group(b) && (has_entry_of(b->items, e) || has_entry_of(b->flying, e)))
-            return b;
-    }
-    return NULL;
+    const struct telling_item *i = *e->alarm ? newest_of(o, e) : NULL;
+    while (i && is_group(i->bed))
+        i = i->next_of_alarm;
+    return i ? i->bed : NULL;
 }
 
 static int class_of(const struct journal_entry *e) {
@@ -96,7 +104,7 @@ static void take_item(struct owed *o, struct owed_bed *b, struct telling_item *i
 static void settle_item(struct owed *o, struct owed_bed *b, struct telling_item *i, const char *outcome) {
     take_item(o, b, i);
     o->settled(o->ctx, &i->line->entry, outcome);
-    item_free(i);
+    item_free(o, i);
 }
 
 static void forget_bed(struct owed *o, struct owed_bed *b) {
@@ -199,10 +207,15 @@ struct owed_bed *owed_add(struct owed *o, struct journal_line *line, int64_t now
     *i = (struct telling_item){.line = journal_line_hold(line),
                                .answered = line->answered || (e->kind == JOURNAL_ALARM_ON && *e->person),
                                .stale = now_ms - line->made_ms >= o->stale_ms};
+    i->bed = b;
     LIST_ADD_LAST(b->items, i, next);
     b->n++;
     o->waiting++;
-    return b;
+    if (enter_item(o, i))
+        return b;
+    settle_item(o, b, i, "dropped: too much waits");
+    owed_forget_if_done(o, b, now_ms);
+    return NULL;
 }
 
 struct telling_item *owed_newest(const struct owed_bed *b) {
@@ -214,57 +227,33 @@ struct telling_item *owed_newest(const struct owed_bed *b) {
 
 /* ---- escalations that nobody needs to hear any more ---- */
 
-static bool owes(const struct telling_item *i, const struct journal_entry *e) {
+bool owed_escalates(const struct owed *o, const struct journal_entry *e) {
     const bool over = e->kind != JOURNAL_ALARM_ON;
-    while (i && !(is_of(i, e) && (i->instead || (over && i->line->entry.kind == JOURNAL_ESCALATED))))
-        i = i->next;
+    const struct telling_item *i = newest_of(o, e);
+    while (i && !i->instead && !(over && i->line->entry.kind == JOURNAL_ESCALATED))
+        i = i->next_of_alarm;
     return i != NULL;
 }
 
-bool owed_escalates(const struct owed *o, const struct journal_entry *e) {
-    const char *key;
-    void *value;
-    for (size_t at = 0; map_next(o->beds, &at, &key, &value);)
-        if (owes(((const struct owed_bed *)value)->items, e) || owes(((const struct owed_bed *)value)->flying, e))
-            return true;
-    return false;
-}
-
-/* Whether it calls somebody to this alarm: an escalation, or what goes on in place of one. */
-static bool calls(const struct telling_item *i, const struct journal_entry *e) {
+/* Whether it calls somebody: an escalation, or what goes on in place of one. */
+static bool calls(const struct telling_item *i) {
     const enum journal_kind kind = i->line->entry.kind;
-    return is_of(i, e) && (kind == JOURNAL_ESCALATED || (kind == JOURNAL_ALARM_ON && i->instead));
+    return kind == JOURNAL_ESCALATED || (kind == JOURNAL_ALARM_ON && i->instead);
 }
 
-/* It looks at the beds of all callers, since a stream of another caller may go on with the alarm. */
 void owed_settle_escalations(struct owed *o, const struct journal_entry *e, const char *outcome) {
-    const char *key;
-    void *value;
-    for (size_t at = 0; map_next(o->beds, &at, &key, &value);) {
-        struct owed_bed *b = value;
-        for (struct telling_item *i = b->items, *after; i; i = after) {
-            after = i->next;
-            if (calls(i, e))
-                settle_item(o, b, i, outcome);
-        }
-        for (struct telling_item *i = b->flying; i; i = i->next)
-            i->outcome = calls(i, e) ? outcome : i->outcome;
+    for (struct telling_item *i = newest_of(o, e), *before; i; i = before) {
+        before = i->next_of_alarm;
+        if (calls(i) && i->flying)
+            i->outcome = outcome;
+        else if (calls(i))
+            settle_item(o, i->bed, i, outcome);
     }
-}
-
-static void mark_answered(struct telling_item *list, const struct journal_entry *e) {
-    for (struct telling_item *i = list; i; i = i->next)
-        i->answered |= is_of(i, e);
 }
 
 void owed_answered(struct owed *o, const struct journal_entry *e) {
-    const char *key;
-    void *value;
-    for (size_t at = 0; map_next(o->beds, &at, &key, &value);) {
-        const struct owed_bed *b = value;
-        mark_answered(b->items, e);
-        mark_answered(b->flying, e);
-    }
+    for (struct telling_item *i = newest_of(o, e); i; i = i->next_of_alarm)
+        i->answered = true;
     owed_settle_escalations(o, e, "answered");
 }
 
@@ -280,7 +269,7 @@ static int64_t look_at_items(struct owed *o, struct owed_bed *b, int64_t now_ms)
         after = i->next;
         if (telling_wait(i->line, now_ms, o->rejoin_ms, &when_ms) == TELLING_NEVER) {
             take_item(o, b, i);
-            item_free(i);
+            item_free(o, i);
             continue;
         }
         if ((i->tried || class != RANK_ON) && when_ms < b->due_ms)
@@ -320,7 +309,8 @@ bool owed_begin(struct owed *o, struct owed_bed *b, int64_t now_ms, struct telli
         i->tried |= telling_wait(i->line, now_ms, o->rejoin_ms, &when_ms) == TELLING_NOW;
     if (!telling_take(&b->items, now_ms, o->rejoin_ms, t))
         return false;
-    for (const struct telling_item *i = t->items; i; i = i->next) {
+    for (struct telling_item *i = t->items; i; i = i->next) {
+        i->flying = true;
         b->n--;
         o->waiting--;
     }
@@ -338,15 +328,16 @@ void owed_put_off(struct owed_bed *b, int64_t now_ms, bool refused) {
     b->due_ms = now_ms + b->pause_ms;
 }
 
-static void settle_flying(struct owed *o, struct telling *t) {
+void owed_settle(struct owed *o, struct telling *t, const char *outcome) {
     for (struct telling_item **link = &t->items, *i; (i = *link);) {
-        if (!i->outcome) {
+        const char *with = outcome ? outcome : i->outcome;
+        if (!with) {
             link = &i->next;
             continue;
         }
         *link = i->next;
-        o->settled(o->ctx, &i->line->entry, i->outcome);
-        item_free(i);
+        o->settled(o->ctx, &i->line->entry, with);
+        item_free(o, i);
     }
 }
 
@@ -355,8 +346,9 @@ void owed_end(struct owed *o, struct owed_bed *b, struct telling *t, bool again)
     fair_end(&b->place);
     if (!again)
         return;
-    settle_flying(o, t);
-    for (const struct telling_item *i = t->items; i; i = i->next) {
+    owed_settle(o, t, NULL);
+    for (struct telling_item *i = t->items; i; i = i->next) {
+        i->flying = false;
         b->n++;
         o->waiting++;
     }

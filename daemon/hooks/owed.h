@@ -31,7 +31,8 @@ struct owed_bed {
 };
 
 struct owed {
-    struct map *beds; /* by key */
+    struct map *beds;     /* by key */
+    struct map *of_alarm; /* by id: the newest item of the alarm, and by next_of_alarm the others */
     struct fair fair;
     int waiting; /* entries of all beds */
     int64_t rejoin_ms, stale_ms;
@@ -55,8 +56,9 @@ void owed_answered(struct owed *o, const struct journal_entry *e);
 struct owed_bed *owed_next(struct owed *o, int64_t now_ms, int at_once, int64_t *ret_ms);
 /* Takes what is told next off the bed, which is busy until owed_end. */
 bool owed_begin(struct owed *o, struct owed_bed *b, int64_t now_ms, struct telling *ret);
-/* The attempt is over. again: what was told goes back to the bed, as far as it still needs to be told; else it is the caller's to
- * settle before. */
+/* What was told is done: all of it with this outcome, or, NULL, what has an outcome of its own. */
+void owed_settle(struct owed *o, struct telling *t, const char *outcome);
+/* The attempt is over. again: what was told goes back to the bed, as far as it still needs to be told; else it was settled. */
 void owed_end(struct owed *o, struct owed_bed *b, struct telling *t, bool again);
 void owed_forget_if_done(struct owed *o, struct owed_bed *b, int64_t now_ms);
 struct telling_item *owed_newest(const struct owed_bed *b); /* the entry that was added last */

@@ -8,15 +8,20 @@
 
 enum { TELLING_TEXT = 640, TELLING_COVERS = 64, TELLING_GROUP_MS = 3000 /* for which a technical alarm waits for others */ };
 
+struct owed_bed;
+
 /* Entries of one bed that a hook has not been told, oldest first. */
 struct telling_item {
     struct telling_item *next;
+    struct telling_item *next_of_alarm, *before_of_alarm; /* what a hook is owed of this alarm, in all beds (owed.h) */
+    struct owed_bed *bed;
     struct journal_line *line;
+    bool flying;         /* an attempt that covers it is on its way */
     bool stale;          /* of an earlier process, and long ago: if it is on, nobody knows whether it still is */
     bool answered;       /* somebody has acknowledged the alarm */
     bool instead;        /* of an alarm: it is told instead of an escalation, which the hook was owed */
     bool tried;          /* an attempt began when it could be told: it waits for the pause of its bed */
-    const char *outcome; /* an attempt that covers it is on its way, after which it is settled with this; NULL: it is not */
+    const char *outcome; /* flying: it is settled with this after the attempt, unless that is NULL */
 };
 
 enum telling_wait { TELLING_NOW, TELLING_LATER, TELLING_NEVER };

@@ -40,13 +40,10 @@ static bool owe(struct owed *o, enum journal_kind kind, const char *principal, c
     return owe_entry(o, &e, made_ms);
 }
 
-static void taken(struct telling *t) {
-    for (struct telling_item *i = t->items, *after; i; i = after) {
-        after = i->next;
-        journal_line_drop(i->line);
-        free(i);
-    }
-    t->items = NULL;
+static void taken(struct owed *o, struct telling *t) {
+    const int settled = n_settled;
+    owed_settle(o, t, "delivered");
+    n_settled = settled;
 }
 
 /* Delivers what is next at once; the name of its bed. */
@@ -60,7 +57,7 @@ static const char *next_told(struct owed *o, int64_t now_ms, char text[TELLING_T
     assert_true(owed_begin(o, b, now_ms, &t));
     str_copy(bed, sizeof bed, t.entry->client);
     telling_text(&t, text);
-    taken(&t);
+    taken(o, &t);
     owed_end(o, b, &t, false);
     owed_forget_if_done(o, b, now_ms);
     return bed;
@@ -104,7 +101,7 @@ static void one_caller_has_half_of_the_attempts_while_others_wait(void **state) 
         assert_true(owed_begin(&o, busy[n] = next, NOW_MS + 10, &t[n]));
     assert_int_equal(n, 3); /* two of a, and b; the fourth waits for another caller */
     for (int i = 0; i < n; i++) {
-        taken(&t[i]);
+        taken(&o, &t[i]);
         owed_end(&o, busy[i], &t[i], false);
     }
     owed_done(&o);
@@ -293,6 +290,78 @@ static void an_answer_ends_the_attempts_of_an_escalation(void **state) {
     assert_int_equal(n_settled, 0);
     owed_end(&o, b, &t, true);
     assert_true(n_settled == 1 && !o.waiting);
+    owed_done(&o);
+}
+
+/* The processor time for which answers to the alarms of so many beds, of which one was called to in vain, keep the loop. */
+static int64_t answering_takes_ns(int beds) {
+    struct owed o = owed_new();
+    struct journal_entry e = {0};
+    struct timespec from, to;
+    char bed[16];
+    for (int i = 0; i < beds; i++) {
+        str_format(bed, sizeof bed, "bed-%d", i);
+        e = entry(JOURNAL_ALARM_ON, bed, 512);
+        assert_true(owe_entry(&o, &e, NOW_MS));
+    }
+    e.kind = JOURNAL_ESCALATED;
+    assert_true(owe_entry(&o, &e, NOW_MS));
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+    for (int i = 0; i < beds; i++) {
+        str_format(bed, sizeof bed, "bed-%d", i);
+        journal_alarm_id(bed, 512, e.alarm);
+        e.kind = JOURNAL_ALARM_OFF;
+        assert_int_equal(owed_escalates(&o, &e), i == beds - 1);
+        owed_answered(&o, &e);
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+    assert_true(n_settled == 1 && o.waiting == beds);
+    owed_done(&o);
+    return (to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec;
+}
+
+/* Eight times as many beds take eight times as long, not 64 times. */
+static void an_answer_looks_at_no_other_bed(void **state) {
+    int64_t few_ns = INT64_MAX, many_ns = INT64_MAX;
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        const int64_t of_few = answering_takes_ns(OWED_BEDS / 16), of_many = answering_takes_ns(OWED_BEDS / 2);
+        few_ns = of_few < few_ns ? of_few : few_ns;
+        many_ns = of_many < many_ns ? of_many : many_ns;
+    }
+    printf("answers to the alarms of %d beds take %.2f ms\n", OWED_BEDS / 2, (double)many_ns / 1e6);
+    assert_true(many_ns < 24 * few_ns);
+}
+
+/* The attempt that tells of a beginning fails, and the alarm is answered, goes on in another caller's stream and ends meanwhile:
+ * what waits of it is found in each of these states, and nothing is after the end. */
+static void an_alarm_is_found_wherever_its_entries_are(void **state) {
+    struct owed o = owed_new();
+    struct journal_entry on = entry(JOURNAL_ALARM_ON, "bed-7", 512), called = on, off = entry(JOURNAL_ALARM_OFF, "bed-7", 1024);
+    struct owed_bed *b[2];
+    struct telling t[2];
+    int64_t when;
+    (void)state;
+    called.kind = JOURNAL_ESCALATED;
+    called.step = 1;
+    str_copy(off.principal, sizeof off.principal, "token:new");
+    assert_true(owe_entry(&o, &on, NOW_MS) && owe_entry(&o, &called, NOW_MS));
+    for (int i = 0; i < 2; i++) {
+        b[i] = owed_next(&o, NOW_MS, HOOKS_AT_ONCE, &when);
+        assert_true(owed_begin(&o, b[i], NOW_MS, &t[i]));
+    }
+    assert_true(owed_escalates(&o, &off) && !o.waiting);
+    owed_end(&o, b[0], &t[0], true); /* the one that is on its way no more, and the other one, are of one alarm */
+    assert_true(owed_escalates(&o, &off) && o.waiting == 1);
+    owed_settle_escalations(&o, &off, "not told: the alarm is over");
+    assert_int_equal(n_settled, b[0]->key[0] == '\x1d');
+    owed_end(&o, b[1], &t[1], true);
+    assert_true(!owed_escalates(&o, &off) && n_settled == 1 && o.waiting == 1);
+    assert_true(owe_entry(&o, &off, NOW_MS + 1000) && map_count(o.of_alarm) == 1);
+    char text[TELLING_TEXT];
+    assert_string_equal(next_told(&o, NOW_MS + 100000, text), "bed-7");
+    assert_non_null(strstr(text, "the alarm was on "));
+    assert_true(!o.waiting && !map_count(o.of_alarm));
     owed_done(&o);
 }
 
@@ -493,6 +562,8 @@ int main(void) {
         cmocka_unit_test(an_alarm_that_is_reported_again_does_not_take_its_end),
         cmocka_unit_test(escalations_are_grouped_and_settled_by_an_answer_or_an_end),
         cmocka_unit_test(an_answer_ends_the_attempts_of_an_escalation),
+        cmocka_unit_test(an_answer_looks_at_no_other_bed),
+        cmocka_unit_test(an_alarm_is_found_wherever_its_entries_are),
         cmocka_unit_test(a_technical_alarm_that_is_on_is_never_too_old),
         cmocka_unit_test(what_is_not_over_is_told_apart_from_what_is),
         cmocka_unit_test(a_sentence_says_what_people_need),
