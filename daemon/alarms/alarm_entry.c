@@ -1,5 +1,6 @@
 #include "daemon/alarms/alarm_entry.h"
 
+enum { NUMBERED_STEPS = 65536 };
 static const char forgotten[] = "forgotten: the alarm has been on for more than 5 min";
 static const char untold[] = "nobody is told: a rule of its bed holds it back";
 
@@ -190,15 +191,15 @@ static void put_alarm(const struct alarm *a, struct journal_entry *e) {
 static int64_t sample_of(const struct alarm *a) { return isfinite(a->changed_s) ? llround(a->changed_s * 256) : -1; }
 
 /* The same at every daemon that has the alarm, so that none tells what another one has told; -1: it has none. At five minutes
- * another round of steps begins. */
+ * another round of steps begins. Steps from NUMBERED_STEPS on have none: theirs would be those of other samples. */
 static int64_t number_of_row(const struct alarms_row *row) {
     const struct alarm *a = row->alarm;
     const int64_t sample = a ? sample_of(a) : -1, own = INT64_C(1) << 60; /* no sample or time */
     uint64_t hash = UINT64_C(14695981039346656037);                       /* FNV-1a */
     if (row->kind == ALARMS_ROW_DUE && sample >= 0)
         return own + sample;
-    if (row->kind == ALARMS_ROW_ESCALATED && sample >= 0)
-        return own + (sample * 65536 + row->step % 65536) * 2 + a->status;
+    if (row->kind == ALARMS_ROW_ESCALATED && sample >= 0 && row->step < NUMBERED_STEPS)
+        return own + (sample * NUMBERED_STEPS + row->step) * 2 + a->status;
     if ((row->kind != ALARMS_ROW_TECHNICAL_ON && row->kind != ALARMS_ROW_TECHNICAL_OFF) || !*a->session)
         return -1;
     for (const char *p = a->id; *p; p++)

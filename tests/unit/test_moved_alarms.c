@@ -187,6 +187,20 @@ static void a_step_has_one_number_at_all_daemons(void **state) {
     assert_true(numbers[0][0] != numbers[0][1]);
 }
 
+/* By the number of an earlier step people would have been told of it. */
+static void no_step_has_the_number_of_an_earlier_one(void **state) {
+    struct ward *w = *state;
+    struct alarms_row row = {.kind = ALARMS_ROW_ESCALATED, .alarm = on(w, "bed-7", 10), .step = 1};
+    struct journal_entry first, last, later;
+    alarm_entry_make(&row, &first);
+    row.step = 65535;
+    alarm_entry_make(&row, &last);
+    row.step = 65537;
+    alarm_entry_make(&row, &later);
+    assert_true(first.number > 0 && last.number == first.number + 2 * 65534);
+    assert_int_equal(later.number, -1); /* the desk gives it one of its own */
+}
+
 /* Also after a restart, whether its stream or the journal's rows come first. */
 static void an_onset_that_names_no_channels_leaves_those_of_an_earlier_one(void **state) {
     static const char *const wheres[] = {"left: F7-T3", "", "right: F8-T4", ""};
@@ -229,6 +243,7 @@ int main(void) {
         in_ward(an_alarm_goes_after_its_stream_to_the_daemon_that_has_it),
         in_ward(technical_alarms_go_with_their_stream),
         in_ward(a_step_has_one_number_at_all_daemons),
+        in_ward(no_step_has_the_number_of_an_earlier_one),
         in_ward(an_onset_that_names_no_channels_leaves_those_of_an_earlier_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
