@@ -1,5 +1,8 @@
 #include "daemon/alarms/alarm.h"
 
+#include "base/order.h"
+#include "base/principal.h"
+
 static const struct {
     const char *name, *words, *over;
 } kinds[ALARM_KINDS] = {[ALARM_SEIZURE] = {"alarm", "alarm", "over"},
@@ -68,6 +71,15 @@ int alarm_rank(const struct alarm *a) {
     if (a->kind != ALARM_SEIZURE)
         return 7 - alarm_is_waiting(a);
     return 3 * a->test + (a->off_ms ? 2 : !alarm_is_waiting(a));
+}
+
+int alarms_by_rank(const void *a, const void *b) {
+    const struct alarm *l = *(const struct alarm *const *)a, *r = *(const struct alarm *const *)b;
+    return order_then(alarm_rank(l) - alarm_rank(r), order_i64(r->on_ms, l->on_ms));
+}
+
+const char *alarm_author_name(const struct alarm_author *author) {
+    return *author->person ? author->person : principal_words(author->by);
 }
 
 bool alarm_is_silent(const struct alarm *a, int64_t boot_ms) { return alarm_is_waiting(a) && boot_ms < a->silent_boot_ms; }

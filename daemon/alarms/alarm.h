@@ -47,6 +47,7 @@ struct alarm_author {
     int64_t at_ms;   /* Unix time; 0: nobody */
     int64_t boot_ms; /* the same moment by CLOCK_BOOTTIME; 0: unknown, or before this boot of the machine */
 };
+const char *alarm_author_name(const struct alarm_author *author); /* of the person, else of the caller, for people */
 
 struct alarm_answer {
     enum alarm_action action;
@@ -106,5 +107,6 @@ void alarm_again_text(const struct alarm *a, char ret[ALARM_AGAIN]);
 /* In lists the lowest first, and of a rank the newest: patients' alarms that are on (those that nobody has answered before the
  * others), those that are over and wait for an answer, tests in the same order, technical alarms, then what is closed. */
 int alarm_rank(const struct alarm *a);
+int alarms_by_rank(const void *a, const void *b); /* for qsort, of pointers to alarms */
 /* For so long it has been on, or was: that of a replay, once it is off, in time of the recording. */
 int64_t alarm_length_ms(const struct alarm *a, int64_t boot_ms);

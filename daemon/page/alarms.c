@@ -6,7 +6,7 @@
 
 enum { SHOWN = 60, WAITING_SHOWN = 300 };
 
-static const char *state_words(const struct status_alarm *a) {
+static const char *state_words(const struct alarm *a) {
     if (a->test)
         return a->off_ms ? "Test is over" : "Test";
     if (!a->live)
@@ -17,7 +17,7 @@ static const char *state_words(const struct status_alarm *a) {
 }
 
 /* The page of a stream is there until some minutes after its end. */
-static void put_onset(struct html *h, const struct page_view *v, const struct status_alarm *a) {
+static void put_onset(struct html *h, const struct page_view *v, const struct alarm *a) {
     if (!*a->session || a->kind != ALARM_SEIZURE || a->test)
         return;
     if (page_find_stream(v, a->session))
@@ -26,45 +26,48 @@ static void put_onset(struct html *h, const struct page_view *v, const struct st
         html_put(h, "<p>The stream has ended; its EEG is no longer here</p>");
 }
 
-static void put_what(struct html *h, const struct page_view *v, const struct status_alarm *a) {
+static void put_what(struct html *h, const struct page_view *v, const struct alarm *a) {
     struct words w;
+    char again[ALARM_AGAIN];
     html_put(h, "<h3>%s</h3><p><span class=\"what\">%s", *a->bed ? a->bed : "brrd",
              a->kind == ALARM_SEIZURE ? state_words(a) : alarm_kind_words(a->kind));
     if (*a->why && a->kind != ALARM_UNANSWERED && (a->kind != ALARM_SEIZURE || a->cut))
         html_put(h, ": %s", a->kind == ALARM_SEIZURE ? journal_off_words(a->why) : a->why);
     html_put(h, a->off_ms ? "</span> at " : "</span> since ");
     words_put_time(h, a->on_ms);
-    html_put(h, ", for %s</p>", words_duration(&w, a->length_s));
-    if (a->untold)
+    html_put(h, ", for %s</p>", words_duration(&w, alarm_length_ms(a, v->status->boot_ms) / 1000));
+    if (a->due_boot_ms)
         html_put(h, "<p>Nobody is told: by the rule of this bed in the configuration</p>");
-    if (a->answered_ms) {
-        html_put(h, "<p>Acknowledged by %s ", a->by);
-        words_put_time(h, a->answered_ms);
+    if (a->answered.at_ms) {
+        html_put(h, "<p>Acknowledged by %s ", alarm_author_name(&a->answered));
+        words_put_time(h, a->answered.at_ms);
         html_put(h, "</p>");
-    } else if (a->waiting) {
+    } else if (alarm_is_waiting(a)) {
         html_put(h, a->step ? "<p><strong>Nobody has answered; %d call%s</strong></p>" : "<p>Nobody has answered</p>", a->step,
                  a->step == 1 ? "" : "s");
     }
-    if (a->where && *a->where)
+    if (*a->where)
         html_put(h, "<p>At the onset: %s</p>", a->where);
-    if (a->again && *a->again)
-        html_put(h, "<p>%s</p>", a->again);
+    alarm_again_text(a, again);
+    if (*again)
+        html_put(h, "<p>%s</p>", again);
     if (a->blind)
         html_put(h, "<p><strong>Blind: no signal comes from the bed</strong></p>");
-    answer_forms_put_silence(h, a);
+    answer_forms_put_silence(h, v, a);
     put_onset(h, v, a);
-    if (*a->mark)
-        html_put(h, "<p>Marked: %s</p>", a->mark);
+    if (a->mark)
+        html_put(h, "<p>Marked: %s</p>", alarm_mark_name(a->mark));
     if (*a->note) {
-        html_put(h, "<p>“%s” (%s%s", a->note, a->noter, *a->noter ? ", " : "");
-        words_put_time(h, a->noted_ms);
+        const char *noter = alarm_author_name(&a->noted);
+        html_put(h, "<p>“%s” (%s%s", a->note, noter, *noter ? ", " : "");
+        words_put_time(h, a->noted.at_ms);
         html_put(h, ")</p>");
     }
 }
 
-void page_put_alarm(struct html *h, const struct page_view *v, const struct status_alarm *a, const char *next) {
+void page_put_alarm(struct html *h, const struct page_view *v, const struct alarm *a, const char *next) {
     html_put(h, "<li class=\"alarm\" id=\"a-%s\" data-kind=\"%s\" data-waiting=\"%d\">", a->id, alarm_kind_name(a->kind),
-             a->waiting);
+             alarm_is_waiting(a));
     put_what(h, v, a);
     answer_forms_put(h, v, a, next);
     html_put(h, "</li>\n");
@@ -72,15 +75,15 @@ void page_put_alarm(struct html *h, const struct page_view *v, const struct stat
 
 /* Those of which `wanted` is true: all alarms of patients that are on, and some of the others. */
 static void put_list(struct html *h, const struct page_view *v, const char *id, const char *title,
-                     bool (*wanted)(const struct status_alarm *a)) {
+                     bool (*wanted)(const struct alarm *a)) {
     int n = 0, left = 0;
     html_put(h, "<section aria-labelledby=\"%s\"><h2 id=\"%s\">%s</h2><ol class=\"alarm-list\" id=\"list-%s\">\n", id, id, title,
              id);
     for (int i = 0; i < v->status->n_alarms; i++) {
-        const struct status_alarm *a = &v->status->alarms[i];
+        const struct alarm *a = v->status->alarms[i];
         if (!wanted(a) || !page_sees_alarm(v, a))
             continue;
-        if (n++ < (a->open ? WAITING_SHOWN : SHOWN) || (a->kind == ALARM_SEIZURE && !a->off_ms))
+        if (n++ < (alarm_is_open(a) ? WAITING_SHOWN : SHOWN) || (a->kind == ALARM_SEIZURE && !a->off_ms))
             page_put_alarm(h, v, a, "/alarms");
         else
             left++;
@@ -91,9 +94,9 @@ static void put_list(struct html *h, const struct page_view *v, const char *id, 
     html_put(h, "</section>\n");
 }
 
-static bool is_open(const struct status_alarm *a) { return a->open && a->kind == ALARM_SEIZURE; }
-static bool is_technical(const struct status_alarm *a) { return a->open && a->kind != ALARM_SEIZURE; }
-static bool is_closed(const struct status_alarm *a) { return !a->open; }
+static bool is_open(const struct alarm *a) { return alarm_is_open(a) && a->kind == ALARM_SEIZURE; }
+static bool is_technical(const struct alarm *a) { return alarm_is_open(a) && a->kind != ALARM_SEIZURE; }
+static bool is_closed(const struct alarm *a) { return !alarm_is_open(a); }
 
 void page_alarms(struct html *h, const struct page_view *v) {
     shell_begin(h, v, &(struct shell){.title = "Alarms", .place = SHELL_ALARMS, .live = true, .sounds = true});

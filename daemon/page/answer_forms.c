@@ -4,7 +4,7 @@
 
 enum { BED_ALARMS = 32 /* in one form */ };
 
-static bool may_answer(const struct page_view *v, const struct status_alarm *a) {
+static bool may_answer(const struct page_view *v, const struct alarm *a) {
     return !v->wall && page_answers(v, a->principal, a->bed);
 }
 
@@ -16,17 +16,17 @@ static void begin_form(struct html *h, const char *ids, const char *next) {
              ids, next);
 }
 
-static void put_button(struct html *h, const struct status_alarm *a, const char *action, const char *text) {
+static void put_button(struct html *h, const struct alarm *a, const char *action, const char *text) {
     html_put(h, "<button type=\"submit\" name=\"action\" value=\"%s\" aria-label=\"%s: %s\">%s</button>", action, text, a->bed,
              text);
 }
 
 /* Of an alarm that waits: what ends its sound. */
-static void put_buttons(struct html *h, const struct status_alarm *a) {
-    if (!a->waiting)
+static void put_buttons(struct html *h, const struct page_view *v, const struct alarm *a) {
+    if (!alarm_is_waiting(a))
         return;
     put_button(h, a, "acknowledge", "Acknowledge");
-    if (a->sound)
+    if (alarm_sound(a, v->status->boot_ms))
         put_button(h, a, "silence", "Silence 2 min");
 }
 
@@ -37,49 +37,47 @@ static void put_name_field(struct html *h, const struct page_view *v) {
     html_put(h, "></label>");
 }
 
-void answer_forms_put_short(struct html *h, const struct page_view *v, const struct status_alarm *a) {
-    if (!may_answer(v, a) || !a->waiting)
+void answer_forms_put_short(struct html *h, const struct page_view *v, const struct alarm *a) {
+    if (!may_answer(v, a) || !alarm_is_waiting(a))
         return;
     begin_form(h, a->id, "/streams");
     html_put(h, "<input type=\"hidden\" name=\"person\" value=\"\">");
-    put_buttons(h, a);
+    put_buttons(h, v, a);
     html_put(h, "</form>");
 }
 
-void answer_forms_put_silence(struct html *h, const struct status_alarm *a) {
-    if (!a->silent_ms)
+void answer_forms_put_silence(struct html *h, const struct page_view *v, const struct alarm *a) {
+    if (!alarm_is_silent(a, v->status->boot_ms))
         return;
     html_put(h, "<p class=\"silent\">silent until ");
     words_put_short_time(h, a->silent_ms);
-    html_put(h, ", by %s</p>", a->silencer);
+    html_put(h, ", by %s</p>", alarm_author_name(&a->silenced));
 }
 
-static void put_marks(struct html *h, const struct status_alarm *a) {
+static void put_marks(struct html *h, const struct alarm *a) {
     static const char *const words[ALARM_MARKS] = {
         [ALARM_UNMARKED] = "Not marked", [ALARM_TRUE] = "True alarm", [ALARM_FALSE] = "False alarm", [ALARM_UNCLEAR] = "Unclear"};
     for (int i = ALARM_TRUE; i < ALARM_MARKS; i++) {
-        const char *name = alarm_mark_name((enum alarm_mark)i);
-        const bool set = !strcmp(a->mark, name);
-        html_put(h, "<button type=\"submit\" name=\"mark\" value=\"%s\" aria-pressed=\"%s\">%s</button>", name,
-                 set ? "true" : "false", words[i]);
+        html_put(h, "<button type=\"submit\" name=\"mark\" value=\"%s\" aria-pressed=\"%s\">%s</button>",
+                 alarm_mark_name((enum alarm_mark)i), (int)a->mark == i ? "true" : "false", words[i]);
     }
 }
 
 /* The next alarm of this bed that waits for an answer of the reader. */
-static const struct status_alarm *next_waiting(const struct page_view *v, const char *bed, int *at) {
+static const struct alarm *next_waiting(const struct page_view *v, const char *bed, int *at) {
     while (*at < v->status->n_alarms) {
-        const struct status_alarm *a = &v->status->alarms[(*at)++];
-        if (a->waiting && !strcmp(a->bed, bed) && may_answer(v, a))
+        const struct alarm *a = v->status->alarms[(*at)++];
+        if (alarm_is_waiting(a) && !strcmp(a->bed, bed) && may_answer(v, a))
             return a;
     }
     return NULL;
 }
 
 /* With the first of several alarms of a bed: one press for those that are listed, and for no later one. */
-static void put_all_of_bed(struct html *h, const struct page_view *v, const struct status_alarm *a, const char *next) {
+static void put_all_of_bed(struct html *h, const struct page_view *v, const struct alarm *a, const char *next) {
     int at = 0, n = 1;
     const bool first = next_waiting(v, a->bed, &at) == a;
-    const struct status_alarm *b = first ? next_waiting(v, a->bed, &at) : NULL;
+    const struct alarm *b = first ? next_waiting(v, a->bed, &at) : NULL;
     if (!b)
         return;
     OWNED(str_done) struct str ids = str_of(BED_ALARMS * JOURNAL_ALARM);
@@ -93,12 +91,12 @@ static void put_all_of_bed(struct html *h, const struct page_view *v, const stru
              n, *a->bed ? a->bed : "brrd");
 }
 
-void answer_forms_put(struct html *h, const struct page_view *v, const struct status_alarm *a, const char *next) {
+void answer_forms_put(struct html *h, const struct page_view *v, const struct alarm *a, const char *next) {
     if (!may_answer(v, a))
         return;
     begin_form(h, a->id, next);
     put_name_field(h, v);
-    put_buttons(h, a);
+    put_buttons(h, v, a);
     if (a->kind == ALARM_SEIZURE)
         put_marks(h, a);
     html_put(h, "<label>Note <input type=\"text\" name=\"note\" maxlength=\"200\" value=\"%s\"></label>", a->note);

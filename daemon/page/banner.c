@@ -7,7 +7,7 @@ enum { GROUP = 3 /* so many beds of a kind are named, more are counted */ };
 
 static void add_link(struct banner_link *links, int *n, const struct status_stream *s) {
     if (*n < BANNER_NAMED)
-        links[*n] = (struct banner_link){s->bed.session_id, tile_name(s), s->alarm && s->alarm->answered_ms};
+        links[*n] = (struct banner_link){s->bed.session_id, tile_name(s), s->alarm && s->alarm->answered.at_ms};
     ++*n;
 }
 
@@ -16,8 +16,8 @@ static void add_group(const struct page_view *v, enum alarm_kind kind, struct ba
     const char *names[GROUP] = {NULL};
     int n = 0;
     for (int i = 0; i < v->status->n_alarms; i++) {
-        const struct status_alarm *a = &v->status->alarms[i];
-        if (a->kind == kind && a->waiting && page_sees_alarm(v, a) && n++ < GROUP)
+        const struct alarm *a = v->status->alarms[i];
+        if (a->kind == kind && alarm_is_waiting(a) && page_sees_alarm(v, a) && n++ < GROUP)
             names[n - 1] = a->bed;
     }
     if (!n)
@@ -38,7 +38,7 @@ void banner_of(const struct page_view *v, struct banner *ret) {
     for (int answered = 0; answered < 2; answered++) {
         for (int i = 0; i < s->n_streams; i++) {
             const struct status_stream *t = &s->streams[i];
-            if ((t->alarm && t->alarm->answered_ms) != answered || !page_sees(v, t))
+            if ((t->alarm && t->alarm->answered.at_ms) != answered || !page_sees(v, t))
                 continue;
             if (t->mood == STATUS_ALARM && t->bed.live) /* a replay calls nobody */
                 add_link(ret->on, &ret->n_on, t);
@@ -49,9 +49,11 @@ void banner_of(const struct page_view *v, struct banner *ret) {
     }
     for (int kind = ALARM_SEIZURE + 1; kind < ALARM_KINDS; kind++)
         add_group(v, (enum alarm_kind)kind, ret);
-    for (int i = 0; i < s->n_alarms; i++)
-        if (page_sees_alarm(v, &s->alarms[i]) && s->alarms[i].sound > ret->sound)
-            ret->sound = s->alarms[i].sound;
+    for (int i = 0; i < s->n_alarms; i++) {
+        const enum alarm_sound sound = alarm_sound(s->alarms[i], s->boot_ms);
+        if (sound > ret->sound && page_sees_alarm(v, s->alarms[i]))
+            ret->sound = sound;
+    }
 }
 
 const char *banner_sound(const struct banner *b) {

@@ -34,12 +34,12 @@ static void put_minute(struct json_writer *w, const float *before, const float m
 }
 
 /* The fields whose text is another one. */
-static void put_stream(struct json_writer *w, const struct status_stream *old, int64_t old_ms, const struct status_stream *s,
-                       int64_t now_ms) {
+static void put_stream(struct json_writer *w, const struct status_stream *old, const struct page_view *of_old,
+                       const struct status_stream *s, const struct page_view *v) {
     struct tile before = {0}, now;
     if (old)
-        tile_of(old, old_ms, &before);
-    tile_of(s, now_ms, &now);
+        tile_of(old, of_old->status, &before);
+    tile_of(s, v->status, &now);
     json_begin_object(w, s->key);
     if (!old || old->mood != s->mood)
         json_put_str(w, "state", status_mood_name(s->mood));
@@ -67,7 +67,7 @@ static void put_streams(struct json_writer *w, const struct page_view *before, c
         else
             old = found_in(before, s->bed.session_id); /* a bed without a stream is new each time it moves */
         at = old ? (int)(old - before->status->streams) + 1 : at;
-        put_stream(w, old, before ? before->status->taken_ms : 0, s, v->status->taken_ms);
+        put_stream(w, old, before, s, v);
     }
     json_end(w, '}');
 }

@@ -26,7 +26,7 @@ bool page_sees_bed(const struct page_view *v, const char *principal, const char 
 bool page_sees(const struct page_view *v, const struct status_stream *s);
 /* The same of a job; owner: "" for one of an earlier version, which all see. */
 bool page_sees_job(const struct page_view *v, const char *owner);
-bool page_sees_alarm(const struct page_view *v, const struct status_alarm *a);
+bool page_sees_alarm(const struct page_view *v, const struct alarm *a);
 /* True if the reader may answer alarms of this bed, which this principal streams. */
 bool page_answers(const struct page_view *v, const char *principal, const char *bed);
 /* The stream of this id, if the reader may see it. */

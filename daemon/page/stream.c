@@ -224,8 +224,7 @@ static void put_test(struct html *h, const struct history *past) {
         else if (e->kind == JOURNAL_ESCALATED)
             html_put(h, "<dt>nobody had answered</dt><dd>call %lld, ", (long long)e->step);
         else if (answered)
-            html_put(h, "<dt>answered</dt><dd>%s, ",
-                     *answer.author.person ? answer.author.person : principal_words(answer.author.by));
+            html_put(h, "<dt>answered</dt><dd>%s, ", alarm_author_name(&answer.author));
         else
             continue;
         words_put_time(h, e->received_ms);
@@ -236,13 +235,13 @@ static void put_test(struct html *h, const struct history *past) {
 
 /* False: this reader may see nothing of it. */
 static bool put_past_stream(struct html *h, const struct page_view *v, const char *id) {
-    const struct status_alarm *seen = NULL;
+    const struct alarm *seen = NULL;
     struct history past = {0};
     int n = 0;
     read_history(v, id, &past);
     for (int i = 0; i < v->status->n_alarms && !seen; i++)
-        if (!strcmp(v->status->alarms[i].session, id) && page_sees_alarm(v, &v->status->alarms[i]))
-            seen = &v->status->alarms[i];
+        if (!strcmp(v->status->alarms[i]->session, id) && page_sees_alarm(v, v->status->alarms[i]))
+            seen = v->status->alarms[i];
     const struct journal_entry *e = past.n ? past.entries : NULL;
     if (!*id || (!seen && !(e && page_sees_bed(v, e->principal, e->client)))) {
         free(past.entries);
@@ -254,7 +253,7 @@ static bool put_past_stream(struct html *h, const struct page_view *v, const cha
              str_starts(id, "test") ? "Test alarm" : "The stream has ended, or is in another daemon; its EEG is no longer here");
     put_test(h, &past);
     for (int i = 0; i < v->status->n_alarms; i++) {
-        const struct status_alarm *a = &v->status->alarms[i];
+        const struct alarm *a = v->status->alarms[i];
         if (a->kind != ALARM_SEIZURE || strcmp(a->session, id) != 0 || !page_sees_alarm(v, a))
             continue;
         html_put(h, n++ ? ""
@@ -279,7 +278,7 @@ bool page_stream(struct html *h, const struct page_view *v, const char *id) {
     if (!s)
         return put_past_stream(h, v, id);
     read_history(v, id, &past);
-    tile_of(s, now_ms, &t);
+    tile_of(s, v->status, &t);
     str_copy(title, sizeof title, tile_name(s));
     shell_begin(h, v, &(struct shell){.title = title, .place = SHELL_STREAMS, .live = true, .sounds = true, .eeg = true});
     html_put(h, "<div class=\"bed\" id=\"s-%s\" data-mood=\"%s\"", s->key, status_mood_name(s->mood));

@@ -30,16 +30,13 @@ static const char *tile_word(const struct status_stream *s) {
                                                                    : "low";
 }
 
-static void say_alarm(const struct status_stream *s, int64_t now_ms, char *text) {
+static void say_alarm(const struct status_stream *s, const struct status *of, char *text) {
     struct words w;
-    const struct status_alarm *a = s->alarm;
-    const int64_t on_s = a ? a->length_s : since(now_ms, s->alarm_ms); /* the register hears of it a moment later */
+    const struct alarm *a = s->alarm;
+    const int64_t on_s =
+        a ? alarm_length_ms(a, of->boot_ms) / 1000 : since(of->taken_ms, s->alarm_ms); /* the register hears of it a moment later */
     if (s->mood == STATUS_WAS)
-        str_format(text, TILE_TEXT,
-                   a->cut    ? "Cut in alarm"
-                   : a->test ? "Test was on %s"
-                             : "Was on %s",
-                   words_duration(&w, a->length_s));
+        str_format(text, TILE_TEXT, a->cut ? "Cut in alarm" : a->test ? "Test was on %s" : "Was on %s", words_duration(&w, on_s));
     else
         str_format(text, TILE_TEXT, "%s %s",
                    a && a->test   ? "Test"
@@ -48,13 +45,14 @@ static void say_alarm(const struct status_stream *s, int64_t now_ms, char *text)
                    words_timer(&w, on_s));
 }
 
-static void say_mood(const struct status_stream *s, int64_t now_ms, char *text) {
+static void say_mood(const struct status_stream *s, const struct status *of, char *text) {
+    const int64_t now_ms = of->taken_ms;
     struct words w;
     const int64_t heard_ms = s->bed.seen_ms ? s->bed.seen_ms : s->restored_ms ? s->restored_ms : s->bed.opened_ms;
     switch (s->mood) {
     case STATUS_ALARM:
     case STATUS_WAS:
-        say_alarm(s, now_ms, text);
+        say_alarm(s, of, text);
         break;
     case STATUS_LOST:
         str_format(text, TILE_TEXT, s->restored_ms ? "No signal over %s" : "No signal %s",
@@ -93,22 +91,22 @@ static void say_blind(const struct status_stream *s, int64_t now_ms, char *text)
 }
 
 static void say_alarm_note(const struct status_stream *s, int64_t now_ms, char *text) {
-    const struct status_alarm *a = s->alarm;
+    const struct alarm *a = s->alarm;
     if (a->blind)
         say_blind(s, now_ms, text);
     const size_t len = strlen(text), room = TILE_TEXT - len;
     const char *also = len ? "; " : "";
-    if (a->answered_ms)
-        str_format(text + len, room, "%sacknowledged by %s", also, a->by);
+    if (a->answered.at_ms)
+        str_format(text + len, room, "%sacknowledged by %s", also, alarm_author_name(&a->answered));
     else if (a->cut)
         str_format(text + len, room, "%smonitoring stopped: %s", also, journal_off_words(a->why));
-    else if (a->waiting && a->step)
+    else if (alarm_is_waiting(a) && a->step)
         str_format(text + len, room, "%snobody has answered; %d call%s", also, a->step, a->step == 1 ? "" : "s");
-    else if (a->waiting && a->status)
+    else if (alarm_is_waiting(a) && a->status)
         str_format(text + len, room, "%son for more than 5 min", also);
     else if (a->off_ms)
         str_format(text + len, room, "%snobody has acknowledged", also);
-    else if (!len && a->where && *a->where)
+    else if (!len && *a->where)
         str_format(text, TILE_TEXT, "at the onset: %s", a->where);
 }
 
@@ -155,10 +153,11 @@ static void say_note(const struct status_stream *s, int64_t now_ms, char *text) 
         say_lost(s, text);
 }
 
-void tile_of(const struct status_stream *s, int64_t now_ms, struct tile *ret) {
+void tile_of(const struct status_stream *s, const struct status *of, struct tile *ret) {
+    const int64_t now_ms = of->taken_ms;
     struct words w;
     *ret = (struct tile){0};
-    say_mood(s, now_ms, ret->text[TILE_MOOD]);
+    say_mood(s, of, ret->text[TILE_MOOD]);
     str_copy(ret->text[TILE_P], TILE_TEXT, *tile_word(s) ? tile_word(s) : words_p(&w, s->bed.probability));
     str_copy(ret->text[TILE_VALUE], TILE_TEXT, *tile_word(s) ? words_p(&w, s->bed.probability) : "");
     const bool open = *s->bed.session_id && !s->bed.ended_ms;
@@ -178,25 +177,25 @@ static void put_name(struct html *h, const struct status_stream *s) {
 }
 
 void tile_put_calm(struct html *h, const struct status_stream *s) {
-    const bool calm = s->mood == STATUS_ALARM && s->alarm && !s->alarm->waiting;
-    html_put(h, " data-calm=\"%s\"", !calm ? "" : s->alarm->answered_ms ? "answered" : "replay");
+    const bool calm = s->mood == STATUS_ALARM && s->alarm && !alarm_is_waiting(s->alarm);
+    html_put(h, " data-calm=\"%s\"", !calm ? "" : s->alarm->answered.at_ms ? "answered" : "replay");
 }
 
 void tile_put_note(struct html *h, const struct status_stream *s, const struct tile *t, bool whole) {
-    const struct status_alarm *a = s->alarm;
+    const struct alarm *a = s->alarm;
     html_put(h, "<p class=\"note\"><span data-f=\"note\">%s</span>", t->text[TILE_NOTE]);
-    if (a && (a->answered_ms || a->off_ms)) {
-        html_put(h, a->answered_ms ? " " : " since ");
-        (whole ? words_put_time : words_put_short_time)(h, a->answered_ms ? a->answered_ms : a->on_ms);
+    if (a && (a->answered.at_ms || a->off_ms)) {
+        html_put(h, a->answered.at_ms ? " " : " since ");
+        (whole ? words_put_time : words_put_short_time)(h, a->answered.at_ms ? a->answered.at_ms : a->on_ms);
     }
     html_put(h, "</p>");
 }
 
 void tile_put(struct html *h, const struct page_view *v, const struct status_stream *s) {
     struct tile t;
-    tile_of(s, v->status->taken_ms, &t);
+    tile_of(s, v->status, &t);
     html_put(h, "<li class=\"tile\" id=\"s-%s\" data-mood=\"%s\" data-waiting=\"%d\" data-rule=\"%d\"", s->key,
-             status_mood_name(s->mood), s->alarm && s->alarm->waiting, *s->bed.rule != 0);
+             status_mood_name(s->mood), s->alarm && alarm_is_waiting(s->alarm), *s->bed.rule != 0);
     tile_put_calm(h, s);
     html_put(h, ">");
     put_name(h, s);
@@ -208,7 +207,7 @@ void tile_put(struct html *h, const struct page_view *v, const struct status_str
     chart_put_minute(h, s);
     tile_put_note(h, s, &t, false);
     if (s->alarm) {
-        answer_forms_put_silence(h, s->alarm);
+        answer_forms_put_silence(h, v, s->alarm);
         answer_forms_put_short(h, v, s->alarm);
     }
     html_put(h,

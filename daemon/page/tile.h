@@ -8,7 +8,7 @@ enum { TILE_TEXT = 120, TILES_MOST = 1024 /* of a page; others are counted */ };
 struct tile {
     char text[TILE_FIELDS][TILE_TEXT]; /* "Alarm 0:45", "raised", "0.62", "0.3 s", "1 s ago", "F3 flat" */
 };
-void tile_of(const struct status_stream *s, int64_t now_ms, struct tile *ret);
+void tile_of(const struct status_stream *s, const struct status *of, struct tile *ret);
 const char *tile_field_name(enum tile_field f); /* data-f of the element */
 /* What people call it: the client's name, or the model's when the client has not said one. */
 const char *tile_name(const struct status_stream *s);

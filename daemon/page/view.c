@@ -14,7 +14,7 @@ bool page_sees_job(const struct page_view *v, const char *owner) {
     return v->all || !*owner || principal_is_same(owner, v->principal);
 }
 
-bool page_sees_alarm(const struct page_view *v, const struct status_alarm *a) { return page_sees_bed(v, a->principal, a->bed); }
+bool page_sees_alarm(const struct page_view *v, const struct alarm *a) { return page_sees_bed(v, a->principal, a->bed); }
 
 bool page_answers(const struct page_view *v, const char *principal, const char *bed) {
     return v->answers && page_sees_bed(v, principal, bed) && (!v->names || token_names_match(v->names, bed));
@@ -27,10 +27,12 @@ static uint64_t mix(uint64_t hash, const char *text) {
 }
 
 /* What of an alarm the forms and lists show. */
-static uint64_t mix_alarm(uint64_t hash, const struct status_alarm *a) {
-    const unsigned bits =
-        a->waiting | (unsigned)a->open << 1 | (unsigned)a->cut << 2 | (unsigned)a->status << 3 | (unsigned)a->sound << 4;
-    hash = mix(mix(mix(mix(hash, a->id), a->mark), a->note), a->silencer) ^ (uint64_t)a->silent_ms ^ a->blind;
+static uint64_t mix_alarm(uint64_t hash, const struct alarm *a, int64_t boot_ms) {
+    const bool silent = alarm_is_silent(a, boot_ms);
+    const unsigned bits = alarm_is_waiting(a) | (unsigned)alarm_is_open(a) << 1 | (unsigned)a->cut << 2 | (unsigned)a->status << 3 |
+                          (unsigned)alarm_sound(a, boot_ms) << 4;
+    hash = mix(mix(mix(mix(hash, a->id), alarm_mark_name(a->mark)), a->note), silent ? alarm_author_name(&a->silenced) : "");
+    hash ^= (uint64_t)(silent ? a->silent_ms : 0) ^ a->blind;
     return (hash ^ bits ^ (uint64_t)a->step << 8) * 1099511628211u;
 }
 
@@ -50,7 +52,7 @@ uint64_t page_order(const struct page_view *v) {
         hash = mix(mix(hash, s->key), s->bed.rule);
         hash = (hash ^ (unsigned)s->mood) * 1099511628211u;
         if (s->alarm)
-            hash = mix_alarm(hash, s->alarm);
+            hash = mix_alarm(hash, s->alarm, v->status->boot_ms);
     }
     return hash;
 }
@@ -58,7 +60,7 @@ uint64_t page_order(const struct page_view *v) {
 uint64_t page_alarms_order(const struct page_view *v) {
     uint64_t hash = 14695981039346656037u;
     for (int i = 0; i < v->status->n_alarms; i++)
-        if (page_sees_alarm(v, &v->status->alarms[i]))
-            hash = mix_alarm(hash, &v->status->alarms[i]);
+        if (page_sees_alarm(v, v->status->alarms[i]))
+            hash = mix_alarm(hash, v->status->alarms[i], v->status->boot_ms);
     return hash;
 }

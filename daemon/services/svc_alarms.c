@@ -13,12 +13,6 @@ static bool wanted(const struct auth_caller *caller, const Brr__V1__ListAlarmsRe
            (!*in->bed || !strcmp(a->bed, in->bed)) && (!a->off_ms || a->off_ms >= in->since_ms);
 }
 
-static int by_alarm_rank(const void *a, const void *b) {
-    const struct alarm *l = *(const struct alarm *const *)a, *r = *(const struct alarm *const *)b;
-    const int order = alarm_rank(l) - alarm_rank(r);
-    return order ? order : l->on_ms < r->on_ms ? 1 : -(l->on_ms > r->on_ms);
-}
-
 static int list(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__ListAlarmsRequest *in = message;
     const struct alarms *all = desk_alarms(services_of(call)->desk);
@@ -34,7 +28,7 @@ static int list(struct rpc_call *call, const void *message, struct err *err) {
     for (const struct alarm *a; n < MOST && (a = alarms_next(all, &cursor));)
         if (wanted(rpc_caller(call), in, a))
             found[n++] = a;
-    qsort(found, n, sizeof *found, by_alarm_rank);
+    qsort(found, n, sizeof *found, alarms_by_rank);
     for (; out.n_alarms < n && out.n_alarms < LISTED; out.n_alarms++) {
         convert_alarm(found[out.n_alarms], &now, &items[out.n_alarms]);
         list[out.n_alarms] = &items[out.n_alarms].alarm;

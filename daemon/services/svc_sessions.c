@@ -30,7 +30,7 @@ static void describe_alarm(const struct services *services, Brr__V1__SessionInfo
         if (!alarm_is_silent(a, now.boot_ms))
             continue;
         out->silent_until_ms = a->silent_ms;
-        out->silenced_by = (char *)(uintptr_t)(*a->silenced.person ? a->silenced.person : principal_words(a->silenced.by));
+        out->silenced_by = convert_text(alarm_author_name(&a->silenced));
     }
 }
 

@@ -1,7 +1,6 @@
 /* The alarms of a status, what of them each stream's tile shows, and the roster: beds without a stream. Also what of the status is
  * a technical alarm now. */
 
-#include "base/principal.h"
 #include "daemon/status/gather_parts.h"
 #include "detect/contact.h"
 
@@ -10,46 +9,6 @@ enum {
     CLOCK_STEP_MS = 60 * 1000,
     CLOCK_SAID_MS = 10 * 60 * 1000
 };
-
-static const char *author_name(const struct alarm_author *author) {
-    return *author->person ? author->person : principal_words(author->by);
-}
-
-static void put_alarm(struct status *to, const struct alarm *a, const struct alarms_now *now) {
-    const bool silent = alarm_is_silent(a, now->boot_ms);
-    char again[ALARM_AGAIN];
-    alarm_again_text(a, again);
-    to->alarms[to->n_alarms++] = (struct status_alarm){
-        .id = gather_text(to, a->id),
-        .bed = gather_text(to, a->bed),
-        .session = gather_text(to, a->session),
-        .principal = gather_text(to, a->principal),
-        SAME_MEMBERS(*a, kind, live, test, cut, blind, status, step, on_ms, off_ms),
-        .why = gather_text(to, a->why),
-        .by = gather_text(to, author_name(&a->answered)),
-        .silencer = silent ? gather_text(to, author_name(&a->silenced)) : "",
-        .silent_ms = silent ? a->silent_ms : 0,
-        .again = gather_text(to, again),
-        .where = gather_text(to, a->where),
-        .mark = alarm_mark_name(a->mark),
-        .note = gather_text(to, a->note),
-        .noter = gather_text(to, author_name(&a->noted)),
-        .noted_ms = a->noted.at_ms,
-        .rank = alarm_rank(a),
-        .open = alarm_is_open(a),
-        .waiting = alarm_is_waiting(a),
-        .sound = alarm_sound(a, now->boot_ms),
-        .untold = a->due_boot_ms != 0,
-        .length_s = alarm_length_ms(a, now->boot_ms) / 1000,
-        .answered_ms = a->answered.at_ms,
-    };
-}
-
-static int by_rank(const void *a, const void *b) {
-    const struct status_alarm *l = a, *r = b;
-    const int order = l->rank - r->rank;
-    return order ? order : l->on_ms < r->on_ms ? 1 : -(l->on_ms > r->on_ms);
-}
 
 /* The place in the roster of the bed of this name that this caller streams; INT_MAX: in none, or another's. */
 static int roster_place(const struct gather *g, const char *principal, const char *bed) {
@@ -67,7 +26,7 @@ static const char *index_key(char key[KEY], char of, const char *principal, cons
     return key;
 }
 
-static void put_first(struct map *map, const char *key, const struct status_alarm *a) {
+static void put_first(struct map *map, const char *key, const struct alarm *a) {
     if (map && !map_get(map, key))
         (void)map_put(map, key, (void *)(uintptr_t)a, NULL);
 }
@@ -78,13 +37,11 @@ static struct map *index_open(const struct gather *g, const struct status *to) {
     struct map *map = map_new(4 * (size_t)to->n_alarms + 1);
     char key[KEY];
     for (int i = 0; i < to->n_alarms; i++) {
-        const struct status_alarm *a = &to->alarms[i];
-        if (!a->open || a->kind != ALARM_SEIZURE)
+        const struct alarm *a = to->alarms[i];
+        if (!alarm_is_open(a) || a->kind != ALARM_SEIZURE)
             continue;
-        put_first(map, index_key(key, a->untold ? 'u' : 's', "", a->session), a);
-        if (a->untold)
-            continue;
-        if (!a->live || !alarm_bed_is_named(a->bed))
+        put_first(map, index_key(key, a->due_boot_ms ? 'u' : 's', "", a->session), a);
+        if (a->due_boot_ms || !a->live || !alarm_bed_is_named(a->bed))
             continue;
         put_first(map, index_key(key, 'b', a->principal, a->bed), a);
         if (a->test || roster_place(g, a->principal, a->bed) < INT_MAX)
@@ -98,33 +55,39 @@ static struct map *index_open(const struct gather *g, const struct status *to) {
 void gather_alarms(struct gather *g, struct status *to) {
     const struct alarms_now now = desk_now();
     struct alarms_cursor cursor = {0};
-    int n = 0;
-    if (!g->source.desk || !(to->alarms = arena_alloc(&to->arena, ALARMS_MAX * 2 * sizeof *to->alarms)))
+    int n = 0, open = 0;
+    to->boot_ms = now.boot_ms;
+    if (!g->source.desk || !(to->alarms = arena_alloc(&to->arena, ALARMS_MAX * 2 * sizeof(struct alarm *))))
         return;
-    for (const struct alarm *a; n++ < ALARMS_MAX * 2 && (a = alarms_next(desk_alarms(g->source.desk), &cursor));)
-        if (!a->off_ms || alarm_is_open(a) || now.wall_ms - a->off_ms < STATUS_CLOSED_MS)
-            put_alarm(to, a, &now);
-    if (to->n_alarms)
-        qsort(to->alarms, (size_t)to->n_alarms, sizeof *to->alarms, by_rank);
-    int open = 0;
-    while (open < to->n_alarms && to->alarms[open].open)
-        open++;
-    to->n_alarms = to->n_alarms < open + STATUS_ALARMS ? to->n_alarms : open + STATUS_ALARMS;
+    for (const struct alarm *a; n < ALARMS_MAX * 2 && (a = alarms_next(desk_alarms(g->source.desk), &cursor));)
+        if (alarm_is_open(a) || now.wall_ms - a->off_ms < STATUS_CLOSED_MS) {
+            to->alarms[n++] = a;
+            open += alarm_is_open(a);
+        }
+    if (n)
+        qsort(to->alarms, (size_t)n, sizeof *to->alarms, alarms_by_rank);
+    for (; to->n_alarms < n && to->n_alarms < open + STATUS_ALARMS; to->n_alarms++) {
+        struct alarm *copy = arena_alloc(&to->arena, sizeof *copy);
+        if (!copy)
+            break;
+        *copy = *to->alarms[to->n_alarms];
+        to->alarms[to->n_alarms] = copy;
+    }
     g->open = index_open(g, to);
 }
 
 /* ---- alarms of streams, and the roster ---- */
 
 /* Whether it is on, or was, in a stream that sends: no other one has it. */
-static bool is_anothers(const struct gather *g, const struct status_alarm *a) {
+static bool is_anothers(const struct gather *g, const struct alarm *a) {
     const struct bed *b = a && g->beds ? beds_find(g->beds, a->session) : NULL;
     return b && b->heard;
 }
 
 /* The open alarm of this stream: of its session, or of its bed. */
-static const struct status_alarm *alarm_of(const struct gather *g, const struct status_stream *s) {
+static const struct alarm *alarm_of(const struct gather *g, const struct status_stream *s) {
     char key[KEY];
-    const struct status_alarm *a = NULL;
+    const struct alarm *a = NULL;
     if (!g->open || !map_count(g->open))
         return NULL;
     if (*s->bed.session_id)
@@ -279,7 +242,7 @@ static void add_beds(const struct gather *g, struct status *to) {
 }
 
 /* Of the tile that shows the alarm of a bed; of a test any tile of that name, since who tests is not who streams. */
-static const char *alarm_key(const struct gather *g, char key[KEY], const struct status_alarm *a) {
+static const char *alarm_key(const struct gather *g, char key[KEY], const struct alarm *a) {
     return a->test ? index_key(key, 't', "", a->bed) : tile_key(key, roster_place(g, a->principal, a->bed), a->principal, a->bed);
 }
 
@@ -305,9 +268,9 @@ static void add_orphans(const struct gather *g, struct status *to) {
         put_tile(shown, &to->streams[i]);
     }
     for (int i = 0; shown && i < to->n_alarms; i++) {
-        const struct status_alarm *a = &to->alarms[i];
-        if (!a->open || !a->live || a->untold || a->kind != ALARM_SEIZURE || map_get(shown, index_key(key, 'a', "", a->id)) ||
-            (alarm_bed_is_named(a->bed) && map_get(shown, alarm_key(g, key, a))))
+        const struct alarm *a = to->alarms[i];
+        if (!alarm_is_open(a) || !a->live || a->due_boot_ms || a->kind != ALARM_SEIZURE ||
+            map_get(shown, index_key(key, 'a', "", a->id)) || (alarm_bed_is_named(a->bed) && map_get(shown, alarm_key(g, key, a))))
             continue;
         struct status_stream *s = add_absent(to, a->bed, a->principal);
         if (!s)

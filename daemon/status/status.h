@@ -45,40 +45,24 @@ struct status_channel {
     bool used; /* by the model */
 };
 
-/* An alarm: open, or closed within STATUS_CLOSED_MS. */
-struct status_alarm {
-    const char *id, *bed, *session, *principal, *why, *by, *mark, *note; /* by: who acknowledged it */
-    const char *noter;                                                   /* who wrote the note */
-    const char *silencer;                                                /* who silenced it; "": it is not silent */
-    const char *again;                                                   /* alarm_again_text */
-    const char *where;                                                   /* as in alarms/alarm.h */
-    enum alarm_kind kind;
-    bool live, test, cut, open, waiting, status, blind; /* as in alarms/alarm.h */
-    bool untold;                                        /* a rule of the bed holds it back */
-    enum alarm_sound sound;
-    int step, rank;                                          /* rank: alarm_rank */
-    int64_t on_ms, off_ms, answered_ms, silent_ms, noted_ms; /* Unix time; 0: not */
-    int64_t length_s;                                        /* for so long it has been on, or was */
-};
-
 struct status_stream {
-    Brr__V1__Bed bed;                 /* what its tile shows, but for the alarms; its texts lie in the arena */
-    const char *address;              /* "": unknown */
-    const char *key;                  /* names the tile: the id, or one of the bed */
-    int place;                        /* in the roster; INT_MAX: not in it */
-    const struct status_alarm *alarm; /* the open alarm of its patient; NULL: none */
-    enum status_mood mood;            /* bed.state */
-    bool realtime, loaded;            /* loaded: the model */
-    bool silent, late;                /* no samples come; the device is behind */
-    bool twice;                       /* another stream of this name is heard as well */
-    bool held;                        /* its caller held this bed of the roster, and may have handed it over */
-    bool moved;                       /* it has ended here: another daemon has it */
-    float minute[STATUS_MINUTE];      /* the highest of each of the last seconds, oldest first; NaN: none */
-    double off;                       /* threshold at which the alarm ends; 0: unknown */
-    double rate_hz, measured_hz;      /* measured: 0 = it is what the client says */
-    double ahead_s;                   /* the newest samples are stamped so long after they came; NaN: they have no stamps */
-    int64_t learned_before_ms;        /* signal in which the patient was being learned before the daemon's restart, and still is */
-    int64_t alarm_ms;                 /* since when it is on, else when the newest began; 0: none */
+    Brr__V1__Bed bed;            /* what its tile shows, but for the alarms; its texts lie in the arena */
+    const char *address;         /* "": unknown */
+    const char *key;             /* names the tile: the id, or one of the bed */
+    int place;                   /* in the roster; INT_MAX: not in it */
+    const struct alarm *alarm;   /* the open alarm of its patient; NULL: none */
+    enum status_mood mood;       /* bed.state */
+    bool realtime, loaded;       /* loaded: the model */
+    bool silent, late;           /* no samples come; the device is behind */
+    bool twice;                  /* another stream of this name is heard as well */
+    bool held;                   /* its caller held this bed of the roster, and may have handed it over */
+    bool moved;                  /* it has ended here: another daemon has it */
+    float minute[STATUS_MINUTE]; /* the highest of each of the last seconds, oldest first; NaN: none */
+    double off;                  /* threshold at which the alarm ends; 0: unknown */
+    double rate_hz, measured_hz; /* measured: 0 = it is what the client says */
+    double ahead_s;              /* the newest samples are stamped so long after they came; NaN: they have no stamps */
+    int64_t learned_before_ms;   /* signal in which the patient was being learned before the daemon's restart, and still is */
+    int64_t alarm_ms;            /* since when it is on, else when the newest began; 0: none */
     int64_t received_s, events, reconnects;
     int64_t restored_ms; /* it was taken over from before the daemon's start, when nobody heard it since; 0: else */
     const struct status_channel *channels;
@@ -135,6 +119,7 @@ struct status_device {
 struct status {
     const char *version, *revision, *notice;
     int64_t taken_ms; /* Unix time */
+    int64_t boot_ms;  /* the same moment by CLOCK_BOOTTIME, for the alarms */
     int64_t uptime_s;
     double cpu; /* processors that the daemon uses */
     int64_t resident_bytes;
@@ -145,7 +130,7 @@ struct status {
     struct status_hook hooks[STATUS_HOOKS];
     int n_hooks;
     bool journal_fails, database_fails;
-    struct status_alarm *alarms; /* by alarm_rank, of each rank the newest first */
+    const struct alarm **alarms; /* copies: open, or closed within STATUS_CLOSED_MS; alarms_by_rank */
     int n_alarms;
     struct status_stream *streams; /* in the order of the roster, then by name */
     int n_streams, room_streams;   /* room: for so many, at most STATUS_STREAMS */

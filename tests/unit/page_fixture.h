@@ -14,6 +14,7 @@ static inline struct status *made(int n) {
     assert_non_null(s);
     s->version = s->revision = s->notice = "x";
     s->taken_ms = 1800000000000;
+    s->boot_ms = 7000000;
     s->n_devices = 1;
     s->devices[0] = (struct status_device){.name = "cpu",
                                            .description = HOSTILE,
@@ -73,27 +74,36 @@ static inline struct page_view all_of(const struct status *s) {
 
 /* n alarms of patients that were on and wait, and n beds without a signal. */
 static inline void put_alarms(struct status *s, const char *bed, int n) {
-    s->alarms = arena_alloc(&s->arena, (size_t)n * 2 * sizeof *s->alarms);
-    for (int i = 0; i < 2 * n; i++)
-        s->alarms[s->n_alarms++] = (struct status_alarm){.id = arena_printf(&s->arena, "a-%d", i),
-                                                         .bed = bed,
-                                                         .session = "",
-                                                         .principal = "token:odd",
-                                                         .why = bed,
-                                                         .by = "",
-                                                         .mark = "",
-                                                         .note = bed,
-                                                         .silencer = "",
-                                                         .noter = "Ana",
-                                                         .noted_ms = s->taken_ms - 50000,
-                                                         .length_s = i < n ? 40 : 100,
-                                                         .kind = i < n ? ALARM_SEIZURE : ALARM_NO_SIGNAL,
-                                                         .live = true,
-                                                         .open = true,
-                                                         .waiting = true,
-                                                         .sound = ALARM_LOW,
-                                                         .on_ms = s->taken_ms - 100000,
-                                                         .off_ms = i < n ? s->taken_ms - 60000 : 0};
+    s->alarms = arena_alloc(&s->arena, (size_t)n * 2 * sizeof(struct alarm *));
+    for (int i = 0; i < 2 * n; i++) {
+        struct alarm *a = arena_alloc(&s->arena, sizeof *a);
+        *a = (struct alarm){.noted = {.person = "Ana", .at_ms = s->taken_ms - 50000},
+                            .kind = i < n ? ALARM_SEIZURE : ALARM_NO_SIGNAL,
+                            .principal = "token:odd",
+                            .live = true,
+                            .on_ms = s->taken_ms - 100000,
+                            .on_boot_ms = s->boot_ms - 100000,
+                            .off_ms = i < n ? s->taken_ms - 60000 : 0,
+                            .off_boot_ms = i < n ? s->boot_ms - 60000 : 0};
+        str_format(a->id, sizeof a->id, "a-%d", i);
+        str_copy(a->bed, sizeof a->bed, bed);
+        str_copy(a->why, sizeof a->why, bed);
+        str_copy(a->note, sizeof a->note, bed);
+        s->alarms[s->n_alarms++] = a;
+    }
+}
+
+static inline struct alarm *alarm_at(const struct status *s, int i) { return (struct alarm *)(uintptr_t)s->alarms[i]; }
+
+/* It is on, for 40 s. */
+static inline void put_on(const struct status *s, int i) {
+    alarm_at(s, i)->off_ms = 0;
+    alarm_at(s, i)->on_boot_ms = s->boot_ms - 40000;
+}
+
+static inline void acknowledge(const struct status *s, int i) {
+    alarm_at(s, i)->answered.at_ms = s->taken_ms - 30000;
+    str_copy(alarm_at(s, i)->answered.person, ALARM_PERSON, "Ana");
 }
 
 static inline int count(const char *text, const char *what) {

@@ -280,7 +280,7 @@ static void a_wall_has_names_and_no_forms(void **state) {
     struct page_view v = all_of(s);
     struct html h;
     put_alarms(s, "bed-2", 1);
-    s->streams[2].alarm = &s->alarms[0];
+    s->streams[2].alarm = s->alarms[0];
     v.wall = v.answers = true;
     html_init(&h);
     page_streams(&h, &v);
@@ -501,7 +501,7 @@ static void every_mood_of_a_stream_is_shown(void **state) {
             struct status_stream *t = &s->streams[0];
             if (bits & 1 || mood == STATUS_WAS)
                 put_alarms(s, "bed-1", 1);
-            t->alarm = s->n_alarms ? &s->alarms[0] : NULL;
+            t->alarm = s->n_alarms ? s->alarms[0] : NULL;
             t->mood = (enum status_mood)mood;
             t->bed.live = (t->realtime = bits & 2);
             t->bed.connected = bits & 4;
@@ -523,18 +523,19 @@ static void every_state_of_an_alarm_is_shown(void **state) {
             struct status *s = made(1);
             struct page_view v = all_of(s);
             put_alarms(s, bits & 1 ? "bed-1" : "", 1);
-            struct status_alarm *a = &s->alarms[0];
+            struct alarm *a = alarm_at(s, 0);
             a->kind = (enum alarm_kind)kind;
             a->cut = bits & 2;
             a->test = bits & 4;
             a->live = bits & 8;
-            a->open = a->waiting = bits & 16;
+            a->due_boot_ms = bits & 16 ? 0 : INT64_MAX;
             a->off_ms = bits & 32 ? s->taken_ms - 1000 : 0;
-            a->answered_ms = bits & 64 ? s->taken_ms - 2000 : 0;
+            a->answered.at_ms = bits & 64 ? s->taken_ms - 2000 : 0;
             a->status = bits & 128;
             a->step = bits & 3;
-            a->mark = alarm_mark_name((enum alarm_mark)(bits % ALARM_MARKS));
-            a->sound = (enum alarm_sound)(bits % (ALARM_HIGH + 1));
+            a->mark = (enum alarm_mark)(bits % ALARM_MARKS);
+            a->silent_boot_ms = bits % 3 ? 0 : s->boot_ms + 1000;
+            a->again = bits % 5;
             s->streams[0].alarm = a;
             s->streams[0].mood = a->off_ms ? STATUS_WAS : STATUS_ALARM;
             v.answers = true;
@@ -590,18 +591,18 @@ static void a_tile_says_that_it_learns_and_what_is_wrong(void **state) {
     struct status_stream *bed = &s->streams[0];
     (void)state;
     bed->bed.learning_s = 40;
-    tile_of(bed, s->taken_ms, &t);
+    tile_of(bed, s, &t);
     assert_string_equal(t.text[TILE_NOTE], "learning this patient, 40 s");
     bed->bed.quality = "F3 flat, O2 clipped";
     bed->mood = STATUS_POOR;
-    tile_of(bed, s->taken_ms, &t);
+    tile_of(bed, s, &t);
     assert_string_equal(t.text[TILE_NOTE], "learning this patient, 40 s; F3 flat, O2 clipped");
     bed->bed.quality = "";
     bed->bed.gap_fraction = 0.2;
-    tile_of(bed, s->taken_ms, &t);
+    tile_of(bed, s, &t);
     assert_string_equal(t.text[TILE_NOTE], "learning this patient, 40 s; 20 % of the samples lost");
     bed->bed.learning_s = 0;
-    tile_of(bed, s->taken_ms, &t);
+    tile_of(bed, s, &t);
     assert_string_equal(t.text[TILE_NOTE], "20 % of the samples lost");
     status_drop(s);
 }

@@ -9,7 +9,7 @@ static void an_alarm_that_is_over_stays_until_somebody_answers(void **state) {
     struct page_view v = all_of(s);
     struct html h;
     put_alarms(s, "bed-2", 1);
-    s->streams[2].alarm = &s->alarms[0];
+    s->streams[2].alarm = s->alarms[0];
     s->streams[2].mood = STATUS_WAS;
     html_init(&h);
     page_streams(&h, &v);
@@ -36,8 +36,10 @@ static void an_alarm_that_is_over_stays_until_somebody_answers(void **state) {
     const char *order = NULL;
     struct json *before = event_of(NULL, &v, "/streams");
     order = json_str(json_get(before, "order"), "");
-    s->alarms[0].silencer = "Ana <B>";
-    s->alarms[0].silent_ms = s->taken_ms + 60000;
+    struct alarm *a = alarm_at(s, 0);
+    str_copy(a->silenced.person, sizeof a->silenced.person, "Ana <B>");
+    a->silent_ms = s->taken_ms + 60000;
+    a->silent_boot_ms = s->boot_ms + 60000;
     struct json *silent = event_of(NULL, &v, "/streams");
     assert_string_not_equal(json_str(json_get(silent, "order"), ""), order); /* the page is fetched again */
     html_init(&h);
@@ -46,7 +48,7 @@ static void an_alarm_that_is_over_stays_until_somebody_answers(void **state) {
     assert_non_null(strstr(str_cstr(&h.out), "</time>, by Ana &lt;B&gt;</p>"));
     html_done(&h);
     json_free(silent);
-    s->alarms[0].waiting = false;
+    acknowledge(s, 0);
     struct json *after = event_of(NULL, &v, "/streams");
     assert_string_not_equal(json_str(json_get(after, "order"), ""), order);
     assert_int_equal(json_i64(json_get(before, "n_was"), 0), 1);
@@ -61,11 +63,12 @@ static void an_alarm_of_a_lost_stream_says_that_it_is_blind(void **state) {
     struct page_view v = all_of(s);
     struct html h;
     put_alarms(s, "bed-2", 1);
-    s->alarms[0].off_ms = 0;
-    s->alarms[0].blind = true;
-    s->alarms[0].step = 2;
-    s->alarms[0].where = "left: F7-T3";
-    s->streams[2].alarm = &s->alarms[0];
+    struct alarm *a = alarm_at(s, 0);
+    put_on(s, 0);
+    a->blind = true;
+    a->step = 2;
+    str_copy(a->where, sizeof a->where, "left: F7-T3");
+    s->streams[2].alarm = s->alarms[0];
     s->streams[2].mood = STATUS_ALARM;
     s->streams[2].bed.seen_ms = s->taken_ms - 20000;
     html_init(&h);
@@ -76,13 +79,13 @@ static void an_alarm_of_a_lost_stream_says_that_it_is_blind(void **state) {
     assert_non_null(strstr(str_cstr(&h.out), "Blind: no signal comes from the bed"));
     assert_non_null(strstr(str_cstr(&h.out), "Nobody has answered; 2 calls</strong></p><p>At the onset: left: F7-T3</p>"));
     html_done(&h);
-    s->alarms[0].step = 1;
+    a->step = 1;
     html_init(&h);
     page_alarms(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "<strong>Nobody has answered; 1 call</strong>"));
     html_done(&h);
-    s->alarms[0].blind = false;
-    s->alarms[0].step = 0;
+    a->blind = false;
+    a->step = 0;
     html_init(&h);
     page_streams(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "<span data-f=\"note\">at the onset: left: F7-T3</span>"));
@@ -103,15 +106,13 @@ static void an_acknowledged_alarm_is_calmer_than_one_that_waits(void **state) {
     struct html h;
     put_alarms(s, "bed-1", 3);
     for (int i = 0; i < 3; i++) {
-        s->alarms[i].off_ms = 0;
-        s->streams[i + 1].alarm = &s->alarms[i];
+        put_on(s, i);
+        s->streams[i + 1].alarm = s->alarms[i];
         s->streams[i + 1].mood = STATUS_ALARM;
     }
     s->streams[4].mood = STATUS_FINE;
-    s->alarms[0].waiting = s->alarms[2].waiting = false;
-    s->alarms[0].answered_ms = s->taken_ms - 30000;
-    s->alarms[0].by = "Ana";
-    s->alarms[2].live = false;
+    acknowledge(s, 0);
+    alarm_at(s, 2)->live = false;
     s->streams[3].bed.live = false;
     html_init(&h);
     page_streams(&h, &v);
@@ -146,7 +147,7 @@ static void times_have_their_zone(void **state) {
     setenv("TZ", "CET-1", 1);
     tzset();
     put_alarms(s, "bed-2", 1);
-    s->streams[2].alarm = &s->alarms[0];
+    s->streams[2].alarm = s->alarms[0];
     s->streams[2].mood = STATUS_WAS;
     html_init(&h);
     page_alarms(&h, &v);
@@ -189,8 +190,8 @@ static void several_alarms_of_a_bed_are_acknowledged_at_once(void **state) {
     struct html h;
     v.answers = true;
     put_alarms(s, "bed-2", 3);
-    s->alarms[1].bed = "bed-3";
-    s->alarms[4].waiting = false;
+    str_copy(alarm_at(s, 1)->bed, sizeof s->alarms[1]->bed, "bed-3");
+    acknowledge(s, 4);
     html_init(&h);
     page_alarms(&h, &v);
     const char *page = str_cstr(&h.out), *button = strstr(page, "Acknowledge all 4 of bed-2</button>");
@@ -211,12 +212,12 @@ static void an_alarm_leads_to_the_eeg_while_its_stream_is_there(void **state) {
     const struct page_view v = all_of(s);
     struct html h;
     put_alarms(s, "bed-2", 1);
-    s->alarms[0].session = s->streams[2].bed.session_id;
+    str_copy(alarm_at(s, 0)->session, sizeof s->alarms[0]->session, s->streams[2].bed.session_id);
     html_init(&h);
     page_alarms(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "#eeg\">EEG of the onset</a>"));
     html_done(&h);
-    s->alarms[0].session = "gone";
+    str_copy(alarm_at(s, 0)->session, sizeof s->alarms[0]->session, "gone");
     html_init(&h);
     page_alarms(&h, &v);
     assert_null(strstr(str_cstr(&h.out), "/streams/gone"));
@@ -248,7 +249,7 @@ static void no_list_leaves_out_an_alarm_that_is_on(void **state) {
     const struct page_view v = all_of(s);
     struct html h;
     put_alarms(s, "bed-1", 400);
-    s->alarms[399].off_ms = 0;
+    put_on(s, 399);
     html_init(&h);
     page_alarms(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "id=\"a-a-399\""));
