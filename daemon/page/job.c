@@ -8,22 +8,22 @@
 
 static const struct status_job *find(const struct page_view *v, const char *id) {
     for (int i = 0; i < v->status->n_jobs; i++)
-        if (!strcmp(v->status->jobs[i].id, id) && page_sees_job(v, v->status->jobs[i].owner))
+        if (!strcmp(v->status->jobs[i].job.id, id) && page_sees_job(v, v->status->jobs[i].job.owner))
             return &v->status->jobs[i];
     return NULL;
 }
 
 static void put_facts(struct html *h, const struct job *job, const struct status_job *now) {
+    const struct job *newest = now ? &now->job : job;
+    const char *state = job_state_name(newest->state);
     struct words w;
     html_put(h, "<section aria-labelledby=\"facts\"><h2 id=\"facts\">Job</h2><dl>");
-    html_put(h, "<dt>state</dt><dd><span class=\"job-state\" data-state=\"%s\">%s</span>",
-             now ? now->state : job_state_name(job->state), now ? now->state : job_state_name(job->state));
+    html_put(h, "<dt>state</dt><dd><span class=\"job-state\" data-state=\"%s\">%s</span>", state, state);
     if (now && now->position)
         html_put(h, ", %d. in the queue", now->position);
     html_put(h, "</dd>");
-    const char *reason = now ? now->reason : job->reason;
-    if (*reason)
-        shell_put_fact(h, "reason", reason);
+    if (*newest->reason)
+        shell_put_fact(h, "reason", newest->reason);
     shell_put_fact(h, "kind", job->kind);
     if (*job->name)
         shell_put_fact(h, "name", job->name);
@@ -153,10 +153,10 @@ bool page_job(struct html *h, const struct page_view *v, const char *id) {
     struct job *job = job_record(v, id, &err);
     if (!job && !now)
         return false;
-    shell_begin(h, v, &(struct shell){.title = id, .place = SHELL_JOBS, .live = !now || !now->over});
+    shell_begin(h, v, &(struct shell){.title = id, .place = SHELL_JOBS, .live = !now || !job_is_over(now->job.state)});
     html_put(h, "<h1>%s</h1>\n", id);
-    if (now && now->active)
-        job_put_running(h, now, v->status->taken_ms);
+    if (now && job_is_active(now->job.state))
+        job_put_running(h, v->status, &now->job);
     html_put(h, "<div class=\"panels two\" id=\"panels\">\n");
     if (!job)
         html_put(h, "<p class=\"wrong\">Its record cannot be read now: %s</p>\n", err.message);

@@ -11,7 +11,7 @@ static void put_table(struct html *h, const struct page_view *v) {
     const struct status_job *rows[STATUS_JOBS];
     int n = 0;
     for (int i = 0; i < s->n_jobs && n < STATUS_JOBS; i++)
-        if (page_sees_job(v, s->jobs[i].owner))
+        if (page_sees_job(v, s->jobs[i].job.owner))
             rows[n++] = &s->jobs[i];
     if (!n) {
         html_put(h, "<p class=\"empty\">There is no job yet. <code>brrctl submit configs/tiny.yaml</code> makes one.</p>\n");
@@ -34,8 +34,8 @@ void page_jobs(struct html *h, const struct page_view *v) {
     shell_begin(h, v, &(struct shell){.title = "Jobs", .place = SHELL_JOBS, .live = true});
     html_put(h, "<h1>Jobs</h1>\n");
     for (int i = 0; i < s->n_jobs; i++)
-        if (s->jobs[i].active && page_sees_job(v, s->jobs[i].owner))
-            job_put_running(h, &s->jobs[i], s->taken_ms);
+        if (job_is_active(s->jobs[i].job.state) && page_sees_job(v, s->jobs[i].job.owner))
+            job_put_running(h, s, &s->jobs[i].job);
     put_table(h, v);
     if (s->left_jobs > 0)
         html_put(h, "<p class=\"hint\">%d more jobs are not shown; <code>brrctl jobs</code> lists all.</p>\n", s->left_jobs);

@@ -112,17 +112,17 @@ static void put_work(struct html *h, const struct page_view *v) {
     int waiting = 0, ended = 0, n = 0;
     html_put(h, "<section class=\"wide\" aria-labelledby=\"work\"><h2 id=\"work\"><a href=\"/jobs\">Jobs</a></h2>");
     for (int i = 0; i < s->n_jobs; i++)
-        if (s->jobs[i].active && page_sees_job(v, s->jobs[i].owner))
-            job_put_running(h, &s->jobs[i], s->taken_ms);
-    for (int i = 0; i < s->n_jobs; i++)
-        waiting += !s->jobs[i].active && !s->jobs[i].over && page_sees_job(v, s->jobs[i].owner);
+        if (job_is_active(s->jobs[i].job.state) && page_sees_job(v, s->jobs[i].job.owner))
+            job_put_running(h, s, &s->jobs[i].job);
     for (int i = 0; i < s->n_jobs; i++) {
-        const struct status_job *j = &s->jobs[i];
-        if (j->active || !page_sees_job(v, j->owner) || (j->over && ++ended > ENDED_SHOWN))
+        const struct job *j = &s->jobs[i].job;
+        const bool over = job_is_over(j->state);
+        if (job_is_active(j->state) || !page_sees_job(v, j->owner) || (over && ++ended > ENDED_SHOWN))
             continue;
+        waiting += !over;
         if (!n)
             job_put_head(h, NULL);
-        job_put_row(h, j, false);
+        job_put_row(h, &s->jobs[i], false);
         n++;
     }
     if (n)

@@ -1,9 +1,7 @@
 #include "daemon/status/gather.h"
 
-#include "base/json.h"
 #include "base/order.h"
 #include "daemon/status/gather_parts.h"
-#include "work/kind.h"
 
 enum { LOOK_MS = 200, SCANNED_JOBS = 5000 };
 
@@ -106,66 +104,26 @@ static void put_hooks(const struct gather *g, struct status *to) {
 
 /* ---- jobs ---- */
 
-static void put_losses(const struct gather *g, struct status *to, const struct job *job, struct status_job *out) {
-    const struct gather_losses *l = &g->losses;
-    if (strcmp(l->job, job->id) != 0 || l->n < 2)
-        return;
-    float *copy = arena_alloc(&to->arena, (size_t)l->n * sizeof *copy);
-    if (!copy)
-        return;
-    memcpy(copy, l->values, (size_t)l->n * sizeof *copy);
-    out->losses = copy;
-    out->n_losses = l->n;
-}
-
-static void put_job_scores(const struct job *job, struct status_job *out) {
-    OWNED_POINTER(json_free) struct json *result = NULL;
-    if (!job->result || json_parse(job->result, strlen(job->result), "result", &result, NULL))
-        return;
-    out->event_f1 = json_f64(json_get(result, "event_f1"), NAN);
-    out->false_alarms_per_24h = json_f64(json_get(result, "false_alarms_per_24h"), NAN);
-}
-
 static void put_job(const struct gather *g, struct status *to, const struct job *job) {
-    const struct task_kind *kind = task_kind_find(job->kind);
-    const struct task_progress *p = &job->progress;
     struct status_job *out = &to->jobs[to->n_jobs++];
-    *out = (struct status_job){
-        .id = gather_text(to, job->id),
-        .name = gather_text(to, job->name),
-        .kind = gather_text(to, job->kind),
-        .owner = gather_text(to, job->owner),
-        .reason = gather_text(to, job->reason),
-        .directory = gather_text(to, job->directory),
-        .state = job_state_name(job->state),
-        .active = job_is_active(job->state),
-        .over = job_is_over(job->state),
-        .position = sched_position(g->source.sched, job),
-        SAME_MEMBERS(*job, priority, created_ms, started_ms, finished_ms),
-        .phase = gather_text(to, p->phase),
-        .metric_name = gather_text(to, p->metric_name),
-        .step_name = kind && kind->step ? kind->step : "step",
-        SAME_MEMBERS(*p, step, steps, epoch, epochs, done, total, loss, validation_loss, metric, eta_s, windows_per_s),
-        .source = gather_text(to, job->source),
-        .fold = gather_text(to, job->fold),
-        .event_f1 = NAN,
-        .false_alarms_per_24h = NAN};
-    put_job_scores(job, out);
-    put_losses(g, to, job, out);
+    *out = (struct status_job){.job = *job, .position = sched_position(g->source.sched, job)};
+    out->job.yaml = out->job.file = out->job.overrides = out->job.request_id = NULL;
+    out->job.result = job->result ? arena_strdup(&to->arena, job->result) : NULL;
 }
 
 /* Running before waiting jobs, those in the order of the queue, the rest by submission. */
 static int by_turn(const void *a, const void *b) {
     const struct status_job *l = a, *r = b;
-    int order = order_then(r->active - l->active, order_i64(l->position, r->position));
-    return order_then(order, order_i64(l->created_ms, r->created_ms));
+    int order = order_then(job_is_active(r->job.state) - job_is_active(l->job.state), order_i64(l->position, r->position));
+    return order_then(order, order_i64(l->job.created_ms, r->job.created_ms));
 }
 
 static void put_jobs(const struct gather *g, struct status *to) {
     const struct sched *sched = g->source.sched;
     const int open = sched_open_count(sched), most = STATUS_JOBS - STATUS_ENDED_JOBS;
     int ended = 0, all = sched_count(sched);
-    if (!(to->jobs = arena_alloc(&to->arena, STATUS_JOBS * sizeof *to->jobs)))
+    to->losses = g->losses;
+    if (!(to->jobs = arena_alloc(&to->arena, (size_t)(all < STATUS_JOBS ? all : STATUS_JOBS) * sizeof *to->jobs)))
         return;
     for (int i = 0; i < open && to->n_jobs < most; i++)
         put_job(g, to, sched_open_at(sched, i));
@@ -180,7 +138,7 @@ static void put_jobs(const struct gather *g, struct status *to) {
 
 /* The losses of the running job at even distances: when there is no more room, every second one goes. */
 static void follow_losses(struct gather *g) {
-    struct gather_losses *l = &g->losses;
+    struct status_losses *l = &g->losses;
     const struct job *job = NULL;
     for (int i = 0; i < sched_open_count(g->source.sched) && !job; i++)
         if (job_is_active(sched_open_at(g->source.sched, i)->state))
@@ -189,7 +147,7 @@ static void follow_losses(struct gather *g) {
         return;
     const struct task_progress *p = &job->progress;
     if (strcmp(l->job, job->id) != 0 || p->step < l->step) {
-        *l = (struct gather_losses){.every = 1};
+        *l = (struct status_losses){.every = 1};
         str_copy(l->job, sizeof l->job, job->id);
     }
     if (isnan(p->loss) || p->step - l->step < l->every)

@@ -6,19 +6,12 @@
 #include "daemon/status/gather.h"
 #include "daemon/status/machine.h"
 
-struct gather_losses {
-    char job[JOB_ID_SIZE];
-    int64_t first, step, every; /* steps: of the first and the newest value, and between two */
-    int n;
-    float values[STATUS_LOSSES];
-};
-
 struct gather {
     struct gather_source source;
     struct status_board *board;
     struct beds *beds;
     struct machine machine;
-    struct gather_losses losses;
+    struct status_losses losses;
     int64_t begun_ms;      /* the newest status */
     struct status *making; /* NULL: none */
     struct session_walk walk;

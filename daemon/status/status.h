@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "brr/v1/beds.pb-c.h"
 #include "daemon/alarms/alarm.h"
+#include "daemon/jobs/job.h"
 #include "daemon/status/past.h"
 #include "daemon/viewer/eegring.h"
 #include "detect/detector.h"
@@ -73,18 +74,16 @@ struct status_stream {
 };
 
 struct status_job {
-    const char *id, *name, *kind, *owner, *reason, *directory;
-    const char *state; /* "running" */
-    bool active, over;
-    int position; /* in the queue from 1; 0: it does not wait */
-    int64_t priority, created_ms, started_ms, finished_ms;
-    const char *phase, *metric_name, *step_name;
-    int64_t step, steps, epoch, epochs, done, total;
-    double loss, validation_loss, metric, eta_s, windows_per_s; /* NaN: unknown */
-    double event_f1, false_alarms_per_24h;                      /* of its result; NaN: it has none */
-    const char *source, *fold;                                  /* as in jobs/job.h */
-    const float *losses;                                        /* over the steps of this attempt, at even distances */
-    int n_losses;
+    struct job job; /* a copy; of what it points to it has `result` alone */
+    int position;   /* in the queue from 1; 0: it does not wait */
+};
+
+/* Of the job that runs, over the steps of this attempt, at even distances. */
+struct status_losses {
+    char job[JOB_ID_SIZE];
+    int64_t first, step, every; /* steps: of the first and the newest value, and between two */
+    int n;
+    float values[STATUS_LOSSES];
 };
 
 struct status_model {
@@ -139,6 +138,7 @@ struct status {
                      they have a page, and no tile */
     struct status_job *jobs; /* running, waiting, then ended ones, newest first */
     int n_jobs, left_jobs;
+    struct status_losses losses;
     struct status_model *models;
     int n_models;
     /* the module's own */

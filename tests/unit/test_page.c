@@ -51,30 +51,24 @@ static void hostile_names_are_no_markup_on_any_page(void **state) {
     (void)state;
     struct status *s = made(3);
     put_alarms(s, HOSTILE, 1);
-    static const float losses[] = {1, 0.5f, NAN};
-    s->jobs[s->n_jobs++] = (struct status_job){.id = "train-1",
-                                               .name = HOSTILE,
-                                               .kind = HOSTILE,
-                                               .owner = HOSTILE,
-                                               .reason = HOSTILE,
-                                               .directory = "",
-                                               .state = "running",
-                                               .active = true,
-                                               .phase = HOSTILE,
-                                               .metric_name = HOSTILE,
-                                               .step_name = "step",
-                                               .steps = 10,
-                                               .loss = 1,
-                                               .validation_loss = NAN,
-                                               .metric = 1,
-                                               .eta_s = 5,
-                                               .event_f1 = 0.5,
-                                               .false_alarms_per_24h = NAN,
-                                               .source = HOSTILE,
-                                               .fold = HOSTILE,
-                                               .windows_per_s = NAN,
-                                               .losses = losses,
-                                               .n_losses = 3};
+    s->losses = (struct status_losses){.job = "train-1", .n = 3, .values = {1, 0.5f, NAN}};
+    s->jobs[s->n_jobs++] = (struct status_job){.job = {.id = "train-1",
+                                                       .name = HOSTILE,
+                                                       .kind = "<b onload='",
+                                                       .owner = HOSTILE,
+                                                       .reason = HOSTILE,
+                                                       .state = JOB_RUNNING,
+                                                       .progress = {.phase = "<b onload='x'>",
+                                                                    .metric_name = "<b onload='x'>",
+                                                                    .steps = 10,
+                                                                    .loss = 1,
+                                                                    .validation_loss = NAN,
+                                                                    .metric = 1,
+                                                                    .eta_s = 5,
+                                                                    .windows_per_s = NAN},
+                                                       .result = "{\"event_f1\":0.5}",
+                                                       .source = HOSTILE,
+                                                       .fold = HOSTILE}};
     const struct detector_info info = {.file = {.alarms = {.n = 1, .sets = {{.hours = 0.6, .seizures = 8, .patients = 1}}},
                                                 .montage = HOSTILE,
                                                 .labels = HOSTILE,
@@ -136,25 +130,18 @@ static void jobs_are_sorted_by_any_column_and_those_without_a_value_come_last(vo
     (void)state;
     struct status *s = made(0);
     static const struct {
-        const char *id, *fold;
-        double f1;
+        const char *id, *fold, *result;
         int64_t finished_ms;
-    } rows[] = {{"a", "10 of 12", 0.5, 3}, {"b", "", NAN, 1}, {"c", "2 of 12", 0.9, 2}};
+    } rows[] = {{"a", "10 of 12", "{\"event_f1\":0.5}", 3}, {"b", "", NULL, 1}, {"c", "2 of 12", "{\"event_f1\":0.9}", 2}};
     char order[8];
     s->jobs = arena_alloc(&s->arena, 3 * sizeof *s->jobs);
-    for (int i = 0; i < 3; i++)
-        s->jobs[s->n_jobs++] = (struct status_job){.id = rows[i].id,
-                                                   .name = "",
-                                                   .kind = "train",
-                                                   .owner = "",
-                                                   .reason = "",
-                                                   .state = "succeeded",
-                                                   .over = true,
-                                                   .source = "file:///eeg",
-                                                   .fold = rows[i].fold,
-                                                   .finished_ms = rows[i].finished_ms,
-                                                   .event_f1 = rows[i].f1,
-                                                   .false_alarms_per_24h = NAN};
+    for (int i = 0; i < 3; i++) {
+        struct job *j = &s->jobs[s->n_jobs++].job;
+        *j = (struct job){.kind = "train", .state = JOB_SUCCEEDED, .source = "file:///eeg", .finished_ms = rows[i].finished_ms};
+        j->result = (char *)(uintptr_t)rows[i].result;
+        str_copy(j->id, sizeof j->id, rows[i].id);
+        str_copy(j->fold, sizeof j->fold, rows[i].fold);
+    }
     assert_string_equal(sorted_by(s, NULL, order), "abc");
     assert_string_equal(sorted_by(s, "f1", order), "cab");
     assert_string_equal(sorted_by(s, "-f1", order), "acb");
