@@ -47,21 +47,24 @@ static void put_origin(struct html *h, const char *card) {
 }
 
 static void put_card(struct html *h, const struct status_model *m) {
-    const struct detector_info *info = m->info;
+    const struct detector_info *info = &m->served.opened->info;
     const struct modelfile *f = &info->file;
     const char *preset = seizure_preset_name(&f->model), *precision = dtype_name(info->precision);
     const double *band = f->frontend.bandpass_hz, notch = f->frontend.notch_hz;
     struct words w;
     char text[200];
+    int channels;
+    if (montage_channels(f->montage, NULL, &channels, NULL))
+        channels = f->model.in_channels;
+    const int missing = frontend_is_feature(f->frontend.normalize) ? channels - 1 : (int)f->most_missing;
     html_put(h, "<dl>");
     str_format(text, sizeof text, "%s%s%s", seizure_type_name(f->model.type), strcmp(preset, "none") ? ", " : "",
                strcmp(preset, "none") ? preset : "");
     shell_put_fact(h, "network", text);
     str_format(text, sizeof text, "%lld, %s of device memory", (long long)info->parameters, words_bytes(&w, info->memory_bytes));
     shell_put_fact(h, "parameters", text);
-    str_format(text, sizeof text, "%s; --partial %d runs it on that many of its channels", f->montage,
-               m->channels - m->most_missing);
-    shell_put_fact(h, "montage", m->most_missing ? text : f->montage);
+    str_format(text, sizeof text, "%s; --partial %d runs it on that many of its channels", f->montage, channels - missing);
+    shell_put_fact(h, "montage", missing ? text : f->montage);
     str_format(text, sizeof text, "%g–%g Hz, notch %s", band[0], band[1],
                notch > 1000 ? "50 and 60 Hz"
                : notch > 55 ? "60 Hz"
@@ -83,12 +86,12 @@ static void put_card(struct html *h, const struct status_model *m) {
         shell_put_fact(h, "labels", f->labels);
     if (*f->init_from || *f->init_from_sha256)
         shell_put_fact(h, "trained from", *f->init_from ? f->init_from : f->init_from_sha256);
-    shell_put_fact(h, "on", m->device);
+    shell_put_fact(h, "on", m->devices);
     str_format(text, sizeof text, "%s, logits within %.3g of f32", precision, info->bf16_difference);
     shell_put_fact(h, "precision", info->bf16_difference > 0 ? text : precision);
     html_put(h, "</dl>");
-    if (*m->note)
-        html_put(h, "<p class=\"hint\">%s</p>", m->note);
+    if (*m->served.opened->note)
+        html_put(h, "<p class=\"hint\">%s</p>", m->served.opened->note);
     put_rates(h, &f->alarms);
 }
 
@@ -104,26 +107,27 @@ void page_models(struct html *h, const struct page_view *v) {
         s->n_models ? "" : "No model serves under a name. ");
     html_put(h, "<div class=\"cards\">");
     for (int i = 0; i < s->n_models; i++) {
-        const struct status_model *m = &s->models[i];
+        const struct served_model *m = &s->models[i].served;
+        const int streams = s->models[i].streams;
         html_put(h,
                  "<article class=\"card\" id=\"model-%d\"><h2>%s</h2><p><span class=\"job-state\" data-state=\"%s\">%s</span> %d "
                  "open stream%s</p>",
                  i, m->name,
-                 m->info   ? "running"
-                 : *m->why ? "failed"
-                           : "queued",
-                 m->info   ? "serves"
-                 : *m->why ? "does not serve"
-                           : "is being loaded",
-                 m->streams, m->streams == 1 ? "" : "s");
-        if (*m->why)
-            html_put(h, "<p class=\"wrong\">%s</p>", m->why);
+                 m->opened     ? "running"
+                 : m->err.code ? "failed"
+                               : "queued",
+                 m->opened     ? "serves"
+                 : m->err.code ? "does not serve"
+                               : "is being loaded",
+                 streams, streams == 1 ? "" : "s");
+        if (m->err.code)
+            html_put(h, "<p class=\"wrong\">%s</p>", m->err.message);
         html_put(h,
                  "<dl><dt>reference</dt><dd>%s</dd><dt>file</dt><dd><code>%s</code></dd><dt>version "
                  "(SHA-256)</dt><dd><code>%s</code></dd></dl>",
                  m->ref, m->path, *m->sha256 ? m->sha256 : "–");
-        if (m->info)
-            put_card(h, m);
+        if (m->opened)
+            put_card(h, &s->models[i]);
         html_put(h, "</article>\n");
     }
     html_put(h, "</div>\n");

@@ -15,26 +15,32 @@ static void put_meter(struct html *h, const char *name, double share, const char
 }
 
 static void put_device(struct html *h, const struct status_device *d) {
+    const struct device_health *health = &d->health;
+    OWNED(str_done) struct str slow = str_of(256);
     struct words used, total;
     char text[160];
-    html_put(h, "<p class=\"lead\">%s</p><p class=\"hint\">%s</p>", d->name, d->description);
-    if (*d->bad)
-        html_put(h, "<p class=\"wrong\">It takes no new work: %s; %s</p>", d->bad, d->fix);
+    html_put(h, "<p class=\"lead\">%s</p><p class=\"hint\">%s</p>", d->info.name, d->info.description);
+    if (*d->fault.why)
+        html_put(h, "<p class=\"wrong\">It takes no new work: %s; %s</p>", d->fault.why, d->fault.fix);
     html_put(h, "<dl>");
-    if (isfinite(d->utilization)) {
-        str_format(text, sizeof text, "%.0f %%", 100 * d->utilization);
-        put_meter(h, "busy", d->utilization, text);
+    if (isfinite(health->utilization)) {
+        str_format(text, sizeof text, "%.0f %%", 100 * health->utilization);
+        put_meter(h, "busy", health->utilization, text);
     }
-    if (d->memory_total > 0) {
-        str_format(text, sizeof text, "%s of %s", words_bytes(&used, d->memory_used), words_bytes(&total, d->memory_total));
-        put_meter(h, "memory", (double)d->memory_used / (double)d->memory_total, text);
+    if (health->memory_total_bytes > 0) {
+        str_format(text, sizeof text, "%s of %s", words_bytes(&used, health->memory_used_bytes),
+                   words_bytes(&total, health->memory_total_bytes));
+        put_meter(h, "memory", (double)health->memory_used_bytes / (double)health->memory_total_bytes, text);
     }
-    if (isfinite(d->temperature_c))
-        html_put(h, "<dt>temperature</dt><dd>%.0f °C</dd>", d->temperature_c);
-    if (isfinite(d->power_w))
-        html_put(h, "<dt>power</dt><dd>%.0f W</dd>", d->power_w);
-    if (*d->slowed)
-        shell_put_fact(h, "slowed by", d->slowed);
+    if (isfinite(health->temperature_c))
+        html_put(h, "<dt>temperature</dt><dd>%.0f °C</dd>", health->temperature_c);
+    if (isfinite(health->power_w))
+        html_put(h, "<dt>power</dt><dd>%.0f W</dd>", health->power_w);
+    for (int i = 1; i < DEVICE_SLOWDOWN_COUNT; i++) /* 0: idle */
+        if (health->slowed >> i & 1)
+            str_printf(&slow, "%s%s", slow.len ? ", " : "", device_slowdown_name((enum device_slowdown)i));
+    if (slow.len)
+        shell_put_fact(h, "slowed by", str_cstr(&slow));
     html_put(h, "</dl>");
 }
 
@@ -81,13 +87,13 @@ static void put_hooks(struct html *h, const struct status *s) {
         html_put(h,
                  "<tr class=\"%s\"><th scope=\"row\">%s</th><td class=\"n\" data-l=\"delivered\">%.0f</td><td class=\"n\" "
                  "data-l=\"failed, tried again\">%.0f</td><td class=\"n\" data-l=\"given up\">%.0f</td></tr>",
-                 s->hooks[i].failing || s->hooks[i].dropped > 0 ? "bad" : "good", s->hooks[i].name, s->hooks[i].delivered,
+                 s->hooks[i].state.failing || s->hooks[i].dropped > 0 ? "bad" : "good", s->hooks[i].name, s->hooks[i].delivered,
                  s->hooks[i].failed, s->hooks[i].dropped);
     html_put(h, "</tbody></table>");
     for (int i = 0; i < s->n_hooks; i++)
-        if (s->hooks[i].failing)
+        if (s->hooks[i].state.failing)
             html_put(h, "<p class=\"wrong\">%s does not deliver, and %d entries wait: %s</p>", s->hooks[i].name,
-                     s->hooks[i].waiting, s->hooks[i].error);
+                     s->hooks[i].state.waiting, s->hooks[i].state.error);
     html_put(h, "</section>\n");
 }
 

@@ -40,28 +40,18 @@ void gather_free(struct gather *g) {
 
 static void put_device(const struct gather *g, int i, struct status *to) {
     struct status_device *d = &to->devices[to->n_devices++];
-    struct device_info info;
-    struct device_health health = {0};
-    OWNED(str_done) struct str slow = str_of(256);
     const struct device_fault *bad = device_watch_fault(g->source.watches[i]);
-    device_hosts_describe(device_set_at(g->source.devices, i), &info);
-    device_watch_latest(g->source.watches[i], &health);
-    *d = (struct status_device){.name = gather_text(to, info.name),
-                                .description = gather_text(to, info.description),
-                                .bad = gather_text(to, bad ? bad->why : ""),
-                                .fix = gather_text(to, bad ? bad->fix : ""),
-                                .memory_used = health.reported ? health.memory_used_bytes : g->machine.memory_used,
-                                .memory_total = health.reported ? health.memory_total_bytes : g->machine.memory_total,
-                                .utilization = health.reported ? health.utilization : g->machine.busy,
-                                .temperature_c = health.reported ? health.temperature_c : NAN,
-                                .power_w = health.reported ? health.power_w : NAN,
-                                .slowed = ""};
-    if (info.is_async && !health.reported)
-        d->memory_used = d->memory_total = -1;
-    for (int k = 1; health.reported && k < DEVICE_SLOWDOWN_COUNT; k++) /* 0: idle */
-        if (health.slowed & 1 << k)
-            str_printf(&slow, "%s%s", slow.len ? ", " : "", device_slowdown_name((enum device_slowdown)k));
-    d->slowed = gather_text(to, str_cstr(&slow));
+    device_hosts_describe(device_set_at(g->source.devices, i), &d->info);
+    device_watch_latest(g->source.watches[i], &d->health);
+    if (bad)
+        d->fault = *bad;
+    if (d->health.reported)
+        return;
+    d->health = (struct device_health){.memory_used_bytes = d->info.is_async ? -1 : g->machine.memory_used,
+                                       .memory_total_bytes = d->info.is_async ? -1 : g->machine.memory_total,
+                                       .utilization = g->machine.busy,
+                                       .temperature_c = NAN,
+                                       .power_w = NAN};
 }
 
 static double gauge(const struct gather *g, const char *family, const char *volume) {
@@ -91,14 +81,12 @@ static double attempts(const struct gather *g, const char *hook, const char *res
 static void put_hooks(const struct gather *g, struct status *to) {
     for (int i = 0; i < hooks_count(g->source.hooks) && to->n_hooks < STATUS_HOOKS; i++) {
         const char *name = hooks_at(g->source.hooks, i)->name;
-        struct hooks_state state;
-        hooks_describe(g->source.hooks, i, &state);
-        to->hooks[to->n_hooks++] = (struct status_hook){.name = name,
-                                                        .delivered = attempts(g, name, "delivered"),
-                                                        .failed = attempts(g, name, "failed"),
-                                                        .dropped = attempts(g, name, "dropped"),
-                                                        SAME_MEMBERS(state, failing, waiting)};
-        str_copy(to->hooks[to->n_hooks - 1].error, sizeof state.error, state.error);
+        struct status_hook *hook = &to->hooks[to->n_hooks++];
+        *hook = (struct status_hook){.name = name,
+                                     .delivered = attempts(g, name, "delivered"),
+                                     .failed = attempts(g, name, "failed"),
+                                     .dropped = attempts(g, name, "dropped")};
+        hooks_describe(g->source.hooks, i, &hook->state);
     }
 }
 

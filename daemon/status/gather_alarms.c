@@ -449,13 +449,13 @@ bool gather_causes(struct gather *g, const struct status *from, const struct ala
     if (look_at_streams(g, from, now))
         return true;
     for (int i = 0; i < from->n_hooks; i++)
-        if (from->hooks[i].failing)
+        if (from->hooks[i].state.failing)
             (void)alarms_round_put(all,
                                    &(struct alarms_cause){.kind = ALARM_RECEIVER,
                                                           .bed = from->hooks[i].name,
                                                           .principal = "",
                                                           .session = "",
-                                                          .why = from->hooks[i].error},
+                                                          .why = from->hooks[i].state.error},
                                    now);
     if (from->journal_fails)
         (void)alarms_round_put(

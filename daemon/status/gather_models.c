@@ -2,19 +2,6 @@
 
 #include "daemon/status/gather_parts.h"
 
-static void put_file(struct status *to, const struct live_opened *opened, struct status_model *out) {
-    const struct modelfile *f = &opened->info.file;
-    struct detector_info *info = arena_alloc(&to->arena, sizeof *info);
-    if (!info)
-        return;
-    *info = opened->info;
-    out->info = info;
-    out->note = gather_text(to, opened->note);
-    if (montage_channels(f->montage, NULL, &out->channels, NULL))
-        out->channels = f->model.in_channels;
-    out->most_missing = frontend_is_feature(f->frontend.normalize) ? out->channels - 1 : (int)f->most_missing;
-}
-
 /* "cuda:0, cuda:1" */
 static const char *devices_of(const struct gather *g, const struct served_model *m, struct status *to) {
     const char *names = "";
@@ -41,16 +28,11 @@ void gather_models(const struct gather *g, struct status *to) {
     to->models = arena_alloc(&to->arena, ((size_t)n + 1) * sizeof *to->models);
     for (int i = 0; to->models && i < n; i++) {
         const struct served_model *m = models_at(g->source.models, i);
+        struct live_opened *opened = m->opened ? arena_alloc(&to->arena, sizeof *opened) : NULL;
         struct status_model *out = &to->models[to->n_models++];
-        *out = (struct status_model){.name = gather_text(to, m->name),
-                                     .ref = gather_text(to, m->ref),
-                                     .path = gather_text(to, m->path),
-                                     .sha256 = gather_text(to, m->sha256),
-                                     .device = devices_of(g, m, to),
-                                     .note = "",
-                                     .why = gather_text(to, m->err.code ? m->err.message : ""),
-                                     .streams = count_streams(to, m->name)};
-        if (m->opened)
-            put_file(to, m->opened, out);
+        *out = (struct status_model){*m, devices_of(g, m, to), count_streams(to, m->name)};
+        if (opened)
+            *opened = *m->opened;
+        out->served.opened = opened;
     }
 }

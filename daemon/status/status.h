@@ -6,10 +6,12 @@
 #include "base/arena.h"
 #include "brr/v1/beds.pb-c.h"
 #include "daemon/alarms/alarm.h"
+#include "daemon/device/device_watch.h"
+#include "daemon/hooks/hooks.h"
 #include "daemon/jobs/job.h"
+#include "daemon/models/models.h"
 #include "daemon/status/past.h"
 #include "daemon/viewer/eegring.h"
-#include "detect/detector.h"
 
 enum {
     STATUS_STREAMS = 12 << 10, /* more than limits.sessions allows, with ended ones and beds without a stream */
@@ -87,11 +89,9 @@ struct status_losses {
 };
 
 struct status_model {
-    const char *name, *ref, *path, *sha256, *device, *note;
-    const char *why; /* it does not serve; "" */
+    struct served_model served; /* a copy; of what it points to it has `opened` alone */
+    const char *devices;        /* "cuda:0, cuda:1" */
     int streams;
-    int channels, most_missing;       /* that a recording may lack, with --partial */
-    const struct detector_info *info; /* but for its pointers; NULL: it is not loaded */
 };
 
 struct status_volume {
@@ -103,16 +103,13 @@ struct status_volume {
 struct status_hook {
     const char *name;
     double delivered, failed, dropped; /* attempts */
-    bool failing;                      /* it does not deliver now */
-    int waiting;                       /* entries that it was not told */
-    char error[256];
+    struct hooks_state state;
 };
 
 struct status_device {
-    const char *name, *description, *slowed;    /* slowed: why its clocks are reduced, or "" */
-    const char *bad, *fix;                      /* it takes no new work; "" */
-    int64_t memory_used, memory_total;          /* -1: unknown */
-    double utilization, temperature_c, power_w; /* NaN: unknown */
+    struct device_info info;
+    struct device_health health; /* of one that does not report: what the machine says */
+    struct device_fault fault;   /* it takes no new work; why: "" */
 };
 
 struct status {

@@ -16,15 +16,9 @@ static inline struct status *made(int n) {
     s->taken_ms = 1800000000000;
     s->boot_ms = 7000000;
     s->n_devices = 1;
-    s->devices[0] = (struct status_device){.name = "cpu",
-                                           .description = HOSTILE,
-                                           .slowed = "",
-                                           .bad = "",
-                                           .fix = "",
-                                           .memory_used = 1,
-                                           .memory_total = 2,
-                                           .power_w = NAN,
-                                           .temperature_c = 61};
+    s->devices[0] = (struct status_device){
+        .info = {.name = "cpu", .description = HOSTILE},
+        .health = {.memory_used_bytes = 1, .memory_total_bytes = 2, .power_w = NAN, .temperature_c = 61, .slowed = 6}};
     s->streams = arena_alloc(&s->arena, (size_t)(n + 1) * sizeof *s->streams);
     s->jobs = arena_alloc(&s->arena, sizeof *s->jobs);
     s->models = arena_alloc(&s->arena, sizeof *s->models);

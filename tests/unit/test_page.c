@@ -69,19 +69,19 @@ static void hostile_names_are_no_markup_on_any_page(void **state) {
                                                        .result = "{\"event_f1\":0.5}",
                                                        .source = HOSTILE,
                                                        .fold = HOSTILE}};
-    const struct detector_info info = {.file = {.alarms = {.n = 1, .sets = {{.hours = 0.6, .seizures = 8, .patients = 1}}},
-                                                .montage = HOSTILE,
-                                                .labels = HOSTILE,
-                                                .init_from = HOSTILE,
-                                                .card = HOSTILE_CARD}};
-    s->models[s->n_models++] = (struct status_model){.name = HOSTILE,
-                                                     .ref = HOSTILE,
-                                                     .path = HOSTILE,
-                                                     .sha256 = HOSTILE,
-                                                     .device = HOSTILE,
-                                                     .note = HOSTILE,
-                                                     .why = HOSTILE,
-                                                     .info = &info};
+    static struct live_opened opened = {.info.file = {.alarms = {.n = 1, .sets = {{.hours = 0.6, .seizures = 8, .patients = 1}}},
+                                                      .montage = HOSTILE,
+                                                      .labels = HOSTILE,
+                                                      .init_from = HOSTILE,
+                                                      .card = HOSTILE_CARD},
+                                        .note = HOSTILE};
+    s->models[s->n_models++] = (struct status_model){.served = {.name = HOSTILE,
+                                                                .ref = HOSTILE,
+                                                                .path = HOSTILE,
+                                                                .sha256 = HOSTILE,
+                                                                .opened = &opened,
+                                                                .err = {.code = ERR_NOT_FOUND, .message = HOSTILE}},
+                                                     .devices = HOSTILE};
     struct page_view v = all_of(s);
     v.answers = true;
     void (*const pages[])(struct html *, const struct page_view *) = {page_overview, page_streams, page_alarms, page_jobs,
