@@ -33,19 +33,12 @@ static void put_minute(struct json_writer *w, const float *before, const float m
     json_end(w, ']');
 }
 
-/* The fields whose text is another one. */
-static void put_stream(struct json_writer *w, const struct status_stream *old, const struct page_view *of_old,
+static void put_stream(struct json_writer *w, const struct status_stream *old, const struct page_view *before,
                        const struct status_stream *s, const struct page_view *v) {
-    struct tile before = {0}, now;
-    if (old)
-        tile_of(old, of_old->status, &before);
-    tile_of(s, v->status, &now);
     json_begin_object(w, s->key);
     if (!old || old->mood != s->mood)
         json_put_str(w, "state", status_mood_name(s->mood));
-    for (int f = 0; f < TILE_FIELDS; f++)
-        if (!old || strcmp(before.text[f], now.text[f]) != 0)
-            json_put_str(w, tile_field_name((enum tile_field)f), now.text[f]);
+    tile_put_changes(w, old, before ? before->status : NULL, s, v->status);
     put_minute(w, old ? old->minute : NULL, s->minute);
     json_end(w, '}');
 }

@@ -272,30 +272,14 @@ static bool put_past_stream(struct html *h, const struct page_view *v, const cha
 bool page_stream(struct html *h, const struct page_view *v, const char *id) {
     const struct status_stream *s = page_find_stream(v, id);
     const int64_t now_ms = v->status->taken_ms;
-    struct tile t;
     struct history past = {0};
     char title[60];
     if (!s)
         return put_past_stream(h, v, id);
     read_history(v, id, &past);
-    tile_of(s, v->status, &t);
     str_copy(title, sizeof title, tile_name(s));
     shell_begin(h, v, &(struct shell){.title = title, .place = SHELL_STREAMS, .live = true, .sounds = true, .eeg = true});
-    html_put(h, "<div class=\"bed\" id=\"s-%s\" data-mood=\"%s\"", s->key, status_mood_name(s->mood));
-    tile_put_calm(h, s);
-    html_put(h, "><div class=\"top\"><h1 data-by=\"%s\">%s</h1><p class=\"mood\" data-f=\"mood\">%s</p></div>", tile_by(s),
-             tile_name(s), t.text[TILE_MOOD]);
-    html_put(h,
-             "<div class=\"minute-row\"><p class=\"now\"><span class=\"label\">seizure probability</span><span "
-             "data-f=\"p\">%s</span> <small data-f=\"value\">%s</small></p>",
-             t.text[TILE_P], t.text[TILE_VALUE]);
-    chart_put_minute(h, s);
-    html_put(h, "</div>");
-    tile_put_note(h, s, &t, true);
-    html_put(h,
-             "<p class=\"small\"><span>last 60 s</span> <span>lag <span data-f=\"lag\">%s</span></span> <span>last seen <span "
-             "data-f=\"seen\">%s</span></span></p></div>\n",
-             t.text[TILE_LAG], t.text[TILE_SEEN]);
+    tile_put(h, v, s, true);
     put_eeg(h, s);
     html_put(h, "<div class=\"panels two\" id=\"panels\">\n");
     if (s->alarm) {

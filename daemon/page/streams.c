@@ -48,7 +48,7 @@ void page_streams(struct html *h, const struct page_view *v) {
              (long long)page_order(v));
     for (int i = 0; i < status->n_streams; i++)
         if (page_sees(v, &status->streams[i]) && shown++ < TILES_MOST)
-            tile_put(h, v, &status->streams[i]);
+            tile_put(h, v, &status->streams[i], false);
     html_put(h, "</ol>\n");
     const int more = (v->all ? status->left_streams : 0) + (shown > TILES_MOST ? shown - TILES_MOST : 0);
     if (more)

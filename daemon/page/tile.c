@@ -5,13 +5,18 @@
 #include "daemon/page/chart.h"
 #include "daemon/page/words.h"
 
-static const char *const fields[TILE_FIELDS] = {"mood", "p", "value", "lag", "seen", "note"};
+enum tile_field { TILE_MOOD, TILE_P, TILE_VALUE, TILE_LAG, TILE_SEEN, TILE_NOTE, TILE_FIELDS };
+enum { TILE_TEXT = 120 };
+static const char *const fields[TILE_FIELDS] = {"mood", "p", "value", "lag", "seen", "note"}; /* data-f of their elements */
 
-const char *tile_field_name(enum tile_field f) { return fields[f]; }
+struct tile {
+    char text[TILE_FIELDS][TILE_TEXT]; /* "Alarm 0:45", "raised", "0.62", "0.3 s", "1 s ago", "F3 flat" */
+};
 
 const char *tile_name(const struct status_stream *s) { return *s->bed.name ? s->bed.name : s->bed.model; }
 
-const char *tile_by(const struct status_stream *s) { return principal_beside(s->bed.principal, s->bed.name); }
+/* Who streams it, to stand beside the name, which is the client's own word; "" where the principal's token has the same name. */
+static const char *tile_by(const struct status_stream *s) { return principal_beside(s->bed.principal, s->bed.name); }
 
 static int64_t since(int64_t now_ms, int64_t then_ms) { return then_ms > 0 && now_ms > then_ms ? (now_ms - then_ms) / 1000 : 0; }
 
@@ -153,7 +158,7 @@ static void say_note(const struct status_stream *s, int64_t now_ms, char *text) 
         say_lost(s, text);
 }
 
-void tile_of(const struct status_stream *s, const struct status *of, struct tile *ret) {
+static void tile_of(const struct status_stream *s, const struct status *of, struct tile *ret) {
     const int64_t now_ms = of->taken_ms;
     struct words w;
     *ret = (struct tile){0};
@@ -169,49 +174,63 @@ void tile_of(const struct status_stream *s, const struct status *of, struct tile
     say_note(s, now_ms, ret->text[TILE_NOTE]);
 }
 
-static void put_name(struct html *h, const struct status_stream *s) {
-    if (*s->bed.session_id)
+void tile_put_changes(struct json_writer *w, const struct status_stream *old, const struct status *of_old,
+                      const struct status_stream *s, const struct status *of) {
+    struct tile before = {0}, now;
+    if (old)
+        tile_of(old, of_old, &before);
+    tile_of(s, of, &now);
+    for (int f = 0; f < TILE_FIELDS; f++)
+        if (!old || strcmp(before.text[f], now.text[f]) != 0)
+            json_put_str(w, fields[f], now.text[f]);
+}
+
+/* ---- as markup ---- */
+
+/* Its beginning, up to its state. data-calm: of one whose alarm is on and calls nobody, because somebody has acknowledged it or it
+ * is a replay's. */
+static void put_head(struct html *h, const struct status_stream *s, const struct tile *t, bool large) {
+    const struct alarm *a = s->alarm;
+    const bool waits = a && alarm_is_waiting(a), calm = s->mood == STATUS_ALARM && a && !waits;
+    html_put(h, large ? "<div class=\"bed\"" : "<li class=\"tile\"");
+    html_put(h, " id=\"s-%s\" data-mood=\"%s\"", s->key, status_mood_name(s->mood));
+    if (!large)
+        html_put(h, " data-waiting=\"%d\" data-rule=\"%d\"", waits, *s->bed.rule != 0);
+    html_put(h, " data-calm=\"%s\">", !calm ? "" : a->answered.at_ms ? "answered" : "replay");
+    if (large)
+        html_put(h, "<div class=\"top\"><h1 data-by=\"%s\">%s</h1>", tile_by(s), tile_name(s));
+    else if (*s->bed.session_id)
         html_put(h, "<h2 data-by=\"%s\"><a href=\"/streams/%s\">%s</a></h2>", tile_by(s), s->bed.session_id, tile_name(s));
     else
         html_put(h, "<h2>%s</h2>", tile_name(s));
+    html_put(h, "<p class=\"mood\" data-f=\"mood\">%s</p>", t->text[TILE_MOOD]);
 }
 
-void tile_put_calm(struct html *h, const struct status_stream *s) {
-    const bool calm = s->mood == STATUS_ALARM && s->alarm && !alarm_is_waiting(s->alarm);
-    html_put(h, " data-calm=\"%s\"", !calm ? "" : s->alarm->answered.at_ms ? "answered" : "replay");
-}
-
-void tile_put_note(struct html *h, const struct status_stream *s, const struct tile *t, bool whole) {
+void tile_put(struct html *h, const struct page_view *v, const struct status_stream *s, bool large) {
     const struct alarm *a = s->alarm;
-    html_put(h, "<p class=\"note\"><span data-f=\"note\">%s</span>", t->text[TILE_NOTE]);
-    if (a && (a->answered.at_ms || a->off_ms)) {
-        html_put(h, a->answered.at_ms ? " " : " since ");
-        (whole ? words_put_time : words_put_short_time)(h, a->answered.at_ms ? a->answered.at_ms : a->on_ms);
-    }
-    html_put(h, "</p>");
-}
-
-void tile_put(struct html *h, const struct page_view *v, const struct status_stream *s) {
     struct tile t;
     tile_of(s, v->status, &t);
-    html_put(h, "<li class=\"tile\" id=\"s-%s\" data-mood=\"%s\" data-waiting=\"%d\" data-rule=\"%d\"", s->key,
-             status_mood_name(s->mood), s->alarm && alarm_is_waiting(s->alarm), *s->bed.rule != 0);
-    tile_put_calm(h, s);
-    html_put(h, ">");
-    put_name(h, s);
-    html_put(h, "<p class=\"mood\" data-f=\"mood\">%s</p>", t.text[TILE_MOOD]);
+    put_head(h, s, &t, large);
+    html_put(h, large ? "</div><div class=\"minute-row\">" : "");
     html_put(h,
              "<p class=\"now\"><span class=\"label\">seizure probability</span><span data-f=\"p\">%s</span> <small "
              "data-f=\"value\">%s</small></p>",
              t.text[TILE_P], t.text[TILE_VALUE]);
     chart_put_minute(h, s);
-    tile_put_note(h, s, &t, false);
-    if (s->alarm) {
-        answer_forms_put_silence(h, v, s->alarm);
-        answer_forms_put_short(h, v, s->alarm);
+    html_put(h, large ? "</div>" : "");
+    html_put(h, "<p class=\"note\"><span data-f=\"note\">%s</span>", t.text[TILE_NOTE]);
+    if (a && (a->answered.at_ms || a->off_ms)) {
+        html_put(h, a->answered.at_ms ? " " : " since ");
+        (large ? words_put_time : words_put_short_time)(h, a->answered.at_ms ? a->answered.at_ms : a->on_ms);
+    }
+    html_put(h, "</p>");
+    if (a && !large) {
+        answer_forms_put_silence(h, v, a);
+        answer_forms_put_short(h, v, a);
     }
     html_put(h,
              "<p class=\"small\"><span>%s</span> <span>lag <span data-f=\"lag\">%s</span></span> <span>last seen <span "
-             "data-f=\"seen\">%s</span></span></p></li>\n",
-             s->bed.model, t.text[TILE_LAG], t.text[TILE_SEEN]);
+             "data-f=\"seen\">%s</span></span></p>",
+             large ? "last 60 s" : s->bed.model, t.text[TILE_LAG], t.text[TILE_SEEN]);
+    html_put(h, large ? "</div>\n" : "</li>\n");
 }

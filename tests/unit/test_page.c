@@ -572,25 +572,28 @@ static void every_kind_of_entry_is_on_the_page_of_its_stream(void **state) {
     status_drop(s);
 }
 
+/* The note of the first stream, as an event has it. */
+static void assert_note(const struct status *s, const char *note) {
+    const struct page_view v = all_of(s);
+    struct json *event = event_of(NULL, &v, "/streams");
+    assert_string_equal(json_str(json_get(json_get(json_get(event, "streams"), s->streams[0].key), "note"), ""), note);
+    json_free(event);
+}
+
 static void a_tile_says_that_it_learns_and_what_is_wrong(void **state) {
-    struct tile t;
     struct status *s = made(10);
     struct status_stream *bed = &s->streams[0];
     (void)state;
     bed->bed.learning_s = 40;
-    tile_of(bed, s, &t);
-    assert_string_equal(t.text[TILE_NOTE], "learning this patient, 40 s");
+    assert_note(s, "learning this patient, 40 s");
     bed->bed.quality = "F3 flat, O2 clipped";
     bed->mood = STATUS_POOR;
-    tile_of(bed, s, &t);
-    assert_string_equal(t.text[TILE_NOTE], "learning this patient, 40 s; F3 flat, O2 clipped");
+    assert_note(s, "learning this patient, 40 s; F3 flat, O2 clipped");
     bed->bed.quality = "";
     bed->bed.gap_fraction = 0.2;
-    tile_of(bed, s, &t);
-    assert_string_equal(t.text[TILE_NOTE], "learning this patient, 40 s; 20 % of the samples lost");
+    assert_note(s, "learning this patient, 40 s; 20 % of the samples lost");
     bed->bed.learning_s = 0;
-    tile_of(bed, s, &t);
-    assert_string_equal(t.text[TILE_NOTE], "20 % of the samples lost");
+    assert_note(s, "20 % of the samples lost");
     status_drop(s);
 }
 
