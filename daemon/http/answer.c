@@ -142,7 +142,7 @@ static bool on_wall(const struct http_request *r) {
     return wall;
 }
 
-/* What the caller of an admitted request sees; holds a status until http_view_done. */
+/* What the caller of an admitted request sees; holds a status until view_done. */
 static bool view_of(const struct http_request *r, struct str *readiness, struct page_view *ret) {
     const struct http_state *state = &r->server->http->state;
     const bool open = !auth_has_tokens(state->auth);
@@ -165,7 +165,7 @@ static bool view_of(const struct http_request *r, struct str *readiness, struct 
     return true;
 }
 
-static void http_view_done(struct page_view *v) { status_drop(v->status); }
+static void view_done(struct page_view *v) { status_drop(v->status); }
 
 /* ---- pages ---- */
 
@@ -187,33 +187,26 @@ static int read_query(const struct http_request *r, struct traces_query *ret, st
 
 /* EEG for the viewer's script, or why there is none. */
 static enum MHD_Result answer_samples(const struct http_request *r, int rc, const struct str *body, const struct err *err) {
-    struct str why = str_of(LINE_BYTES);
-    if (rc == 0)
-        return http_answer_text(r, MHD_HTTP_OK, "application/octet-stream", body);
-    str_printf(&why, "%s\n", err->message);
-    enum MHD_Result result = http_answer_text(r, http_status(rc), text_type, &why);
-    str_done(&why);
-    return result;
+    return rc ? http_answer_line(r, http_status(rc), err->message)
+              : http_answer_text(r, MHD_HTTP_OK, "application/octet-stream", body);
 }
 
 /* /recordings/ID/eeg. It reads the recording's file. */
 static enum MHD_Result answer_recording(const struct http_request *r, const struct page_view *v) {
     char id[64];
     struct reading_request request = {.what = READING_TRACES, .view = v, .path = id};
-    struct reading *reading = NULL;
+    OWNED_POINTER(reading_done) struct reading *reading = NULL;
     struct err err;
     str_format(id, sizeof id, "%.*s", (int)strcspn(r->url + strlen("/recordings/"), "/"), r->url + strlen("/recordings/"));
     int rc = read_query(r, &request.traces, &err);
     rc = rc ? rc : reading_run(&request, &reading, &err);
-    enum MHD_Result result = answer_samples(r, rc, reading ? &reading_page(reading)->out : NULL, &err);
-    reading_done(reading);
-    return result;
+    return answer_samples(r, rc, reading ? &reading_page(reading)->out : NULL, &err);
 }
 
 static enum MHD_Result answer_reading(const struct http_request *r, const struct page_view *v, enum reading_what what,
                                       const char *path) {
     const struct reading_request request = {.what = what, .view = v, .path = path};
-    struct reading *reading = NULL;
+    OWNED_POINTER(reading_done) struct reading *reading = NULL;
     struct err err;
     int rc = reading_run(&request, &reading, &err);
     if (rc == ERR_NOT_FOUND)
@@ -228,15 +221,12 @@ static enum MHD_Result answer_reading(const struct http_request *r, const struct
     if (rc)
         return http_answer_error(r, v, MHD_HTTP_SERVICE_UNAVAILABLE, "Not now", err.message);
     const struct html *page = reading_page(reading);
-    enum MHD_Result result = what != READING_PICTURE
-                                 ? http_answer_html(r, MHD_HTTP_OK, page)
-                                 : http_answer(r->connection, &(struct http_answer){.status = MHD_HTTP_OK,
-                                                                                    .type = "image/svg+xml",
-                                                                                    .data = str_cstr(&page->out),
-                                                                                    .len = page->out.len,
-                                                                                    .document = true});
-    reading_done(reading);
-    return result;
+    return what != READING_PICTURE ? http_answer_html(r, MHD_HTTP_OK, page)
+                                   : http_answer(r->connection, &(struct http_answer){.status = MHD_HTTP_OK,
+                                                                                      .type = "image/svg+xml",
+                                                                                      .data = str_cstr(&page->out),
+                                                                                      .len = page->out.len,
+                                                                                      .document = true});
 }
 
 /* Jobs side by side; false: the address names none. */
@@ -287,7 +277,6 @@ static enum MHD_Result answer_traces(const struct http_request *r, const struct 
 
 static enum MHD_Result answer_page(const struct http_request *r, const struct page_view *v) {
     enum MHD_Result result;
-    struct html page;
     if (!r->browser && !strcmp(r->url, "/"))
         return answer_line(r, v);
     if (str_starts(r->url, "/streams/") && str_ends(r->url, "/eeg"))
@@ -305,11 +294,9 @@ static enum MHD_Result answer_page(const struct http_request *r, const struct pa
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
         if (strcmp(pages[i].path, r->url) != 0)
             continue;
-        html_init(&page);
+        OWNED(html_done) struct html page = html_of();
         pages[i].write(&page, v);
-        result = http_answer_html(r, MHD_HTTP_OK, &page);
-        html_done(&page);
-        return result;
+        return http_answer_html(r, MHD_HTTP_OK, &page);
     }
     return http_answer_error(r, v, MHD_HTTP_NOT_FOUND, "Not found", "There is no such page. The pages are those at the top.");
 }
@@ -329,33 +316,25 @@ static enum MHD_Result answer_asset(const struct http_request *r, const struct p
 /* ---- requests ---- */
 
 static enum MHD_Result refuse(const struct http_request *r, const struct auth_refusal *refusal) {
-    struct html page;
-    struct str line;
-    enum MHD_Result result;
+    char line[1024];
     if (str_starts(r->url, "/api/"))
         return http_api_refuse(r, MHD_HTTP_UNAUTHORIZED, refusal->reason, refusal->err.message, 0);
     if (!r->browser) {
-        str_init(&line, LINE_BYTES);
-        str_printf(&line, "%s: %s\n", refusal->reason, refusal->err.message);
-        result = http_answer_text(r, MHD_HTTP_UNAUTHORIZED, text_type, &line);
-        str_done(&line);
-        return result;
+        str_format(line, sizeof line, "%s: %s", refusal->reason, refusal->err.message);
+        return http_answer_line(r, MHD_HTTP_UNAUTHORIZED, line);
     }
     if (!strcmp(refusal->reason, "LINK_MISSING"))
         return http_answer_error(r, NULL, MHD_HTTP_UNAUTHORIZED, "A link is needed", refusal->err.message);
-    html_init(&page);
+    OWNED(html_done) struct html page = html_of();
     page_login(&page, on_wall(r) ? "/streams?wall" : r->url,
                strcmp(refusal->reason, "TOKEN_MISSING") != 0 ? refusal->err.message : NULL);
-    result = http_answer_html(r, MHD_HTTP_UNAUTHORIZED, &page);
-    html_done(&page);
-    return result;
+    return http_answer_html(r, MHD_HTTP_UNAUTHORIZED, &page);
 }
 
 static enum MHD_Result answer_metrics(const struct http_request *r) {
     OWNED(str_done) struct str body = str_of(METRICS_BYTES);
     metrics_print(r->server->http->state.metrics, &body);
-    enum MHD_Result result = http_answer_text(r, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", &body);
-    return result;
+    return http_answer_text(r, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", &body);
 }
 
 /* For everybody: is the process alive, does it take new work. */
@@ -371,16 +350,12 @@ static enum MHD_Result answer_probe(const struct http_request *r) {
 
 /* A page, or the answer to the form of a recording, for an admitted caller. */
 static enum MHD_Result answer_viewed(const struct http_request *r, const struct http_form *form) {
-    struct page_view view;
+    OWNED(view_done) struct page_view view = {0};
     OWNED(str_done) struct str line = str_of(LINE_BYTES);
-    const bool begun = view_of(r, &line, &view);
-    enum MHD_Result result = !begun ? http_answer_error(r, NULL, MHD_HTTP_SERVICE_UNAVAILABLE, "Not yet",
-                                                        "The daemon is starting; try again in a second.")
-                             : form ? http_correct_recording(r, &view, form)
-                                    : answer_page(r, &view);
-    if (begun)
-        http_view_done(&view);
-    return result;
+    if (!view_of(r, &line, &view))
+        return http_answer_error(r, NULL, MHD_HTTP_SERVICE_UNAVAILABLE, "Not yet",
+                                 "The daemon is starting; try again in a second.");
+    return form ? http_correct_recording(r, &view, form) : answer_page(r, &view);
 }
 
 /* What needs the role read. */

@@ -97,13 +97,8 @@ enum MHD_Result http_link(struct http_request *r) {
     const struct cookie c = {.kind = COOKIE_LOCAL, .until_ms = next_until()};
     if (!auth_has_tokens(http->state.auth) && key && links_use(&http->links, key, clock_ms()))
         return go(r, next && form_is_own_path(next) ? next : "/", &c);
-    struct html page;
-    html_init(&page);
-    page_error(&page, NULL, "This link is used up",
-               "A link opens the pages once, within five minutes. `brrctl page` prints another.");
-    enum MHD_Result result = http_answer_html(r, MHD_HTTP_FORBIDDEN, &page);
-    html_done(&page);
-    return result;
+    return http_answer_error(r, NULL, MHD_HTTP_FORBIDDEN, "This link is used up",
+                             "A link opens the pages once, within five minutes. `brrctl page` prints another.");
 }
 
 enum MHD_Result http_login(struct http_request *r, const struct http_form *f) {
@@ -126,13 +121,10 @@ enum MHD_Result http_login(struct http_request *r, const struct http_form *f) {
     const struct auth_record record = {.method = "/login", .needed = ROLE_READ};
     if (refusal.reason)
         auth_count_refusal(auth, &r->caller, &record, &refusal);
-    struct html page;
-    html_init(&page);
+    OWNED(html_done) struct html page = html_of();
     page_login(&page, next,
                !*token          ? "No token was given."
                : refusal.reason ? refusal.err.message
                                 : "This is no token: it has characters that no token has.");
-    enum MHD_Result result = http_answer_html(r, MHD_HTTP_UNAUTHORIZED, &page);
-    html_done(&page);
-    return result;
+    return http_answer_html(r, MHD_HTTP_UNAUTHORIZED, &page);
 }

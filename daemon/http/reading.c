@@ -116,7 +116,7 @@ static struct reading *reading_new(const struct reading_request *q) {
     r->view.readiness = r->readiness;
     r->view.sort = NULL;
     COPY_MEMBERS(r->view, *r, journal, database);
-    html_init(&r->page);
+    r->page = html_of();
     return r;
 }
 

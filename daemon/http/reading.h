@@ -31,4 +31,5 @@ struct reading;
  * *ret is to be freed with reading_done. */
 int reading_run(const struct reading_request *request, struct reading **ret, struct err *err);
 const struct html *reading_page(const struct reading *r); /* a page, the picture (image/svg+xml), traces, answers, a label file */
-void reading_done(struct reading *r);
+void reading_done(struct reading *r);                     /* NULL is fine */
+OWNABLE(struct reading, reading_done)

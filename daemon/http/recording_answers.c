@@ -6,17 +6,9 @@
 #include "daemon/http/http_parts.h"
 #include "daemon/http/reading.h"
 
-enum { ID_SIZE = 64, NUMBER = 32, WORD = 24, MESSAGE_BYTES = 1024 };
+enum { ID_SIZE = 64, NUMBER = 32, WORD = 24 };
 
 bool http_is_recording_form(const char *url) { return str_starts(url, "/recordings/") && str_ends(url, "/answers"); }
-
-static enum MHD_Result refuse_reader(const struct http_request *r, unsigned status, const char *why) {
-    struct str text = str_of(MESSAGE_BYTES);
-    str_printf(&text, "%s\n", why);
-    enum MHD_Result result = http_answer_text(r, status, "text/plain; charset=utf-8", &text);
-    str_done(&text);
-    return result;
-}
 
 /* A field that is a number; NaN without one. */
 static int read_form_number(const char *body, const char *name, double *ret, struct err *err) {
@@ -70,17 +62,14 @@ static enum MHD_Result read_answers(const struct http_request *r, const struct p
                                     const struct correction_form *form, int *ret_rc) {
     char id[ID_SIZE];
     const struct reading_request request = {.what = what, .view = v, .path = id, .form = form};
-    struct reading *reading = NULL;
+    OWNED_POINTER(reading_done) struct reading *reading = NULL;
     struct err err;
     take_id(r, id);
     *ret_rc = reading_run(&request, &reading, &err);
-    enum MHD_Result result =
-        *ret_rc ? refuse_reader(r, http_status(*ret_rc), err.message)
-                : http_answer_text(r, MHD_HTTP_OK,
-                                   what == READING_EXPORT ? "text/tab-separated-values; charset=utf-8" : "application/json",
-                                   &reading_page(reading)->out);
-    reading_done(reading);
-    return result;
+    return *ret_rc ? http_answer_line(r, http_status(*ret_rc), err.message)
+                   : http_answer_text(r, MHD_HTTP_OK,
+                                      what == READING_EXPORT ? "text/tab-separated-values; charset=utf-8" : "application/json",
+                                      &reading_page(reading)->out);
 }
 
 bool http_is_recording_answer(const char *url) {
@@ -128,10 +117,10 @@ enum MHD_Result http_correct_recording(const struct http_request *r, const struc
     const char *body = http_form_text(f);
     if (!v->corrects && !auth_permits(&r->caller, ROLE_SUBMIT, r->url, &refusal)) {
         auth_count_refusal(auth, &r->caller, &record, &refusal);
-        return refuse_reader(r, MHD_HTTP_FORBIDDEN, refusal.err.message);
+        return http_answer_line(r, MHD_HTTP_FORBIDDEN, refusal.err.message);
     }
     int rc = take_form(r, body, &form, &err);
-    enum MHD_Result result = rc ? refuse_reader(r, body ? http_status(rc) : MHD_HTTP_CONTENT_TOO_LARGE, err.message)
+    enum MHD_Result result = rc ? http_answer_line(r, body ? http_status(rc) : MHD_HTTP_CONTENT_TOO_LARGE, err.message)
                                 : read_answers(r, v, READING_ANSWERS, &form, &rc);
     audit_answer(r, v, &form.correction, rc);
     return result;

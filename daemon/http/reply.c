@@ -47,6 +47,12 @@ enum MHD_Result http_answer_text(const struct http_request *r, unsigned status, 
             .status = status, .type = type, .data = str_cstr(body), .len = body->len, .headers = {"Cache-Control: no-store"}});
 }
 
+enum MHD_Result http_answer_line(const struct http_request *r, unsigned status, const char *line) {
+    OWNED(str_done) struct str text = str_of(4096);
+    str_printf(&text, "%s\n", line);
+    return http_answer_text(r, status, text_type, &text);
+}
+
 unsigned http_status(int rc) {
     switch (rc) {
     case ERR_INVALID:
@@ -79,12 +85,9 @@ enum MHD_Result http_answer_html(const struct http_request *r, unsigned status, 
 
 enum MHD_Result http_answer_error(const struct http_request *r, const struct page_view *v, unsigned status, const char *title,
                                   const char *text) {
-    struct html page;
-    html_init(&page);
+    OWNED(html_done) struct html page = html_of();
     page_error(&page, v, title, text);
-    enum MHD_Result result = http_answer_html(r, status, &page);
-    html_done(&page);
-    return result;
+    return http_answer_html(r, status, &page);
 }
 
 static void be_patient(struct http_server *s, struct MHD_Connection *connection, int64_t until_ms) {

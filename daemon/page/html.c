@@ -3,8 +3,6 @@
 enum { SPEC_SIZE = 16 };
 static const char replacement[] = "\xEF\xBF\xBD"; /* U+FFFD */
 
-void html_init(struct html *h) { str_init(&h->out, HTML_MAX_BYTES); }
-
 void html_done(struct html *h) { str_done(&h->out); }
 
 static const char *entity(char c) {

@@ -73,8 +73,7 @@ static int put_picture(void *ctx, const char *path, int64_t bytes, struct err *e
         html_put(p->h, "<section class=\"wide\" aria-labelledby=\"pictures\"><h2 id=\"pictures\">Pictures</h2><div "
                        "class=\"pictures\">");
     html_put(p->h, "<figure><a href=\"/jobs/");
-    struct html url;
-    html_init(&url);
+    OWNED(html_done) struct html url = html_of();
     for (const char *at = path; *at;) { /* slashes stay */
         char part[NAME_MAX + 1];
         size_t n = strcspn(at, "/");
@@ -89,7 +88,6 @@ static int put_picture(void *ctx, const char *path, int64_t bytes, struct err *e
     const char *at = str_cstr(&url.out);
     html_put(p->h, "%s/%s\"><img src=\"/jobs/%s/%s\" loading=\"lazy\" alt=\"%s\"></a><figcaption>%s</figcaption></figure>\n",
              p->base, at, p->base, at, path, path);
-    html_done(&url);
     return 0;
 }
 

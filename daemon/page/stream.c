@@ -22,6 +22,8 @@ struct history {
     struct err err; /* why there is none */
 };
 
+static void history_done(struct history *past) { free(past->entries); }
+
 static void keep_entry(void *ctx, const struct journal_entry *e) {
     struct history *past = ctx;
     past->entries[past->n++] = *e;
@@ -236,17 +238,15 @@ static void put_test(struct html *h, const struct history *past) {
 /* False: this reader may see nothing of it. */
 static bool put_past_stream(struct html *h, const struct page_view *v, const char *id) {
     const struct alarm *seen = NULL;
-    struct history past = {0};
+    OWNED(history_done) struct history past = {0};
     int n = 0;
     read_history(v, id, &past);
     for (int i = 0; i < v->status->n_alarms && !seen; i++)
         if (!strcmp(v->status->alarms[i]->session, id) && page_sees_alarm(v, v->status->alarms[i]))
             seen = v->status->alarms[i];
     const struct journal_entry *e = past.n ? past.entries : NULL;
-    if (!*id || (!seen && !(e && page_sees_bed(v, e->principal, e->client)))) {
-        free(past.entries);
+    if (!*id || (!seen && !(e && page_sees_bed(v, e->principal, e->client))))
         return false;
-    }
     const char *bed = seen ? seen->bed : e->client, *name = *bed ? bed : id;
     shell_begin(h, v, &(struct shell){.title = name, .place = SHELL_STREAMS, .live = true, .sounds = true});
     html_put(h, "<div class=\"top\"><h1>%s</h1><p>%s</p></div>\n<div class=\"panels two\" id=\"panels\">\n", name,
@@ -265,14 +265,13 @@ static bool put_past_stream(struct html *h, const struct page_view *v, const cha
     put_journal(h, &past);
     html_put(h, "</div>\n");
     shell_end(h, v);
-    free(past.entries);
     return true;
 }
 
 bool page_stream(struct html *h, const struct page_view *v, const char *id) {
     const struct status_stream *s = page_find_stream(v, id);
     const int64_t now_ms = v->status->taken_ms;
-    struct history past = {0};
+    OWNED(history_done) struct history past = {0};
     char title[60];
     if (!s)
         return put_past_stream(h, v, id);
@@ -293,6 +292,5 @@ bool page_stream(struct html *h, const struct page_view *v, const char *id) {
     put_journal(h, &past);
     html_put(h, "</div>\n");
     shell_end(h, v);
-    free(past.entries);
     return true;
 }

@@ -1,6 +1,7 @@
 #include "daemon/page/words.h"
 
 #include "base/trusted_time.h"
+#include "plot/svg.h"
 
 const char *words_bytes(struct words *w, int64_t bytes) {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
@@ -31,12 +32,7 @@ const char *words_duration(struct words *w, int64_t s) {
 }
 
 const char *words_timer(struct words *w, int64_t s) {
-    s = s > 0 ? s : 0;
-    if (s < 3600)
-        str_format(w->text, sizeof w->text, "%lld:%02lld", (long long)(s / 60), (long long)(s % 60));
-    else
-        str_format(w->text, sizeof w->text, "%lld:%02lld:%02lld", (long long)(s / 3600), (long long)(s / 60 % 60),
-                   (long long)(s % 60));
+    svg_time(w->text, sizeof w->text, s > 0 ? (double)s : 0, 1);
     return w->text;
 }
 
