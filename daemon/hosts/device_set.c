@@ -75,6 +75,16 @@ struct device_hosts *device_set_at(const struct device_set *set, int device) {
     return set->places[device].hosts;
 }
 const char *device_set_name(const struct device_set *set, int device) { return set->places[device].info.name; }
+
+char *device_set_names(const struct device_set *set, uint32_t devices, struct arena *arena) {
+    char names[DEVICE_SET_MAX * 34] = "";
+    for (int i = 0; i < device_set_count(set); i++)
+        if (devices >> i & 1) {
+            const size_t len = strlen(names);
+            str_format(names + len, sizeof names - len, "%s%s", len ? ", " : "", device_set_name(set, i));
+        }
+    return arena_strdup(arena, names);
+}
 void device_set_hold(struct device_set *set, int device) { set->places[device].held = true; }
 bool device_set_is_held(const struct device_set *set, int device) { return set->places[device].held; }
 

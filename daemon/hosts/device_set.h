@@ -3,6 +3,7 @@
  * know. Jobs run on the same devices on threads of their own (jobs/worker.h). Devices are named by their index in the
  * configuration's list. Loop thread only, except where noted. */
 #pragma once
+#include "base/arena.h"
 #include "daemon/hosts/device_hosts.h"
 
 enum { DEVICE_SET_MAX = 16, DEVICE_ANY = -1 };
@@ -23,6 +24,8 @@ void device_set_stop(struct device_set *set);
 int device_set_count(const struct device_set *set);                           /* NULL: 0; any thread */
 struct device_hosts *device_set_at(const struct device_set *set, int device); /* any thread */
 const char *device_set_name(const struct device_set *set, int device);        /* any thread */
+/* "cuda:0, cuda:1": those whose bit is set; NULL when the arena is full. */
+char *device_set_names(const struct device_set *set, uint32_t devices, struct arena *arena);
 /* The index of a device by its name; "" is DEVICE_ANY. NOT_FOUND lists the names that there are. Any thread. */
 int device_set_find(const struct device_set *set, const char *name, int *ret, struct err *err);
 /* The device has gone bad: new streams and networks go to others. */

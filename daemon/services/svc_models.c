@@ -72,18 +72,6 @@ static bool put_loads(struct rpc_call *call, Brr__V1__ModelDescription *m) {
     return true;
 }
 
-/* "cuda:0, cuda:1" */
-static char *devices_of(struct rpc_call *call, const struct served_model *s) {
-    const struct device_set *set = services_of(call)->devices;
-    char names[DEVICE_SET_MAX * 34] = "";
-    for (int i = 0; i < device_set_count(set); i++)
-        if (s->devices >> i & 1) {
-            size_t len = strlen(names);
-            str_format(names + len, sizeof names - len, "%s%s", len ? ", " : "", device_set_name(set, i));
-        }
-    return arena_strdup(rpc_arena(call), names);
-}
-
 static void put_test(const struct job *job, struct json_writer *w) {
     static const char *const figures[] = {"recordings", "hours", "event_f1", "event_sensitivity", "false_alarms_per_24h", "auroc"};
     OWNED_POINTER(json_free) struct json *result = NULL;
@@ -133,7 +121,7 @@ static Brr__V1__ModelDescription *describe_served(struct rpc_call *call, const s
     if (!m)
         return NULL;
     m->sha256 = arena_strdup(arena, info->sha256);
-    m->device = devices_of(call, s);
+    m->device = device_set_names(services_of(call)->devices, s->devices, arena);
     m->memory_bytes = info->memory_bytes;
     m->precision = (char *)(uintptr_t)dtype_name(info->precision);
     m->bf16_difference = info->bf16_difference;

@@ -151,6 +151,31 @@ static void follow_losses(struct gather *g) {
     l->values[l->n++] = (float)p->loss;
 }
 
+/* ---- models ---- */
+
+static int count_streams(const struct status *to, const char *model) {
+    int n = 0;
+    for (int i = 0; i < to->n_streams + to->n_folded; i++) {
+        const struct status_stream *s = &to->streams[i];
+        n += *s->bed.session_id && !s->bed.ended_ms && !strcmp(s->bed.model, model);
+    }
+    return n;
+}
+
+static void put_models(const struct gather *g, struct status *to) {
+    int n = models_count(g->source.models);
+    to->models = arena_alloc(&to->arena, ((size_t)n + 1) * sizeof *to->models);
+    for (int i = 0; to->models && i < n; i++) {
+        const struct served_model *m = models_at(g->source.models, i);
+        struct live_opened *opened = m->opened ? arena_alloc(&to->arena, sizeof *opened) : NULL;
+        struct status_model *out = &to->models[to->n_models++];
+        *out = (struct status_model){*m, device_set_names(g->source.devices, m->devices, &to->arena), count_streams(to, m->name)};
+        if (opened)
+            *opened = *m->opened;
+        out->served.opened = opened;
+    }
+}
+
 /* ---- all of it ---- */
 
 /* tick: of each second, not in between. */
@@ -193,7 +218,7 @@ static void make_next(struct gather *g) {
     else if (step == 2)
         put_beds(g, to);
     else if (step == 4)
-        gather_models(g, to);
+        put_models(g, to);
     else if (step == 5)
         status_sort(to);
     if (step < 6)

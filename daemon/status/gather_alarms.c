@@ -218,12 +218,6 @@ static struct status_stream *add_absent(struct status *to, const char *bed, cons
     return s;
 }
 
-static enum status_mood mood_without_stream(const struct status_stream *s) {
-    if (s->alarm)
-        return s->alarm->off_ms ? STATUS_WAS : STATUS_ALARM;
-    return s->bed.standby_until_ms ? STATUS_STANDBY : STATUS_ABSENT;
-}
-
 static void add_beds(const struct gather *g, struct status *to) {
     bool *found = calloc((size_t)g->source.n_beds + 1, sizeof *found);
     for (int i = 0; found && i < to->n_streams; i++)
@@ -236,7 +230,7 @@ static void add_beds(const struct gather *g, struct status *to) {
         gather_alarm_of_stream(g, to, s);
         if (s->alarm)
             s->bed.principal = (char *)(uintptr_t)s->alarm->principal;
-        s->mood = mood_without_stream(s);
+        s->mood = gather_mood(s);
     }
     free(found);
 }
@@ -277,7 +271,7 @@ static void add_orphans(const struct gather *g, struct status *to) {
             continue;
         gather_alarm_of_stream(g, to, s);
         s->alarm = a;
-        s->mood = mood_without_stream(s);
+        s->mood = gather_mood(s);
         if (alarm_bed_is_named(a->bed))
             put_tile(shown, s);
     }
@@ -318,23 +312,25 @@ static struct alarms_cause cause_of(const struct alarms *all, const struct statu
                                  .held_ms = kind == ALARM_LEARNING ? s->learned_before_ms : 0};
 }
 
-static void put_cause(struct alarms *all, const struct status_stream *s, enum alarm_kind kind, const char *why,
+/* no_new: an alarm that is on goes on, and none begins. True: it is on. */
+static bool put_cause(struct alarms *all, const struct status_stream *s, enum alarm_kind kind, const char *why, bool no_new,
                       const struct alarms_now *now) {
-    const struct alarms_cause c = cause_of(all, s, kind, why);
-    (void)alarms_round_put(all, &c, now);
+    struct alarms_cause c = cause_of(all, s, kind, why);
+    c.no_new = no_new;
+    return alarms_round_put(all, &c, now);
 }
 
-/* The alarm goes on, if it is on. */
-static bool keep_cause(struct alarms *all, const struct status_stream *s, enum alarm_kind kind, const char *why,
-                       const struct alarms_now *now) {
-    struct alarms_cause c = cause_of(all, s, kind, why);
-    c.no_new = true;
-    return alarms_round_put(all, &c, now);
+/* Of no stream. */
+static void put_own_cause(struct alarms *all, enum alarm_kind kind, const char *bed, const char *why,
+                          const struct alarms_now *now) {
+    const struct alarms_cause c = {.kind = kind, .bed = bed, .principal = "", .session = "", .why = why};
+    (void)alarms_round_put(all, &c, now);
 }
 
 /* A replay calls nobody, also one in real time. */
 static void look_at_stream(struct alarms *all, const struct status_stream *s, const struct alarms_now *now) {
     static const enum alarm_kind unseen[] = {ALARM_ELECTRODES, ALARM_LEARNING, ALARM_RATE, ALARM_CLOCK};
+    const bool off = electrodes_off(s);
     char text[80];
     if (!s->bed.live || s->bed.ended_ms || !*s->bed.session_id)
         return;
@@ -342,33 +338,30 @@ static void look_at_stream(struct alarms *all, const struct status_stream *s, co
     if (s->bed.connected)
         alarms_round_back(all, &stream);
     /* a cable is out: first nothing comes, then the connection ends; it is one alarm */
-    if (!s->bed.connected && !keep_cause(all, s, ALARM_NO_SIGNAL, "", now))
-        put_cause(all, s, ALARM_LOST, "", now);
+    if (!s->bed.connected && !put_cause(all, s, ALARM_NO_SIGNAL, "", true, now))
+        put_cause(all, s, ALARM_LOST, "", false, now);
     else if (s->bed.connected && s->silent)
-        put_cause(all, s, ALARM_NO_SIGNAL, "", now);
+        put_cause(all, s, ALARM_NO_SIGNAL, "", false, now);
     if (s->twice)
-        put_cause(all, s, ALARM_TWICE, "", now);
+        put_cause(all, s, ALARM_TWICE, "", false, now);
     if (s->late)
-        put_cause(all, s, ALARM_LATE, "", now);
+        put_cause(all, s, ALARM_LATE, "", false, now);
     for (size_t i = 0; i < sizeof unseen / sizeof *unseen && !gather_is_heard(s); i++)
-        keep_cause(all, s, unseen[i], NULL, now);
-    if (s->bed.connected && !s->loaded)
-        put_cause(all, s, ALARM_MODEL, s->bed.model, now);
-    else if (!s->loaded)
-        keep_cause(all, s, ALARM_MODEL, s->bed.model, now);
-    if (electrodes_off(s))
-        put_cause(all, s, ALARM_ELECTRODES, s->bed.quality, now);
-    if (s->bed.connected && !s->silent && s->loaded && !s->late && !electrodes_off(s) && s->bed.learning_s)
-        put_cause(all, s, ALARM_LEARNING, "", now);
-    else if (s->bed.learning_s)
-        keep_cause(all, s, ALARM_LEARNING, NULL, now);
+        put_cause(all, s, unseen[i], NULL, true, now);
+    if (!s->loaded)
+        put_cause(all, s, ALARM_MODEL, s->bed.model, !s->bed.connected, now);
+    if (off)
+        put_cause(all, s, ALARM_ELECTRODES, s->bed.quality, false, now);
+    const bool alone = s->bed.connected && !s->silent && s->loaded && !s->late && !off; /* nothing else is wrong */
+    if (s->bed.learning_s)
+        put_cause(all, s, ALARM_LEARNING, alone ? "" : NULL, !alone, now);
     str_format(text, sizeof text, "%.1f Hz instead of %g", s->measured_hz, s->rate_hz);
     if (s->measured_hz > 0)
-        put_cause(all, s, ALARM_RATE, text, now);
+        put_cause(all, s, ALARM_RATE, text, false, now);
     str_format(text, sizeof text, "samples are stamped %.0f min %s they come", fabs(s->ahead_s) / 60,
                s->ahead_s > 0 ? "after" : "before");
     if (fabs(s->ahead_s) * 1000 > STAMPS_OFF_MS)
-        put_cause(all, s, ALARM_CLOCK, text, now);
+        put_cause(all, s, ALARM_CLOCK, text, false, now);
 }
 
 /* The wall clock of this machine, against the clock that nobody can set: what people do with a wrong clock is said for a while, and
@@ -386,8 +379,7 @@ static void look_at_clock(struct gather *g, struct alarms *all, const struct ala
     g->stepped_boot_ms = g->stepped_boot_ms ? g->stepped_boot_ms : now->boot_ms;
     str_format(text, sizeof text, "this machine's clock was set %s by %.0f s", step_ms > 0 ? "forward" : "back",
                (double)llabs(step_ms) / 1000);
-    (void)alarms_round_put(all, &(struct alarms_cause){.kind = ALARM_CLOCK, .bed = "", .principal = "", .session = "", .why = text},
-                           now);
+    put_own_cause(all, ALARM_CLOCK, "", text, now);
 }
 
 /* A bed of the roster that had a live stream since the daemon's start, or was lost before, and has none, unless another
@@ -400,9 +392,9 @@ static void look_at_bed(const struct gather *g, const bool *open, const struct s
     else if (s->moved)
         g->seen[s->place] = open[s->place];
     else if (g->seen[s->place] && !open[s->place])
-        put_cause(desk_alarms(g->source.desk), s, ALARM_LOST, "no stream", now);
+        put_cause(desk_alarms(g->source.desk), s, ALARM_LOST, "no stream", false, now);
     else if (!open[s->place])
-        g->seen[s->place] = keep_cause(desk_alarms(g->source.desk), s, ALARM_LOST, "no stream", now);
+        g->seen[s->place] = put_cause(desk_alarms(g->source.desk), s, ALARM_LOST, "no stream", true, now);
 }
 
 /* As many as a turn of the loop may take; true: there are more. */
@@ -450,16 +442,9 @@ bool gather_causes(struct gather *g, const struct status *from, const struct ala
         return true;
     for (int i = 0; i < from->n_hooks; i++)
         if (from->hooks[i].state.failing)
-            (void)alarms_round_put(all,
-                                   &(struct alarms_cause){.kind = ALARM_RECEIVER,
-                                                          .bed = from->hooks[i].name,
-                                                          .principal = "",
-                                                          .session = "",
-                                                          .why = from->hooks[i].state.error},
-                                   now);
+            put_own_cause(all, ALARM_RECEIVER, from->hooks[i].name, from->hooks[i].state.error, now);
     if (from->journal_fails)
-        (void)alarms_round_put(
-            all, &(struct alarms_cause){.kind = ALARM_JOURNAL, .bed = "", .principal = "", .session = "", .why = ""}, now);
+        put_own_cause(all, ALARM_JOURNAL, "", "", now);
     look_at_clock(g, all, now);
     alarms_round_end(all, now);
     measure(g, all);

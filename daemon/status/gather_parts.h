@@ -1,5 +1,4 @@
-/* gather_parts: the state of gather, for gather.c, gather_alarms.c, gather_streams.c and gather_models.c; nobody else includes it.
- * Loop thread. */
+/* gather_parts: the state of gather, for gather.c, gather_alarms.c and gather_streams.c; nobody else includes it. Loop thread. */
 #pragma once
 #include "base/map.h"
 #include "daemon/status/beds.h"
@@ -40,9 +39,9 @@ void gather_fold(const struct gather *g, struct status *to);
 void gather_alarms(struct gather *g, struct status *to);
 /* Whether an alarm is on in this stream that a rule of the bed holds back. */
 bool gather_holds_back(const struct gather *g, const struct status_stream *s);
-bool gather_is_heard(const struct status_stream *s); /* it sends */
+bool gather_is_heard(const struct status_stream *s);         /* it sends */
+enum status_mood gather_mood(const struct status_stream *s); /* once its alarm is known */
 void gather_alarm_of_stream(const struct gather *g, const struct status *to, struct status_stream *s);
 void gather_roster(const struct gather *g, struct status *to);
 /* Once a second: tells the desk what of this is a technical alarm now. True: there are more streams, as above. */
 bool gather_causes(struct gather *g, const struct status *from, const struct alarms_now *now);
-void gather_models(const struct gather *g, struct status *to);

@@ -46,11 +46,13 @@ static void put_channels(struct status *to, const struct session_state *from, st
     s->bed.quality = name_flaws(to, s, from->note);
 }
 
-static enum status_mood mood_of(const struct status_stream *s) {
+enum status_mood gather_mood(const struct status_stream *s) {
     if (s->alarm)
         return s->alarm->off_ms ? STATUS_WAS : STATUS_ALARM;
     if (s->bed.standby_until_ms)
         return STATUS_STANDBY;
+    if (!*s->bed.session_id)
+        return STATUS_ABSENT;
     if (s->bed.ended_ms)
         return s->place < INT_MAX && s->bed.live ? STATUS_ABSENT : STATUS_ENDED;
     if (!s->bed.connected || s->silent)
@@ -130,7 +132,7 @@ static void put_stream(void *ctx, const struct session *session) {
     s->silent = s->realtime && silence(g, b) > SILENT_MS;
     s->late = s->realtime && s->bed.lag_s > LATE_S;
     gather_alarm_of_stream(g->from, g->to, s);
-    s->mood = from.alarm && !gather_holds_back(g->from, s) ? STATUS_ALARM : mood_of(s);
+    s->mood = from.alarm && !gather_holds_back(g->from, s) ? STATUS_ALARM : gather_mood(s);
     beds_show(g->from->beds, s, gather_is_heard(s));
 }
 
@@ -145,7 +147,7 @@ static void put_ended(struct gathering *g, const struct bed *b) {
     s->moved = b->watch.moved;
     put_past(g, b, s);
     gather_alarm_of_stream(g->from, g->to, s);
-    s->mood = mood_of(s);
+    s->mood = gather_mood(s);
 }
 
 bool gather_streams(struct gather *g, struct status *to) {
