@@ -92,35 +92,40 @@ static void put_hooks(const struct gather *g, struct status *to) {
 
 /* ---- jobs ---- */
 
-static void put_job(const struct gather *g, struct status *to, const struct job *job) {
-    struct status_job *out = &to->jobs[to->n_jobs++];
-    *out = (struct status_job){.job = *job, .position = sched_position(g->source.sched, job)};
-    out->job.yaml = out->job.file = out->job.overrides = out->job.request_id = NULL;
-    out->job.result = job->result ? arena_strdup(&to->arena, job->result) : NULL;
-}
+struct turn {
+    const struct job *job;
+    int position;
+};
 
 /* Running before waiting jobs, those in the order of the queue, the rest by submission. */
-static int by_turn(const void *a, const void *b) {
-    const struct status_job *l = a, *r = b;
-    int order = order_then(job_is_active(r->job.state) - job_is_active(l->job.state), order_i64(l->position, r->position));
-    return order_then(order, order_i64(l->job.created_ms, r->job.created_ms));
+ORDER_BY(by_turn, struct turn,
+         order_then(order_then(job_is_active(y->job->state) - job_is_active(x->job->state), order_i64(x->position, y->position)),
+                    order_i64(x->job->created_ms, y->job->created_ms)))
+
+static void put_job(struct status *to, struct turn t) {
+    struct status_job *out = &to->jobs[to->n_jobs++];
+    *out = (struct status_job){*t.job, t.position};
+    out->job.yaml = out->job.file = out->job.overrides = out->job.request_id = NULL;
+    out->job.result = t.job->result ? arena_strdup(&to->arena, t.job->result) : NULL;
 }
 
 static void put_jobs(const struct gather *g, struct status *to) {
     const struct sched *sched = g->source.sched;
-    const int open = sched_open_count(sched), most = STATUS_JOBS - STATUS_ENDED_JOBS;
-    int ended = 0, all = sched_count(sched);
+    struct turn turns[STATUS_JOBS - STATUS_ENDED_JOBS];
+    const int all = sched_count(sched);
+    int open = 0;
     to->losses = g->losses;
-    if (!(to->jobs = arena_alloc(&to->arena, (size_t)(all < STATUS_JOBS ? all : STATUS_JOBS) * sizeof *to->jobs)))
+    to->left_jobs = all;
+    if (!all || !(to->jobs = arena_alloc(&to->arena, (size_t)(all < STATUS_JOBS ? all : STATUS_JOBS) * sizeof *to->jobs)))
         return;
-    for (int i = 0; i < open && to->n_jobs < most; i++)
-        put_job(g, to, sched_open_at(sched, i));
-    qsort(to->jobs, (size_t)to->n_jobs, sizeof *to->jobs, by_turn);
-    for (int i = all - 1; i >= 0 && i > all - 1 - SCANNED_JOBS && ended < STATUS_ENDED_JOBS; i--)
-        if (job_is_over(sched_at(sched, i)->state)) {
-            put_job(g, to, sched_at(sched, i));
-            ended++;
-        }
+    for (; open < sched_open_count(sched) && open < STATUS_JOBS - STATUS_ENDED_JOBS; open++)
+        turns[open] = (struct turn){sched_open_at(sched, open), sched_position(sched, sched_open_at(sched, open))};
+    qsort(turns, (size_t)open, sizeof *turns, by_turn);
+    for (int i = 0; i < open; i++)
+        put_job(to, turns[i]);
+    for (int i = all - 1; i >= 0 && i > all - 1 - SCANNED_JOBS && to->n_jobs < open + STATUS_ENDED_JOBS; i--)
+        if (job_is_over(sched_at(sched, i)->state))
+            put_job(to, (struct turn){sched_at(sched, i), 0});
     to->left_jobs = all - to->n_jobs;
 }
 
