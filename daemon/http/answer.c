@@ -142,30 +142,18 @@ static bool on_wall(const struct http_request *r) {
     return wall;
 }
 
-/* What the caller of an admitted request sees; holds a status until view_done. */
-static bool view_of(const struct http_request *r, struct str *readiness, struct page_view *ret) {
-    const struct http_state *state = &r->server->http->state;
+struct page_view http_view(const struct http_state *state, const struct auth_caller *caller, const struct status *status) {
     const bool open = !auth_has_tokens(state->auth);
-    const struct status *status = status_newest(state->board);
-    if (!status)
-        return false;
-    *ret = (struct page_view){.status = status,
-                              .all = open || r->caller.all || r->caller.role >= ROLE_ADMIN,
-                              .principal = r->caller.name,
-                              .person = http_person(r),
+    return (struct page_view){.status = status,
+                              .all = open || caller->all || caller->role >= ROLE_ADMIN,
+                              .principal = caller->name,
                               .signed_in = !open,
-                              .answers = open || r->caller.answer || r->caller.role >= ROLE_ADMIN,
-                              .names = open ? NULL : r->caller.names,
-                              .corrects = open || r->caller.role >= ROLE_SUBMIT,
-                              .wall = on_wall(r),
-                              .sort = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "sort"),
-                              .ready = http_readiness(state, readiness),
+                              .answers = open || caller->answer || caller->role >= ROLE_ADMIN,
+                              .names = open ? NULL : caller->names,
+                              .corrects = open || caller->role >= ROLE_SUBMIT,
+                              .readiness = "",
                               SAME_MEMBERS(*state, journal, database, recordings)};
-    ret->readiness = str_cstr(readiness);
-    return true;
 }
-
-static void view_done(struct page_view *v) { status_drop(v->status); }
 
 /* ---- pages ---- */
 
@@ -350,11 +338,18 @@ static enum MHD_Result answer_probe(const struct http_request *r) {
 
 /* A page, or the answer to the form of a recording, for an admitted caller. */
 static enum MHD_Result answer_viewed(const struct http_request *r, const struct http_form *form) {
-    OWNED(view_done) struct page_view view = {0};
+    const struct http_state *state = &r->server->http->state;
+    OWNED_POINTER(status_drop) const struct status *status = status_newest(state->board);
     OWNED(str_done) struct str line = str_of(LINE_BYTES);
-    if (!view_of(r, &line, &view))
+    struct page_view view = http_view(state, &r->caller, status);
+    if (!status)
         return http_answer_error(r, NULL, MHD_HTTP_SERVICE_UNAVAILABLE, "Not yet",
                                  "The daemon is starting; try again in a second.");
+    view.person = http_person(r);
+    view.wall = on_wall(r);
+    view.sort = read_argument(r, "sort");
+    view.ready = http_readiness(state, &line);
+    view.readiness = str_cstr(&line);
     return form ? http_correct_recording(r, &view, form) : answer_page(r, &view);
 }
 

@@ -27,18 +27,10 @@ static void say(struct follow *f, const char *text, size_t len) {
 
 static void say_fixed(struct follow *f, const char *text) { say(f, text, strlen(text)); }
 
-static struct page_view view_of(const struct follow *f, const struct status *status) {
-    const bool open = !auth_has_tokens(f->server->http->state.auth);
-    return (struct page_view){.status = status,
-                              .all = open || f->caller.all || f->caller.role >= ROLE_ADMIN,
-                              .principal = f->caller.name,
-                              .names = open ? NULL : f->caller.names,
-                              .readiness = ""};
-}
-
 /* False: there is no memory for the event. */
 static bool say_event(struct follow *f, const struct status *now) {
-    const struct page_view before = view_of(f, f->last), after = view_of(f, now);
+    const struct http_state *state = &f->server->http->state;
+    const struct page_view before = http_view(state, &f->caller, f->last), after = http_view(state, &f->caller, now);
     event_text_drop(f->event);
     f->event = event_cache_get(f->server->http->event_texts, f->last ? &before : NULL, &after, f->path);
     status_drop(f->last);

@@ -41,6 +41,9 @@ struct http_request {
     char renewed[320];         /* "Set-Cookie: …", to keep a reader signed in; "" = none */
 };
 
+/* What the caller sees of this status, and may do. */
+struct page_view http_view(const struct http_state *state, const struct auth_caller *caller, const struct status *status);
+
 /* An answer that is whole. Headers are "name: value"; NULL ends them. */
 struct http_answer {
     unsigned status;

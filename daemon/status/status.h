@@ -147,7 +147,8 @@ struct status {
 struct status *status_new(void);    /* one reference; NULL when out of memory */
 void status_sort(struct status *s); /* before it is published: streams into their order */
 const struct status *status_share(const struct status *s);
-void status_drop(const struct status *s);         /* NULL is fine */
+void status_drop(const struct status *s); /* NULL is fine */
+OWNABLE(const struct status, status_drop)
 const char *status_mood_name(enum status_mood m); /* "alarm", for pages and scripts */
 
 /* Where the newest one is. Any thread, except where noted. */
