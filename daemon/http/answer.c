@@ -142,19 +142,6 @@ static bool on_wall(const struct http_request *r) {
     return wall;
 }
 
-struct page_view http_view(const struct http_state *state, const struct auth_caller *caller, const struct status *status) {
-    const bool open = !auth_has_tokens(state->auth);
-    return (struct page_view){.status = status,
-                              .all = open || caller->all || caller->role >= ROLE_ADMIN,
-                              .principal = caller->name,
-                              .signed_in = !open,
-                              .answers = open || caller->answer || caller->role >= ROLE_ADMIN,
-                              .names = open ? NULL : caller->names,
-                              .corrects = open || caller->role >= ROLE_SUBMIT,
-                              .readiness = "",
-                              SAME_MEMBERS(*state, journal, database, recordings)};
-}
-
 /* ---- pages ---- */
 
 /* /jobs?ID=on&ID=on, as boxes of a form say it: the ids, separated by commas. */

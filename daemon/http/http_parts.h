@@ -42,7 +42,7 @@ struct http_request {
 };
 
 /* What the caller sees of this status, and may do. */
-struct page_view http_view(const struct http_state *state, const struct auth_caller *caller, const struct status *status);
+struct page_view http_view(const struct http_state *state, const struct auth_caller *caller, const struct status *s);
 
 /* An answer that is whole. Headers are "name: value"; NULL ends them. */
 struct http_answer {
@@ -57,7 +57,7 @@ struct http_answer {
 enum MHD_Result http_answer(struct MHD_Connection *connection, const struct http_answer *a);
 /* A text that nobody keeps. */
 enum MHD_Result http_answer_text(const struct http_request *r, unsigned status, const char *type, const struct str *body);
-enum MHD_Result http_answer_line(const struct http_request *r, unsigned status, const char *line); /* why there is none */
+enum MHD_Result http_answer_line(const struct http_request *r, unsigned status, const char *line);
 unsigned http_status(int rc); /* of an error: ERR_NOT_FOUND is 404 */
 enum MHD_Result http_answer_html(const struct http_request *r, unsigned status, const struct html *page);
 /* A page with these words; v: for a reader who is known, or NULL. */

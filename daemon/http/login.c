@@ -78,6 +78,19 @@ const char *http_person(const struct http_request *r) {
     return to.n == 1 && to.person ? to.person : "";
 }
 
+struct page_view http_view(const struct http_state *state, const struct auth_caller *caller, const struct status *s) {
+    const bool open = !auth_has_tokens(state->auth);
+    return (struct page_view){.status = s,
+                              .all = open || caller->all || caller->role >= ROLE_ADMIN,
+                              .principal = caller->name,
+                              .signed_in = !open,
+                              .answers = open || caller->answer || caller->role >= ROLE_ADMIN,
+                              .names = open ? NULL : caller->names,
+                              .corrects = open || caller->role >= ROLE_SUBMIT,
+                              .readiness = "",
+                              SAME_MEMBERS(*state, journal, database, recordings)};
+}
+
 static enum MHD_Result go(const struct http_request *r, const char *next, const struct cookie *c) {
     char cookie[HEADER_MAX], location[NEXT_MAX + 16];
     put_cookie(r, c, cookie);

@@ -30,12 +30,12 @@ static const struct column {
                {.key = "since", .head = "since", .of = SINCE, .largest = true}};
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
-static const char *text_of(const struct column *c, const struct job *j) {
+static const char *cell_text(const struct column *c, const struct job *j) {
     return c->of == STATE ? job_state_name(j->state) : c->of == TEXT ? (const char *)j + c->at : "";
 }
 
 /* NaN: it has none. */
-static double number_of(const struct column *c, const struct job *j) {
+static double cell_number(const struct column *c, const struct job *j) {
     OWNED_POINTER(json_free) struct json *result = NULL;
     if (c->of == SINCE)
         return (double)since_of(j);
@@ -72,7 +72,7 @@ void job_sort(const struct status_job **jobs, int n, const char *sort) {
     struct line lines[STATUS_JOBS];
     const struct column *c = find_column(sort, &down);
     for (int i = 0; c && i < n; i++) { /* at most STATUS_JOBS; equal ones keep their order */
-        const struct line line = {jobs[i], text_of(c, &jobs[i]->job), number_of(c, &jobs[i]->job)};
+        const struct line line = {jobs[i], cell_text(c, &jobs[i]->job), cell_number(c, &jobs[i]->job)};
         int at = i;
         for (; at > 0 && line_order(down, &lines[at - 1], &line) > 0; at--)
             lines[at] = lines[at - 1];
@@ -115,7 +115,7 @@ void job_put_row(struct html *h, const struct status_job *row, bool box) {
     html_put(h, "</td><td data-l=\"why\">%s</td>", j->reason);
     for (const struct column *c = columns; c < columns + COLUMNS; c++)
         if (c->of == SCORE)
-            html_put(h, "<td data-l=\"%s\">%s</td>", c->head, words_number(&w, number_of(c, j), "–"));
+            html_put(h, "<td data-l=\"%s\">%s</td>", c->head, words_number(&w, cell_number(c, j), "–"));
     html_put(h, "<td data-l=\"fold\">%s</td><td data-l=\"source\" class=\"id\">%s</td><td data-l=\"since\">", j->fold, j->source);
     words_put_time(h, since_of(j));
     html_put(h, "</td></tr>\n");

@@ -7,7 +7,7 @@
 
 enum tile_field { TILE_MOOD, TILE_P, TILE_VALUE, TILE_LAG, TILE_SEEN, TILE_NOTE, TILE_FIELDS };
 enum { TILE_TEXT = 120 };
-static const char *const fields[TILE_FIELDS] = {"mood", "p", "value", "lag", "seen", "note"}; /* data-f of their elements */
+static const char *const fields[TILE_FIELDS] = {"mood", "p", "value", "lag", "seen", "note"}; /* data-f */
 
 struct tile {
     char text[TILE_FIELDS][TILE_TEXT]; /* "Alarm 0:45", "raised", "0.62", "0.3 s", "1 s ago", "F3 flat" */
@@ -15,7 +15,7 @@ struct tile {
 
 const char *tile_name(const struct status_stream *s) { return *s->bed.name ? s->bed.name : s->bed.model; }
 
-/* Who streams it, to stand beside the name, which is the client's own word; "" where the principal's token has the same name. */
+/* Who streams it, to stand beside the name, the client's own word; "" where the principal's token has the same name. */
 static const char *tile_by(const struct status_stream *s) { return principal_beside(s->bed.principal, s->bed.name); }
 
 static int64_t since(int64_t now_ms, int64_t then_ms) { return then_ms > 0 && now_ms > then_ms ? (now_ms - then_ms) / 1000 : 0; }
@@ -38,8 +38,8 @@ static const char *tile_word(const struct status_stream *s) {
 static void say_alarm(const struct status_stream *s, const struct status *of, char *text) {
     struct words w;
     const struct alarm *a = s->alarm;
-    const int64_t on_s =
-        a ? alarm_length_ms(a, of->boot_ms) / 1000 : since(of->taken_ms, s->alarm_ms); /* the register hears of it a moment later */
+    /* the register hears of it a moment later */
+    const int64_t on_s = a ? alarm_length_ms(a, of->boot_ms) / 1000 : since(of->taken_ms, s->alarm_ms);
     if (s->mood == STATUS_WAS)
         str_format(text, TILE_TEXT, a->cut ? "Cut in alarm" : a->test ? "Test was on %s" : "Was on %s", words_duration(&w, on_s));
     else
@@ -187,9 +187,8 @@ void tile_put_changes(struct json_writer *w, const struct status_stream *old, co
 
 /* ---- as markup ---- */
 
-/* Its beginning, up to its state. data-calm: of one whose alarm is on and calls nobody, because somebody has acknowledged it or it
- * is a replay's. */
-static void put_head(struct html *h, const struct status_stream *s, const struct tile *t, bool large) {
+/* Up to its state. data-calm: its alarm is on and calls nobody: somebody has acknowledged it, or it is a replay's. */
+static void begin_tile(struct html *h, const struct status_stream *s, const struct tile *t, bool large) {
     const struct alarm *a = s->alarm;
     const bool waits = a && alarm_is_waiting(a), calm = s->mood == STATUS_ALARM && a && !waits;
     html_put(h, large ? "<div class=\"bed\"" : "<li class=\"tile\"");
@@ -210,7 +209,7 @@ void tile_put(struct html *h, const struct page_view *v, const struct status_str
     const struct alarm *a = s->alarm;
     struct tile t;
     tile_of(s, v->status, &t);
-    put_head(h, s, &t, large);
+    begin_tile(h, s, &t, large);
     html_put(h, large ? "</div><div class=\"minute-row\">" : "");
     html_put(h,
              "<p class=\"now\"><span class=\"label\">seizure probability</span><span data-f=\"p\">%s</span> <small "

@@ -28,12 +28,12 @@ static uint64_t mix(uint64_t hash, const char *text) {
 
 /* What of an alarm the forms and lists show. */
 static uint64_t mix_alarm(uint64_t hash, const struct alarm *a, int64_t boot_ms) {
-    const bool silent = alarm_is_silent(a, boot_ms);
-    const unsigned bits = alarm_is_waiting(a) | (unsigned)alarm_is_open(a) << 1 | (unsigned)a->cut << 2 | (unsigned)a->status << 3 |
-                          (unsigned)alarm_sound(a, boot_ms) << 4;
-    hash = mix(mix(mix(mix(hash, a->id), alarm_mark_name(a->mark)), a->note), silent ? alarm_author_name(&a->silenced) : "");
+    const bool silent = alarm_is_silent(a, boot_ms), waiting = alarm_is_waiting(a);
+    const char *silencer = silent ? alarm_author_name(&a->silenced) : "";
+    const unsigned bits = waiting | (unsigned)alarm_is_open(a) << 1 | (unsigned)a->cut << 2 | (unsigned)a->status << 3;
+    hash = mix(mix(mix(mix(hash, a->id), alarm_mark_name(a->mark)), a->note), silencer);
     hash ^= (uint64_t)(silent ? a->silent_ms : 0) ^ a->blind;
-    return (hash ^ bits ^ (uint64_t)a->step << 8) * 1099511628211u;
+    return (hash ^ bits ^ (uint64_t)alarm_sound(a, boot_ms) << 4 ^ (uint64_t)a->step << 8) * 1099511628211u;
 }
 
 const struct status_stream *page_find_stream(const struct page_view *v, const char *id) {

@@ -92,40 +92,37 @@ static void put_hooks(const struct gather *g, struct status *to) {
 
 /* ---- jobs ---- */
 
-struct turn {
-    const struct job *job;
-    int position;
-};
-
 /* Running before waiting jobs, those in the order of the queue, the rest by submission. */
-ORDER_BY(by_turn, struct turn,
-         order_then(order_then(job_is_active(y->job->state) - job_is_active(x->job->state), order_i64(x->position, y->position)),
-                    order_i64(x->job->created_ms, y->job->created_ms)))
+static int by_turn(const void *a, const void *b) {
+    const struct job *l = *(const struct job *const *)a, *r = *(const struct job *const *)b;
+    const int active = job_is_active(l->state), order = job_is_active(r->state) - active;
+    return order_then(order, active ? order_i64(l->created_ms, r->created_ms) : job_precedes(r, l) - job_precedes(l, r));
+}
 
-static void put_job(struct status *to, struct turn t) {
+static void put_job(const struct gather *g, struct status *to, const struct job *job) {
     struct status_job *out = &to->jobs[to->n_jobs++];
-    *out = (struct status_job){*t.job, t.position};
+    *out = (struct status_job){*job, sched_position(g->source.sched, job)};
     out->job.yaml = out->job.file = out->job.overrides = out->job.request_id = NULL;
-    out->job.result = t.job->result ? arena_strdup(&to->arena, t.job->result) : NULL;
+    out->job.result = job->result ? arena_strdup(&to->arena, job->result) : NULL;
 }
 
 static void put_jobs(const struct gather *g, struct status *to) {
     const struct sched *sched = g->source.sched;
-    struct turn turns[STATUS_JOBS - STATUS_ENDED_JOBS];
-    const int all = sched_count(sched);
-    int open = 0;
+    const struct job *open[STATUS_JOBS - STATUS_ENDED_JOBS];
+    const int all = sched_count(sched), room = all < STATUS_JOBS ? all : STATUS_JOBS;
+    int n = 0;
     to->losses = g->losses;
     to->left_jobs = all;
-    if (!all || !(to->jobs = arena_alloc(&to->arena, (size_t)(all < STATUS_JOBS ? all : STATUS_JOBS) * sizeof *to->jobs)))
+    if (!all || !(to->jobs = arena_alloc(&to->arena, (size_t)room * sizeof *to->jobs)))
         return;
-    for (; open < sched_open_count(sched) && open < STATUS_JOBS - STATUS_ENDED_JOBS; open++)
-        turns[open] = (struct turn){sched_open_at(sched, open), sched_position(sched, sched_open_at(sched, open))};
-    qsort(turns, (size_t)open, sizeof *turns, by_turn);
-    for (int i = 0; i < open; i++)
-        put_job(to, turns[i]);
-    for (int i = all - 1; i >= 0 && i > all - 1 - SCANNED_JOBS && to->n_jobs < open + STATUS_ENDED_JOBS; i--)
+    for (; n < sched_open_count(sched) && n < STATUS_JOBS - STATUS_ENDED_JOBS; n++)
+        open[n] = sched_open_at(sched, n);
+    qsort(open, (size_t)n, sizeof(struct job *), by_turn);
+    for (int i = 0; i < n; i++)
+        put_job(g, to, open[i]);
+    for (int i = all - 1; i >= 0 && i > all - 1 - SCANNED_JOBS && to->n_jobs < n + STATUS_ENDED_JOBS; i--)
         if (job_is_over(sched_at(sched, i)->state))
-            put_job(to, (struct turn){sched_at(sched, i), 0});
+            put_job(g, to, sched_at(sched, i));
     to->left_jobs = all - to->n_jobs;
 }
 
@@ -173,8 +170,9 @@ static void put_models(const struct gather *g, struct status *to) {
     for (int i = 0; to->models && i < n; i++) {
         const struct served_model *m = models_at(g->source.models, i);
         struct live_opened *opened = m->opened ? arena_alloc(&to->arena, sizeof *opened) : NULL;
+        const char *devices = device_set_names(g->source.devices, m->devices, &to->arena);
         struct status_model *out = &to->models[to->n_models++];
-        *out = (struct status_model){*m, device_set_names(g->source.devices, m->devices, &to->arena), count_streams(to, m->name)};
+        *out = (struct status_model){*m, devices, count_streams(to, m->name)};
         if (opened)
             *opened = *m->opened;
         out->served.opened = opened;

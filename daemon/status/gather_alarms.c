@@ -9,6 +9,7 @@ enum {
     CLOCK_STEP_MS = 60 * 1000,
     CLOCK_SAID_MS = 10 * 60 * 1000
 };
+static const double LOST_SHARE = 0.1;
 
 /* The place in the roster of the bed of this name that this caller streams; INT_MAX: in none, or another's. */
 static int roster_place(const struct gather *g, const char *principal, const char *bed) {
@@ -140,6 +141,22 @@ void gather_alarm_of_stream(const struct gather *g, const struct status *to, str
                               : "";
     if (*s->bed.name && !another)
         s->bed.standby_until_ms = alarms_in_standby(all, s->bed.name, &now, NULL);
+}
+
+enum status_mood gather_mood(const struct status_stream *s) {
+    if (s->alarm)
+        return s->alarm->off_ms ? STATUS_WAS : STATUS_ALARM;
+    if (s->bed.standby_until_ms)
+        return STATUS_STANDBY;
+    if (!*s->bed.session_id)
+        return STATUS_ABSENT;
+    if (s->bed.ended_ms)
+        return s->place < INT_MAX && s->bed.live ? STATUS_ABSENT : STATUS_ENDED;
+    if (!s->bed.connected || s->silent)
+        return STATUS_LOST;
+    if (s->late)
+        return STATUS_LATE;
+    return s->n_flawed || s->bed.gap_fraction > LOST_SHARE ? STATUS_POOR : STATUS_FINE;
 }
 
 /* ---- a bed has one tile ---- */

@@ -1,4 +1,4 @@
-/* gather_parts: the state of gather, for gather.c, gather_alarms.c and gather_streams.c; nobody else includes it. Loop thread. */
+/* gather_parts: the state of gather, for the files gather….c; nobody else includes it. Loop thread. */
 #pragma once
 #include "base/map.h"
 #include "daemon/status/beds.h"

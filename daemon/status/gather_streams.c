@@ -3,7 +3,7 @@
 #include "daemon/status/gather_parts.h"
 
 enum { SILENT_MS = 10 * 1000, QUALITY_TEXT = 400 };
-static const double LATE_S = 5, LOST_SHARE = 0.1;
+static const double LATE_S = 5;
 
 struct gathering {
     const struct gather *from;
@@ -44,22 +44,6 @@ static void put_channels(struct status *to, const struct session_state *from, st
     s->channels = c;
     s->n_channels = from->n_channels;
     s->bed.quality = name_flaws(to, s, from->note);
-}
-
-enum status_mood gather_mood(const struct status_stream *s) {
-    if (s->alarm)
-        return s->alarm->off_ms ? STATUS_WAS : STATUS_ALARM;
-    if (s->bed.standby_until_ms)
-        return STATUS_STANDBY;
-    if (!*s->bed.session_id)
-        return STATUS_ABSENT;
-    if (s->bed.ended_ms)
-        return s->place < INT_MAX && s->bed.live ? STATUS_ABSENT : STATUS_ENDED;
-    if (!s->bed.connected || s->silent)
-        return STATUS_LOST;
-    if (s->late)
-        return STATUS_LATE;
-    return s->n_flawed || s->bed.gap_fraction > LOST_SHARE ? STATUS_POOR : STATUS_FINE;
 }
 
 static int64_t silence(const struct gathering *g, const struct bed *b) {
