@@ -29,7 +29,7 @@ FLOORS = {
     "lib/evaluate": ["base", "kernels", "lib/store", "lib/nn", "lib/formats", "lib/eeg", "lib/windows", "lib/detect", "lib/score", "lib/plot", "lib/work"],
     "lib/train": ["base", "kernels", "lib/store", "lib/nn", "lib/formats", "lib/eeg", "lib/windows", "lib/detect", "lib/score", "lib/plot", "lib/work", "lib/evaluate"],
     "lib/burst": ["base", "kernels", "lib/store", "lib/formats", "lib/eeg", "lib/windows", "lib/plot", "lib/work"],
-    "lib/geodesic": ["base", "kernels", "lib/store", "lib/nn", "lib/eeg", "lib/plot", "lib/work"],
+    "lib/geodesic": ["base", "kernels", "lib/store", "lib/nn", "lib/formats", "lib/plot", "lib/work"],
     "lib/kinds": ["lib/work"],
     "daemon/device": ["base", "kernels"],
     "daemon/db": ["base"],
@@ -63,9 +63,9 @@ FLOORS |= {f"client/brrctl/{room}": FLOORS["client/brrctl"] + ["client/brrctl"] 
 NARROW = {
     ("lib/nn", "lib/store"): {"store/safetensors.h", "store/digest.h"},
     ("lib/burst", "lib/windows"): {"windows/recording.h", "windows/window.h"},  # of the encoder, which makes injections of EEG
-    ("lib/burst", "lib/eeg"): {"eeg/half.h", "eeg/table.h"},
+    ("lib/burst", "lib/eeg"): {"eeg/half.h"},
     ("lib/burst", "lib/plot"): {"plot/svg.h"},
-    ("lib/geodesic", "lib/eeg"): {"eeg/table.h"},
+    ("lib/geodesic", "lib/formats"): {"formats/table.h"},
     ("lib/geodesic", "lib/plot"): {"plot/plot_panels.h"},
     ("lib/geodesic", "lib/nn"): {"nn/replay.h"},
     ("daemon/rpc", "daemon/live"): {"daemon/live/session.h"},  # how many of the sessions one caller may have

@@ -2,8 +2,8 @@
 
 #include "base/grow.h"
 #include "burst/connectome.h"
-#include "eeg/table.h"
 #include "formats/npy.h"
+#include "formats/table.h"
 
 /* ---- injections ------------------------------------------------------------------------------------------------ */
 

@@ -2,7 +2,7 @@
 
 #include "base/grow.h"
 #include "base/order.h"
-#include "eeg/table.h"
+#include "formats/table.h"
 #include "store/digest.h"
 #include "store/outputs.h"
 

@@ -2,7 +2,7 @@
  * events.h. */
 
 #include "eeg/events_formats.h"
-#include "eeg/table.h"
+#include "formats/table.h"
 
 static void visit_comment(void *ctx, const char *text) {
     double *recording_s = ctx, value;

@@ -2,8 +2,8 @@
  * first sample (which MNE expects of a .txt, where a .csv has times of day). Declared in events.h. */
 
 #include "eeg/events_formats.h"
-#include "eeg/table.h"
 #include "formats/civil.h"
+#include "formats/table.h"
 
 void events_put_mne(const struct label_run *runs, size_t n_runs, const struct events_header *header, struct str *out) {
     (void)header;

@@ -1,7 +1,7 @@
 /* Event files as tables: the TSV of SzCORE and BIDS. Declared in events.h. */
 
 #include "eeg/events_formats.h"
-#include "eeg/table.h"
+#include "formats/table.h"
 
 struct event_columns {
     int onset, duration, type, confidence, recording, start, channels;

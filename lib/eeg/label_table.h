@@ -3,7 +3,7 @@
  * no seizure. Times are seconds from the first sample, hours:minutes:seconds, or dates with a time of day. One thread per table. */
 #pragma once
 
-#include "eeg/table.h"
+#include "formats/table.h"
 
 struct eeg_info;
 

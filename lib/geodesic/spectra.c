@@ -1,7 +1,7 @@
 #include "geodesic/spectra.h"
 
 #include "base/order.h"
-#include "eeg/table.h"
+#include "formats/table.h"
 
 void spectra_done(struct spectra *s) {
     FREE_MEMBERS(*s, concentrations, wavelengths, absorbance);

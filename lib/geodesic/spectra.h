@@ -1,7 +1,7 @@
 /* spectra: absorbance spectra of one substance at known concentrations, read from a table or computed from a formula. The CSV's
  * header row names the wavelength column and then the concentrations (numbers); each further row is a wavelength in nm with one
  * absorbance per concentration. Columns and rows may come in any order and are sorted; a byte order mark and CRLF are accepted
- * (eeg/table.h). Plain data once read; any thread. */
+ * (formats/table.h). Plain data once read; any thread. */
 #pragma once
 
 #include "store/digest.h"

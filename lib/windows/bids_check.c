@@ -1,7 +1,7 @@
 /* What a folder of recordings lacks to be a BIDS dataset; declared in bids.h. */
 
 #include "base/json.h"
-#include "eeg/table.h"
+#include "formats/table.h"
 #include "formats/text.h"
 #include "windows/bids.h"
 

@@ -1,4 +1,4 @@
-#include "eeg/table.h"
+#include "formats/table.h"
 
 #include "formats/text.h"
 

@@ -1,6 +1,6 @@
 /* table: reader of small delimited text tables (TSV, CSV) whose first row names the columns. Columns have no meaning here. Lines
- * that begin with '#' are comments; blank lines are skipped; line ends and encodings are those of eeg/text.h. A cell may stand in
- * quotes as in RFC 4180, also with separators and line ends inside; a quote that does not end a cell is one of its characters.
+ * that begin with '#' are comments; blank lines are skipped; line ends and encodings are those of formats/text.h. A cell may stand
+ * in quotes as in RFC 4180, also with separators and line ends inside; a quote that does not end a cell is one of its characters.
  * One thread per table. */
 #pragma once
 
