@@ -38,16 +38,16 @@ struct feature {
     const struct measure *measure;
     int channels, lanes, blocks; /* blocks of the mean */
     struct dsp_cascade band;
-    double *banded, *before, *medians; /* (DSP_BLOCK, lanes); (lanes) the newest row; (channels) the lower half, sorted */
-    int64_t *block, *ring, *sum;       /* (lanes) of the present block; (blocks, channels) of the blocks before; their sums */
-    int64_t at, filled;                /* the oldest block in the ring; samples in the present block */
-    struct background background;      /* ln(b + OFFSET_UV) */
-    bool learns, hears;                /* feature_learn; the newest block was heard */
-    int64_t learned;                   /* blocks that came while the background was not the person's own */
-    int64_t fresh;                     /* blocks until the means hold nothing but this segment; of one that learns */
-    bool holds;                        /* feature_hold */
-    int64_t evidence, calm;            /* blocks in an event, less those out of one; since the newest of them */
-    int64_t lasts;                     /* blocks that the event lasts; -1: none can begin yet in this segment */
+    double *banded, *before;      /* (DSP_BLOCK, lanes); (lanes) the newest row */
+    int64_t *block, *ring, *sum;  /* (lanes) of the present block; (blocks, channels) of the blocks before; their sums */
+    int64_t at, filled;           /* the oldest block in the ring; samples in the present block */
+    struct background background; /* ln(b + OFFSET_UV) */
+    bool learns, hears;           /* feature_learn; the newest block was heard */
+    int64_t learned;              /* blocks that came while the background was not the person's own */
+    int64_t fresh;                /* blocks until the means hold nothing but this segment; of one that learns */
+    bool holds;                   /* feature_hold */
+    int64_t evidence, calm;       /* blocks in an event, less those out of one; since the newest of them */
+    int64_t lasts;                /* blocks that the event lasts; -1: none can begin yet in this segment */
     uint16_t value;
     uint8_t order[FRONTEND_MAX_CHANNELS]; /* the channels, sorted by their sums */
     struct feature *beside;               /* the second of two, whose mean is given; or NULL */
@@ -69,11 +69,10 @@ static int feature_one(int normalize, int channels, struct feature **ret, struct
         f->order[c] = (uint8_t)c;
     f->banded = dsp_rows(DSP_BLOCK, f->lanes);
     f->before = dsp_rows(1, f->lanes);
-    f->medians = calloc(n, sizeof *f->medians);
     f->block = calloc((size_t)f->lanes, sizeof *f->block);
     f->ring = calloc(n * (size_t)f->blocks, sizeof *f->ring);
     f->sum = calloc(n, sizeof *f->sum);
-    int rc = f->banded && f->before && f->medians && f->block && f->ring && f->sum
+    int rc = f->banded && f->before && f->block && f->ring && f->sum
                  ? dsp_bandpass(f->measure->band_hz[0], f->measure->band_hz[1], DSP_RATE_HZ, sections, err)
                  : err_set(err, ERR_EXHAUSTED, "out of memory for the feature of %d channels", channels);
     if (rc || (rc = dsp_cascade_init(&f->band, sections, 3, f->lanes, err))) {
@@ -103,7 +102,7 @@ void feature_free(struct feature *f) {
         return;
     feature_free(f->beside);
     dsp_cascade_done(&f->band);
-    FREE_MEMBERS(*f, banded, before, medians, block, ring, sum);
+    FREE_MEMBERS(*f, banded, before, block, ring, sum);
     free(f);
 }
 
@@ -137,15 +136,15 @@ bool feature_hears(const struct feature *f) { return !f->learns || f->hears; }
 
 int64_t feature_ahead(const struct feature *f) { return FEATURE_BLOCK - f->filled; }
 
-static void unpack_row(const struct feature *f, const uint16_t *row, double *to) {
-    half_to_doubles(row, (size_t)f->channels, (size_t)f->lanes, to);
+static void unpack_rows(const struct feature *f, const uint16_t *rows, int stride, int64_t n) {
+    half_rows_to_doubles(&(struct half_rows){(uint16_t *)(uintptr_t)rows, stride, f->channels, n}, f->banded);
 }
 
 /* The segment's first row; the background is there. */
 static void begin_segment(struct feature *f, const uint16_t *row) {
     const double b = f->learns ? fmax(exp(f->background.level) - OFFSET_UV, 0) : f->measure->prior_uv;
     const int64_t steps = FEATURE_BLOCK * (int64_t)((f->measure->square ? b * b : b) * f->measure->steps_per_unit);
-    unpack_row(f, row, f->banded);
+    unpack_rows(f, row, f->channels, 1);
     dsp_cascade_settle(&f->band, f->banded);
     for (int i = 0; i < f->blocks * f->channels; i++)
         f->ring[i] = steps;
@@ -222,26 +221,27 @@ static void sort_channels(struct feature *f) {
     }
 }
 
-/* The median of m over the channels. */
-static double median(struct feature *f) {
-    double samples = (double)f->blocks * FEATURE_BLOCK;
-    int n = f->channels;
-    sort_channels(f);
-    for (int c = 0; c <= n / 2; c++)
-        f->medians[c] = (double)f->sum[f->order[c]] / (samples * f->measure->steps_per_unit);
-    for (int c = (n - 1) / 2; f->measure->square && c <= n / 2; c++)
-        f->medians[c] = sqrt(f->medians[c]);
-    return (f->medians[(n - 1) / 2] + f->medians[n / 2]) / 2;
+/* The mean of the channel that is the i-th from below, as it was summed. */
+static double channel_mean(const struct feature *f, int i) {
+    return (double)f->sum[f->order[i]] / ((double)f->blocks * FEATURE_BLOCK * f->measure->steps_per_unit);
 }
 
-/* Whether M says something of a person: after median(f), which has sorted the channels' means, the lower half of them as they were
- * summed. */
+static double in_uv(const struct feature *f, double mean) { return f->measure->square ? sqrt(mean) : mean; }
+
+/* The median of m over the channels. */
+static double median(struct feature *f) {
+    const int n = f->channels;
+    sort_channels(f);
+    return (in_uv(f, channel_mean(f, (n - 1) / 2)) + in_uv(f, channel_mean(f, n / 2))) / 2;
+}
+
+/* Whether M says something of a person: after median(f), which has sorted the channels. */
 static bool hears(const struct feature *f, double m) {
     const double flat = f->measure->flat_uv, of_channel = flat / 4;
-    const int few = f->channels < 2 * MOST_FLAT ? (f->channels - 1) / 2 : MOST_FLAT - 1;
-    const double fourth = f->medians[few];
+    const int middle = (f->channels - 1) / 2, few = f->channels < 2 * MOST_FLAT ? middle : MOST_FLAT - 1;
+    const double fourth = few < middle ? channel_mean(f, few) : in_uv(f, channel_mean(f, few));
     return !f->fresh && m >= flat && m <= LOUDEST * f->measure->prior_uv &&
-           fourth >= (f->measure->square && few < (f->channels - 1) / 2 ? of_channel * of_channel : of_channel);
+           fourth >= (f->measure->square && few < middle ? of_channel * of_channel : of_channel);
 }
 
 /* The newest block measured m. */
@@ -262,7 +262,7 @@ static void note_block(struct feature_blocks *to, double m) {
         to->m[to->n++] = m;
 }
 
-static void end_block(struct feature *f) {
+static void measure_block(struct feature *f) {
     int64_t *oldest = f->ring + f->at * f->channels;
     for (int c = 0; c < f->channels; c++) {
         f->sum[c] += f->block[c] - oldest[c];
@@ -278,15 +278,25 @@ static void end_block(struct feature *f) {
     take_block(f, m, heard);
 }
 
-/* Of rows whose channels are in f->banded. */
+static void end_block(struct feature *f) {
+    if (!f->given) {
+        measure_block(f);
+        return;
+    }
+    take_block(f, fabs(*f->given), !signbit(*f->given));
+    f->given++;
+}
+
+/* Of rows whose channels are in f->banded, unless what they measure is given. */
 static void run_block(struct feature *f, const struct feature_rows *in, const struct feature_output *out) {
-    dsp_cascade_run(&f->band, f->banded, in->n);
+    if (!f->given)
+        dsp_cascade_run(&f->band, f->banded, in->n);
     for (int64_t i = 0, n; i < in->n; i += n) {
         const double *y = f->banded + i * f->lanes;
         uint16_t *to = out->to + i * out->stride;
         const int64_t left = in->n - i, most = in->held ? left : feature_ahead(f);
         n = left < most ? left : most;
-        if (!in->held)
+        if (!in->held && !f->given)
             count_rows(f, y, n);
         memcpy(f->before, y + (n - 1) * f->lanes, (size_t)f->lanes * sizeof *y);
         for (int64_t k = 0; k < n - 1; k++)
@@ -322,28 +332,13 @@ static void follow_event(struct feature *f, float value) {
     hold_backgrounds(f);
 }
 
-static void run_given(struct feature *f, const struct feature_rows *in, const struct feature_output *out) {
-    for (int64_t i = 0; i < in->n; i++) {
-        f->filled += !in->held;
-        if (f->filled == FEATURE_BLOCK) {
-            take_block(f, fabs(*f->given), !signbit(*f->given));
-            f->given++;
-        }
-        out->to[i * out->stride] = f->value;
-    }
-}
-
 void feature_run(struct feature *f, struct feature_rows in, struct feature_output out) {
-    if (f->given) {
-        run_given(f, &in, &out);
-        return;
-    }
     for (int64_t left = in.n; left > 0; left -= in.n) {
         const int64_t most =
             f->holds && !in.held ? feature_ahead(f) : DSP_BLOCK; /* what one block does, the next one of both sees */
         in.n = left < most ? left : most;
-        for (int64_t i = 0; i < in.n; i++)
-            unpack_row(f, in.rows + i * in.stride, f->banded + i * f->lanes);
+        if (!f->given)
+            unpack_rows(f, in.rows, in.stride, in.n);
         if (f->beside)
             memcpy(f->beside->banded, f->banded, sizeof *f->banded * (size_t)(in.n * f->lanes));
         run_block(f, &in, &out);

@@ -11,7 +11,9 @@
 #include "eeg/quality.h"
 
 #define NOBODY (-(INT64_C(1) << 60)) /* frontend.ended */
-static const double NOTCH_Q = 30, CLAMP_UV = 60000, LONGEST_GAP_S = 1e6, FLAT_UV = 0.5;
+enum { FOUR = 4 };                   /* channels that are mixed before they become values of rows */
+static const double NOTCH_Q = 30, CLAMP_UV = 60000, LONGEST_GAP_S = 1e6;
+static const float FLAT_UV = 0.5F;
 
 /* Sums over a loop's residual and its channels, for the check of the double banana. */
 struct loop_sums {
@@ -57,7 +59,7 @@ struct frontend {
     bool announced;   /* the segment's first output went out */
     int failed;       /* the sink's or a push's error: nothing more is accepted */
     double *mixed;    /* (DSP_BLOCK, lanes) */
-    double *planar;   /* (DSP_BLOCK) one output channel while mixing */
+    double *planar;   /* (FOUR, DSP_BLOCK) output channels while mixing */
     double *last;     /* (lanes) newest mixed row */
     double *filtered; /* (DSP_BLOCK, lanes); NULL: they are in the block */
     bool average;     /* the reference of what the columns are made of */
@@ -216,7 +218,7 @@ static int make_buffers(struct frontend *f, struct err *err) {
     f->mixed = dsp_rows(DSP_BLOCK, f->lanes);
     f->filtered = in_block(f) ? NULL : dsp_rows(DSP_BLOCK, f->lanes);
     f->last = dsp_rows(1, f->lanes);
-    f->planar = dsp_rows(1, DSP_BLOCK);
+    f->planar = dsp_rows(FOUR, DSP_BLOCK);
     f->own = (struct frontend_part){.blocks = calloc(1, sizeof *f->own.blocks), .capacity = 1};
     f->part = &f->own;
     if (!f->mixed || (!f->filtered && !in_block(f)) || !f->last || !f->planar || !f->own.blocks || !next_block(f, f->part))
@@ -316,24 +318,6 @@ int frontend_sources(const struct frontend *f, const int **ret_indices) {
 
 uint64_t frontend_rows_of(const struct frontend *f, int source) { return montage_rows_of(f->montage, source); }
 
-CLONES static void clamp(const double *restrict x, int n, float *restrict to) {
-    const double most = CLAMP_UV;
-#pragma omp simd
-    for (int c = 0; c < n; c++) {
-        const double low = x[c] > most ? most : x[c];
-        to[c] = (float)(low < -most ? -most : low);
-    }
-}
-
-/* n rows in double → binary16, `stride` values apart. */
-static void round_rows(const struct frontend *f, const double *from, int64_t n, uint16_t *to, int stride) {
-    float x[FRONTEND_MAX_CHANNELS];
-    for (int64_t i = 0; i < n; i++) {
-        clamp(from + i * f->lanes, f->lanes, x);
-        half_from_floats(x, (size_t)f->channels, to + i * stride);
-    }
-}
-
 /* The filtered rows against the mean of each; the filters are linear, so this is the average reference of what was recorded. */
 static void subtract_average(const struct frontend *f, struct block *b) {
     for (int64_t i = 0; i < b->n; i++) {
@@ -344,7 +328,7 @@ static void subtract_average(const struct frontend *f, struct block *b) {
         for (int c = 0; c < f->channels; c++)
             to[c] = from[c] - mean;
     }
-    round_rows(f, b->measured, b->n, b->measured_halves, f->measured_stride);
+    half_rows_clamped(b->measured, CLAMP_UV, &(struct half_rows){b->measured_halves, f->measured_stride, f->channels, b->n});
 }
 
 /* The columns of n rows of equal mark, the first of them at `from` of the block. */
@@ -410,7 +394,7 @@ static void filter(struct frontend *f, struct block *b, double *rows) {
     if (b->starts)
         dsp_cascade_settle(&f->cascade, rows);
     dsp_cascade_run(&f->cascade, rows, b->n);
-    round_rows(f, rows, b->n, b->halves, f->columns);
+    half_rows_clamped(rows, CLAMP_UV, &(struct half_rows){b->halves, f->columns, f->channels, b->n});
     if (f->average)
         subtract_average(f, b);
 }
@@ -462,31 +446,86 @@ static int pass_gap(struct frontend *f, struct err *err) {
     return rc;
 }
 
-static void check_loops(struct frontend *f, const float *const *uv, int64_t from, int64_t n) {
-    for (int l = 0; l < f->montage->n_loops; l++) {
-        const struct montage_loop *loop = &f->montage->loops[l];
-        struct loop_sums *sums = &f->loops[l];
-        for (int64_t i = from; i < from + n; i++) {
-            double residual = 0, least = INFINITY;
-            for (int k = 0; k < MONTAGE_LOOP_EDGES; k++)
-                least = fmin(least, fabs((double)uv[loop->source[k]][i]));
-            for (int k = 0; k < MONTAGE_LOOP_EDGES && least > FLAT_UV; k++) { /* a flat channel does not show what it is */
-                double v = (double)uv[loop->source[k]][i];
-                residual += loop->sign[k] * v;
-                sums->channel[k] += v;
-                sums->channel_square[k] += v * v;
-            }
-            sums->residual += residual;
-            sums->residual_square += residual * residual;
-            f->loop_samples[l] += least > FLAT_UV;
+/* sum + w·x; `first`: of a sum that is 0. */
+CLONES static void add_weighted(double *restrict sum, const float *restrict x, double w, int64_t n, bool first) {
+    if (first) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            sum[i] = 0 + w * (double)x[i]; /* never −0 */
+        return;
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        sum[i] += w * (double)x[i];
+}
+
+typedef double four __attribute__((vector_size(32), aligned(8), may_alias));
+typedef int64_t four_of __attribute__((vector_size(32)));
+
+/* FOUR channels of n values, DSP_BLOCK apart, become values of rows `stride` apart; in whole fours. */
+CLONES static void turn(const double *from, int64_t n, double *to, int stride) {
+    for (int64_t i = 0; i < n; i += FOUR, from += FOUR, to += (int64_t)FOUR * stride) {
+        four in[FOUR], at[FOUR];
+        for (int c = 0; c < FOUR; c++)
+            memcpy(&in[c], from + (int64_t)c * DSP_BLOCK, sizeof in[c]);
+        for (int c = 0; c < FOUR; c += 2) {
+            at[c] = __builtin_shuffle(in[c], in[c + 1], (four_of){0, 4, 2, 6});
+            at[c + 1] = __builtin_shuffle(in[c], in[c + 1], (four_of){1, 5, 3, 7});
+        }
+        for (int k = 0; k < 2; k++) {
+            *(four *)(void *)(to + k * stride) = __builtin_shuffle(at[k], at[k + 2], (four_of){0, 1, 4, 5});
+            *(four *)(void *)(to + (k + 2) * stride) = __builtin_shuffle(at[k], at[k + 2], (four_of){2, 3, 6, 7});
         }
     }
 }
 
-CLONES static void add_weighted(double *restrict sum, const float *restrict x, double w, int64_t n) {
+/* The least of the absolute values so far and those of x. */
+CLONES static void lessen(float *restrict least, const float *restrict x, int64_t n) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        sum[i] += w * (double)x[i];
+    for (int64_t i = 0; i < n; i++) {
+        const float v = fabsf(x[i]);
+        least[i] = v < least[i] ? v : least[i];
+    }
+}
+
+typedef double edges __attribute__((vector_size(8 * MONTAGE_LOOP_EDGES), aligned(8), may_alias));
+
+/* Adds samples in their order; a flat channel does not show what it is. Returns how many it took. */
+CLONES static int64_t add_loop(struct loop_sums *sums, const double *rows, const double *residual, const float *least, int64_t n) {
+    edges channel = *(const edges *)(const void *)sums->channel, square = *(const edges *)(const void *)sums->channel_square;
+    int64_t taken = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const edges v = ((const edges *)(const void *)rows)[i];
+        if (!(least[i] > FLAT_UV))
+            continue;
+        taken++;
+        channel += v;
+        square += v * v;
+        sums->residual += residual[i];
+        sums->residual_square += residual[i] * residual[i];
+    }
+    *(edges *)(void *)sums->channel = channel;
+    *(edges *)(void *)sums->channel_square = square;
+    return taken;
+}
+
+static void check_loops(struct frontend *f, const float *const *uv, int64_t from, int64_t n) {
+    double rows[DSP_BLOCK * MONTAGE_LOOP_EDGES], residual[DSP_BLOCK];
+    float least[DSP_BLOCK];
+    for (int l = 0; l < f->montage->n_loops; l++) {
+        const struct montage_loop *loop = &f->montage->loops[l];
+        for (int64_t i = 0; i < n; i++)
+            least[i] = INFINITY;
+        for (int k = 0; k < MONTAGE_LOOP_EDGES; k++) {
+            const float *x = uv[loop->source[k]] + from;
+            lessen(least, x, n);
+            add_weighted(residual, x, loop->sign[k], n, !k);
+            add_weighted(f->planar + k % FOUR * DSP_BLOCK, x, 1, n, true);
+            if (k % FOUR == FOUR - 1)
+                turn(f->planar, n, rows + k - k % FOUR, MONTAGE_LOOP_EDGES);
+        }
+        f->loop_samples[l] += (double)add_loop(&f->loops[l], rows, residual, least, n);
+    }
 }
 
 /* n ≤ DSP_BLOCK samples from `from` on through the matrix into channel-last rows. */
@@ -497,16 +536,19 @@ static int mix(struct frontend *f, const float *const *uv, int64_t from, int64_t
             return err_set(err, ERR_INVALID, "channel %s of the samples pushed holds NaN or infinity; expected finite µV",
                            m->labels[s]);
     }
-    for (int o = 0; o < m->n_outputs; o++) {
+    for (int o = 0; o < f->lanes; o++) {
         const double *weights = m->matrix + (int64_t)o * m->n_sources;
-        double *sum = f->planar;
-        memset(sum, 0, sizeof *sum * (size_t)n);
-        for (int s = 0; s < m->n_sources; s++) {
-            if (weights[s] != 0)
-                add_weighted(sum, uv[s] + from, weights[s], n);
-        }
-        for (int64_t i = 0; i < n; i++)
-            f->mixed[i * f->lanes + o] = sum[i];
+        double *sum = f->planar + o % FOUR * DSP_BLOCK;
+        bool some = false;
+        for (int s = 0; o < m->n_outputs && s < m->n_sources; s++)
+            if (weights[s] != 0) {
+                add_weighted(sum, uv[s] + from, weights[s], n, !some);
+                some = true;
+            }
+        if (!some)
+            memset(sum, 0, sizeof *sum * (size_t)n);
+        if (o % FOUR == FOUR - 1)
+            turn(f->planar, n, f->mixed + o - o % FOUR, f->lanes);
     }
     return 0;
 }

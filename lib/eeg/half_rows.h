@@ -6,9 +6,15 @@
 #include "base/base.h"
 
 void half_to_floats(const uint16_t *from, size_t n, float *to);
-enum { HALF_LANES_MOST = 64 };
-/* n values and zeros up to `lanes`, a multiple of 8 that is at most HALF_LANES_MOST. */
-void half_to_doubles(const uint16_t *from, size_t n, size_t lanes, double *to);
+/* n rows of `channels` values, `stride` apart; as doubles they have lanes, `channels` rounded up to a multiple of 8. */
+struct half_rows {
+    uint16_t *at;
+    int stride, channels;
+    int64_t n;
+};
+void half_rows_to_doubles(const struct half_rows *in, double *to); /* zeros behind the channels */
+/* Values beyond ±most become that; NaN stays. What lies between two rows may be overwritten. */
+void half_rows_clamped(const double *from, double most, const struct half_rows *out);
 void half_from_floats(const float *from, size_t n, uint16_t *to);
 
 enum { HALF_ASINH_MOST = 64 }; /* values of a call, a multiple of 8 */

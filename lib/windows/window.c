@@ -1,6 +1,7 @@
 #define WINDOW_KERNEL_BODY
 #include "windows/window.h"
 
+#include "eeg/half_rows.h"
 #include "windows/recording.h"
 #include "windows/window_kernel.h"
 
@@ -119,6 +120,10 @@ void window_cut(const uint16_t *rows_f16, int64_t valid, struct window_columns r
     float *to = left_pad ? x + padding : x;
     memset(left_pad ? x : x + valid * row.inputs, 0, sizeof *x * (size_t)padding);
     const uint16_t *from = rows_f16 + row.columns - row.inputs;
+    if (row.columns == row.inputs) {
+        half_to_floats(from, (size_t)(valid * row.inputs), to);
+        return;
+    }
     for (int64_t t = 0; t < valid; t++)
         for (int c = 0; c < row.inputs; c++)
             to[t * row.inputs + c] = half_to_f32(from[t * row.columns + c]);

@@ -247,20 +247,22 @@ static void instruction_sets_give_the_same_bits(void **state) {
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512vl"))
         skip_because(SKIP_HARDWARE, "this CPU has no AVX-512");
     const struct dsp_kernel *wide[3] = {&dsp_kernel_baseline, &dsp_kernel_avx2, &dsp_kernel_avx512};
-    enum { LANES = 40, ROWS = 300 };
-    struct dsp_section sections[3];
+    enum { LANES = 40, ROWS = 300, SECTIONS = 5 };
+    struct dsp_section sections[SECTIONS];
     double *rows[3], *state_of[3], *out[3], taps[ROWS];
     assert_int_equal(dsp_bandpass(1, 70, 256, sections, NULL), 0);
+    assert_int_equal(dsp_notch(50, 30, 256, &sections[3], NULL), 0);
+    assert_int_equal(dsp_notch(60, 30, 256, &sections[4], NULL), 0);
     for (int v = 0; v < 3; v++) {
         rows[v] = dsp_rows(ROWS, LANES);
-        state_of[v] = dsp_rows(6, LANES);
+        state_of[v] = dsp_rows(2 * SECTIONS, LANES);
         out[v] = dsp_rows(1, LANES);
         for (int i = 0; i < ROWS * LANES; i++)
             rows[v][i] = fmod(i * 7919.0, 997) / 7 - 70;
         for (int i = 0; i < ROWS; i++)
             taps[i] = 1.0 / (i + 3);
         wide[v]->fir(taps, ROWS, rows[v], LANES, out[v]);
-        wide[v]->cascade(sections, 3, state_of[v], LANES, rows[v], ROWS);
+        wide[v]->cascade(sections, SECTIONS, state_of[v], LANES, rows[v], ROWS);
     }
     for (int lane = 0; lane < LANES; lane++) { /* and plain scalar arithmetic */
         double sum = 0;
@@ -270,7 +272,7 @@ static void instruction_sets_give_the_same_bits(void **state) {
     }
     for (int v = 1; v < 3; v++) {
         assert_memory_equal(rows[0], rows[v], sizeof(double) * ROWS * LANES);
-        assert_memory_equal(state_of[0], state_of[v], sizeof(double) * 6 * LANES);
+        assert_memory_equal(state_of[0], state_of[v], sizeof(double) * 2 * SECTIONS * LANES);
         assert_memory_equal(out[0], out[v], sizeof(double) * LANES);
     }
     for (int v = 0; v < 3; v++) {
@@ -330,6 +332,34 @@ static void rows_of_halves_are_converted_as_each_is(void **state) {
     }
 }
 
+/* Rows of any width and stride, at the very end of their memory, and what lies beyond the limit. */
+static void blocks_of_rows_are_converted_as_each_value_is(void **state) {
+    enum { ROWS = 5, MOST = 27, EXTRA = 3 };
+    (void)state;
+    for (int channels = 1; channels <= MOST; channels++)
+        for (int stride = channels; stride <= channels + EXTRA; stride++) {
+            const size_t size = (size_t)((ROWS - 1) * stride + channels), lanes = (size_t)dsp_lanes(channels);
+            OWNED_MEMORY uint16_t *halves = malloc(size * sizeof *halves);
+            OWNED_MEMORY double *values = malloc(ROWS * lanes * sizeof *values);
+            const struct half_rows rows = {halves, stride, channels, ROWS};
+            for (size_t i = 0; i < size; i++)
+                halves[i] = (uint16_t)(i * 40503u % 0x7c00 | (i % 3 ? 0 : 0x8000));
+            half_rows_to_doubles(&rows, values);
+            for (size_t i = 0; i < ROWS * lanes; i++) {
+                const size_t row = i / lanes, c = i % lanes;
+                const double is = c < (size_t)channels ? (double)half_to_f32(halves[row * (size_t)stride + c]) : 0;
+                assert_memory_equal(&is, &values[i], sizeof is);
+                values[i] = i % 11 == 3 ? 1e6 : i % 11 == 7 ? -1e6 : values[i] * 1.0003;
+            }
+            half_rows_clamped(values, 1000, &rows);
+            for (int i = 0; i < ROWS * channels; i++) {
+                const double v = values[(size_t)(i / channels) * lanes + (size_t)(i % channels)];
+                const uint16_t is = half_from_f32((float)fmin(fmax(v, -1000), 1000));
+                assert_int_equal(halves[i / channels * stride + i % channels], is);
+            }
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_band_pass_is_the_butterworth_of_scipy),
@@ -345,6 +375,7 @@ int main(void) {
         cmocka_unit_test(instruction_sets_give_the_same_bits),
         cmocka_unit_test(halves_round_to_nearest_even_and_read_back),
         cmocka_unit_test(rows_of_halves_are_converted_as_each_is),
+        cmocka_unit_test(blocks_of_rows_are_converted_as_each_value_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
