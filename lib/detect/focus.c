@@ -1,5 +1,6 @@
 #include "detect/focus.h"
 
+#include "base/clones.h"
 #include "base/grow.h"
 #include "eeg/frontend.h"
 #include "eeg/half_rows.h"
@@ -128,8 +129,19 @@ static int end_second(struct focus *f, struct err *err) {
     return 0;
 }
 
+/* Adds the products of each two of n changes. */
+CLONES static void add_products(float sums[FOCUS_CHANNELS][FOCUS_CHANNELS], const float *restrict turn, int n) {
+    for (int c = 0; c < n; c++) {
+        float *restrict sum = sums[c];
+        const float by = turn[c];
+#pragma omp simd
+        for (int d = 0; d < FOCUS_CHANNELS; d++)
+            sum[d] += by * turn[d];
+    }
+}
+
 static void end_block(struct focus *f) {
-    float turn[FOCUS_CHANNELS];
+    float turn[FOCUS_CHANNELS] = {0};
     f->blocks++;
     for (int c = 0; c < f->channels; c++) {
         const float step = f->blocks > 0 ? f->block[c] - f->before[c] : 0;
@@ -139,9 +151,7 @@ static void end_block(struct focus *f) {
         f->before[c] = f->block[c];
         f->block[c] = 0;
     }
-    for (int c = 0; c < f->channels; c++)
-        for (int d = 0; d < f->channels; d++)
-            f->turns[c][d] += turn[c] * turn[d];
+    add_products(f->turns, turn, f->channels);
 }
 
 int focus_push(struct focus *f, const uint16_t *rows, int columns, int64_t n, bool held, struct err *err) {
@@ -151,6 +161,7 @@ int focus_push(struct focus *f, const uint16_t *rows, int columns, int64_t n, bo
         f->held |= held;
         if (f->now % 2 == 0) {
             half_to_floats(rows, (size_t)f->channels, x);
+#pragma omp simd
             for (int c = 0; c < f->channels; c++)
                 f->block[c] += x[c];
         }

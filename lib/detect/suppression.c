@@ -6,7 +6,7 @@
 
 /* BINS: seconds kept, more than a window and the seconds that may still be undecided. CHECK: samples between two looks at whether a
  * report can be given. */
-enum { RATE = SUPPRESSION_RATE_HZ, SHORTEST = SUPPRESSION_SHORTEST, BINS = 64, CHECK = 32 };
+enum { RATE = SUPPRESSION_RATE_HZ, SHORTEST = SUPPRESSION_SHORTEST, BINS = 64, CHECK = 32, ROWS = 32, WIDE = 8 };
 
 /* Activity over time of one channel or of the recording. */
 struct track {
@@ -162,7 +162,7 @@ static int add_report(struct suppression *s, int64_t sample, struct err *err) {
     *r = (struct ready){.sample = sample};
     for (int64_t at = second > SUPPRESSION_WINDOW_S ? second - SUPPRESSION_WINDOW_S : 0; at < second; at++)
         r->observed += s->observed_in[at % BINS];
-    for (int c = 0; c <= s->channels; c++)
+    for (int c = s->sink.whole_only ? s->channels : 0; c <= s->channels; c++)
         value_of(&s->tracks[c], r, values + 2 * c);
     return 0;
 }
@@ -170,14 +170,15 @@ static int add_report(struct suppression *s, int64_t sample, struct err *err) {
 static int give_report(const struct suppression *s, int64_t i, struct err *err) {
     const float *values = s->values + (size_t)i * tracks_of(s) * 2;
     float ratio[SUPPRESSION_MAX_CHANNELS], bursts[SUPPRESSION_MAX_CHANNELS];
-    for (int c = 0; c < s->channels; c++) {
+    const int channels = s->sink.whole_only ? 0 : s->channels;
+    for (int c = 0; c < channels; c++) {
         ratio[c] = values[2 * c];
         bursts[c] = values[2 * c + 1];
     }
     const struct suppression_report r = {SAME_MEMBERS(s->ready[i], sample, observed),
                                          .ratio = values[2 * s->channels],
                                          .bursts_per_minute = values[2 * s->channels + 1],
-                                         .channels = s->channels,
+                                         .channels = channels,
                                          .channel_ratio = ratio,
                                          .channel_bursts = bursts};
     return s->sink.report(s->sink.ctx, &r, err);
@@ -248,53 +249,82 @@ static void start(struct suppression *s, const uint16_t *row, int64_t first) {
         s->tracks[c].since = first;
 }
 
-/* Means and variances of the channels; several channels in one instruction, each with the same operations. Returns how many are
- * active. */
-CLONES static int64_t follow_signal(double *restrict mean, double *restrict variance, const float *restrict x, int n) {
+/* Eight channels of a row, several in one instruction, each with the same operations. */
+typedef double eight __attribute__((vector_size(64), aligned(8), may_alias));
+typedef float eight_floats __attribute__((vector_size(32)));
+typedef int8_t eight_bytes __attribute__((vector_size(8)));
+
+/* Takes n rows of `wide` values: means and variances, and a byte of ones in active (n, wide) for each channel that is active. */
+CLONES static void follow_signal(struct suppression *s, const float *x, int wide, int64_t n, uint8_t *active) {
     const double keep = SUPPRESSION_KEEP, take = 1 - SUPPRESSION_KEEP;
-    int64_t active = 0;
-#pragma omp simd reduction(+ : active)
-    for (int c = 0; c < n; c++) {
-        mean[c] = keep * mean[c] + take * (double)x[c];
-        variance[c] = keep * variance[c] + take * ((double)x[c] - mean[c]) * ((double)x[c] - mean[c]);
-        active += variance[c] >= SUPPRESSION_THRESHOLD_UV2;
+    for (int c = 0; c < wide; c += WIDE) {
+        eight mean = *(const eight *)(const void *)(s->mean + c), variance = *(const eight *)(const void *)(s->variance + c);
+        for (int64_t i = 0; i < n; i++) {
+            eight_floats at;
+            memcpy(&at, x + i * wide + c, sizeof at);
+            const eight now = __builtin_convertvector(at, eight);
+            mean = keep * mean + take * now;
+            variance = keep * variance + take * (now - mean) * (now - mean);
+            const eight_bytes is = __builtin_convertvector(variance >= SUPPRESSION_THRESHOLD_UV2, eight_bytes);
+            memcpy(active + i * wide + c, &is, sizeof is);
+        }
+        *(eight *)(void *)(s->mean + c) = mean;
+        *(eight *)(void *)(s->variance + c) = variance;
     }
-    return active;
+}
+
+static int count_active(const uint8_t *active, int wide) {
+    int n = 0;
+    for (int c = 0; c < wide; c += WIDE) {
+        uint64_t bits;
+        memcpy(&bits, active + c, sizeof bits);
+        n += __builtin_popcountll(bits);
+    }
+    return n / 8;
 }
 
 /* The tracks of the channels take sample t. */
-static int push_channels(struct suppression *s, int64_t t, struct err *err) {
+static int push_channels(struct suppression *s, int64_t t, const uint8_t *active, struct err *err) {
     int rc = 0;
     s->calm = true;
     for (int c = 0; !rc && c < s->channels; c++) {
         struct track *k = &s->tracks[c];
-        rc = track_push(s, k, t, s->variance[c] >= SUPPRESSION_THRESHOLD_UV2, err);
+        rc = track_push(s, k, t, active[c], err);
         s->calm &= !k->suppressed && !k->awaited && !k->quiet;
     }
     return rc;
 }
 
-static int push_row(struct suppression *s, const uint16_t *row, struct err *err) {
-    float x[SUPPRESSION_MAX_CHANNELS];
-    const int wide = (s->channels + 7) & ~7; /* whole vectors: those behind the channels stay flat */
+static int push_row(struct suppression *s, const uint8_t *of_channel, int active, struct err *err) {
     int64_t t = s->now;
     int rc = 0;
     if (t % RATE == 0)
         clear_bins(s, t / RATE, t / RATE + 1);
     s->observed_in[bin_of(t)]++;
     s->totals.observed++;
-    half_to_floats(row, (size_t)s->channels, x);
-    memset(x + s->channels, 0, (size_t)(wide - s->channels) * sizeof *x);
-    const int64_t active = follow_signal(s->mean, s->variance, x, wide);
-    if (!s->calm || active < s->channels) /* else nearly all samples: no track changes */
-        rc = push_channels(s, t, err);
+    if (!s->sink.whole_only && (!s->calm || active < s->channels)) /* else nearly all samples: no track changes */
+        rc = push_channels(s, t, of_channel, err);
     if (!rc)
         rc = track_push(s, &s->tracks[s->channels], t, active >= s->agreeing, err);
     s->now = t + 1;
     return !rc && s->now % CHECK == 0 ? add_reports(s, err) : rc;
 }
 
+static int push_rows(struct suppression *s, const uint16_t *rows, int stride, int64_t n, struct err *err) {
+    const int wide = (s->channels + WIDE - 1) / WIDE * WIDE; /* those behind the channels stay flat */
+    float x[ROWS * SUPPRESSION_MAX_CHANNELS] = {0};
+    uint8_t active[ROWS * SUPPRESSION_MAX_CHANNELS];
+    int rc = 0;
+    for (int64_t i = 0; i < n; i++)
+        half_to_floats(rows + i * stride, (size_t)s->channels, x + i * wide);
+    follow_signal(s, x, wide, n, active);
+    for (int64_t i = 0; i < n && !rc; i++)
+        rc = push_row(s, active + i * wide, count_active(active + i * wide, wide), err);
+    return rc;
+}
+
 int suppression_push(struct suppression *s, const uint16_t *rows, int64_t n, int64_t first, struct err *err) {
+    const int stride = s->sink.stride ? s->sink.stride : s->channels;
     int rc = 0;
     if (first < s->now)
         return err_set(err, ERR_INVALID, "burst suppression: samples from %lld on were pushed after those up to %lld",
@@ -305,10 +335,9 @@ int suppression_push(struct suppression *s, const uint16_t *rows, int64_t n, int
         return rc;
     if (!s->running)
         start(s, rows, first);
-    for (int64_t i = 0; i < n; i++)
-        if ((rc = push_row(s, rows + i * s->channels, err)))
-            return rc;
-    return 0;
+    for (int64_t i = 0; i < n && !rc; i += ROWS)
+        rc = push_rows(s, rows + i * stride, stride, n - i < ROWS ? n - i : ROWS, err);
+    return rc;
 }
 
 int suppression_finish(struct suppression *s, struct err *err) { return stop(s, err); }

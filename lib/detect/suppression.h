@@ -49,6 +49,8 @@ struct suppression_sink {
     int (*report)(void *ctx, const struct suppression_report *report, struct err *err);
     /* A suppression [first, end) of the recording, in order, when it ends: at the first activity, or where data end. */
     int (*segment)(void *ctx, int64_t first, int64_t end, struct err *err);
+    int stride;      /* values of a row that is pushed, of which the first are the channels; 0: those alone */
+    bool whole_only; /* reports are of the recording alone: channels 0 */
 };
 /* Since the beginning, without the samples that are still undecided. */
 struct suppression_totals {
@@ -59,8 +61,9 @@ struct suppression;
 /* INVALID for a number of channels outside 1..SUPPRESSION_MAX_CHANNELS. */
 int suppression_new(int channels, const struct suppression_sink *sink, struct suppression **ret, struct err *err);
 void suppression_free(struct suppression *s);
-/* n rows of `channels` binary16 values, the first at sample `first`. Samples left out since the last push are a gap: a suppression
- * ends there, and the estimates are reset behind it. INVALID when `first` lies before the end of the last push. */
+/* n rows of `channels` binary16 values (or sink.stride), the first at sample `first`. Samples left out since the last push are a
+ * gap: a suppression ends there, and the estimates are reset behind it. INVALID when `first` lies before the end of the last push.
+ */
 int suppression_push(struct suppression *s, const uint16_t *rows, int64_t n, int64_t first, struct err *err);
 /* Gives out the reports up to `sample` that are ready. All up to the newest sample less SUPPRESSION_LATEST are, and all after
  * suppression_finish. */

@@ -114,6 +114,8 @@ static void keep_rows(struct timeline *t, const uint16_t *rows, int64_t n) {
     for (int64_t i = 0; i < n; i++, to += t->inputs, from += t->columns) {
         if (t->absent)
             spread_row(t, from, to);
+        else if (t->inputs == 1)
+            *to = *from;
         else
             memcpy(to, from, (size_t)t->inputs * sizeof *to);
     }
@@ -123,15 +125,7 @@ static void keep_rows(struct timeline *t, const uint16_t *rows, int64_t n) {
 
 /* A held sample says nothing about suppression; for windows it is data like others. */
 static int push_suppression(struct timeline *t, const uint16_t *rows, int64_t n, int64_t first, bool held, struct err *err) {
-    int rc = 0;
-    if (held)
-        return suppression_finish(t->suppression, err);
-    if (t->columns == t->channels)
-        return suppression_push(t->suppression, rows, n, first, err);
-    for (int64_t i = 0; i < n; i++)
-        if ((rc = suppression_push(t->suppression, rows + i * t->columns, 1, first + i, err)))
-            return rc;
-    return 0;
+    return held ? suppression_finish(t->suppression, err) : suppression_push(t->suppression, rows, n, first, err);
 }
 
 /* frontend_sink_fn */
@@ -204,8 +198,11 @@ static int make(const struct modelfile *file, const struct timeline_options *opt
                                                 : "a divisor of the model's hop",
                      (double)t->hop / FRONTEND_RATE_HZ);
     else if (sink->suppression)
-        rc = suppression_new(t->channels, &(struct suppression_sink){.ctx = sink->ctx, .report = sink->suppression},
-                             &t->suppression, err);
+        rc = suppression_new(
+            t->channels,
+            &(struct suppression_sink){
+                .ctx = sink->ctx, .report = sink->suppression, .stride = t->columns, .whole_only = sink->suppression_whole},
+            &t->suppression, err);
     if (rc)
         timeline_free(t);
     else

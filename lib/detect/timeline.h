@@ -59,6 +59,7 @@ struct timeline_sink {
     /* Burst suppression of the newest minute, once a second, before the `settled` of the probabilities that reach
      * SUPPRESSION_LATEST samples beyond that second, or that end its segment. Samples held over a short gap are none here. */
     int (*suppression)(void *ctx, const struct suppression_report *report, struct err *err);
+    bool suppression_whole; /* of the recording alone, not of each channel */
     /* A second without a usable signal in some channels of the montage; where there is an alarm trace, before its probabilities. */
     contact_fn *contact;
     /* The rows of the montage before the filters, as they are pushed. */

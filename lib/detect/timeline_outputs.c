@@ -109,25 +109,28 @@ static int64_t begin_of_alarm(const struct timeline *t, int64_t known) {
     return events_running(t->events, &running) ? running.first : known - FOCUS_ALARM_S * FRONTEND_RATE_HZ;
 }
 
+/* The rule has changed with this sample of p, after a run of `run` samples before it. */
+static int tell_alarm(struct timeline *t, struct timeline_alarm alarm, int64_t run, struct err *err) {
+    alarm.reason = t->deaf_end > alarm.sample - run ? ALARM_ELECTRODES : ALARM_ENDED;
+    if (alarm.on && t->focus)
+        alarm.where = focus_of(t->focus, begin_of_alarm(t, alarm.known), alarm.known);
+    return t->sink.alarm ? t->sink.alarm(t->sink.ctx, &alarm, err) : 0;
+}
+
 /* The rule takes n samples of the alarm trace that ends at `known`; NULL: zeros. */
 static int judge(struct timeline *t, int64_t known, const float *p, int64_t n, struct err *err) {
     int64_t first = known - n;
     int rc = t->sink.judged ? t->sink.judged(t->sink.ctx, first, p, n, err) : 0;
-    if (rc)
-        return rc;
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && !rc; i++) {
         float taken = p ? p[i] : 0;
         const int64_t run = t->alarm.run; /* of samples before this one */
         int change = alarm_rule_push(&t->alarm, taken);
         t->deaf_end = p ? t->deaf_end : first + i + 1;
-        const bool deaf = t->deaf_end > first + i - run;
-        struct timeline_alarm alarm = {change > 0, deaf ? ALARM_ELECTRODES : ALARM_ENDED, first + i, known, taken, 0};
-        if (change > 0 && t->focus)
-            alarm.where = focus_of(t->focus, begin_of_alarm(t, known), known);
-        if (change && t->sink.alarm && (rc = t->sink.alarm(t->sink.ctx, &alarm, err)))
-            return rc;
+        if (change)
+            rc =
+                tell_alarm(t, (struct timeline_alarm){.on = change > 0, .sample = first + i, .known = known, .p = taken}, run, err);
     }
-    return 0;
+    return rc;
 }
 
 bool timeline_running(const struct timeline *t, struct event *ret) { return events_running(t->events, ret); }

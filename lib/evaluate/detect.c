@@ -178,7 +178,8 @@ static int keep_highest(void *ctx, int64_t first, const float *p, int64_t n, str
     struct seat *seat = ctx;
     (void)first, (void)err;
     for (int64_t i = 0; i < n; i++)
-        seat->highest = fmax(seat->highest, (double)p[i]); /* of numbers: NaN in gaps and before the first */
+        if (!((double)p[i] <= seat->highest)) /* of numbers: NaN in gaps and before the first */
+            seat->highest = fmax(seat->highest, (double)p[i]);
     return 0;
 }
 
@@ -272,8 +273,11 @@ static enum flight_begun begin_recording(void *ctx, int64_t i, int at, struct ti
     struct detect *d = ctx;
     struct seat *seat = &d->seats[at];
     const struct manifest_entry *entry = manifest_entry(d->manifest, d->queue[i]);
-    const struct timeline_sink sink = {
-        .ctx = seat, .probabilities = keep_highest, .event = keep_event, .suppression = keep_suppression};
+    const struct timeline_sink sink = {.ctx = seat,
+                                       .probabilities = keep_highest,
+                                       .event = keep_event,
+                                       .suppression = keep_suppression,
+                                       .suppression_whole = true};
     const struct timeline_options options = {.events = &d->thresholds};
     const bool alone = !flight_under_way(d->flight);
     if (!loader_wait(d->loader, i, alone ? WAIT_MS : 0)) { /* still being fetched or decoded */

@@ -267,6 +267,43 @@ static void any_chunks_gaps_and_snapshots_give_what_the_whole_gives(void **state
     assert_true(reports > 500 && segments > 40 && bursts > 20);
 }
 
+/* Rows with more behind the channels, and reports without them. */
+static void the_recording_alone_has_the_reports_of_all(void **state) {
+    enum { C = 5, STRIDE = 9, SAMPLES = 90 * RATE + 17 };
+    static uint16_t wide[SAMPLES * STRIDE];
+    struct suppression_sink alone = sink;
+    struct suppression *s = NULL;
+    struct rng rng;
+    (void)state;
+    rng_init(&rng, test_seed(), 32, 0);
+    draw(&rng, C, SAMPLES);
+    memset(has, 1, sizeof has);
+    expect(C, SAMPLES);
+    alone.stride = STRIDE;
+    alone.whole_only = true;
+    memset(&got, 0, sizeof got);
+    assert_int_equal(suppression_new(C, &alone, &s, NULL), 0);
+    for (int t = 0; t < SAMPLES; t++)
+        for (int c = 0; c < STRIDE; c++)
+            wide[t * STRIDE + c] = c < C ? rows[t * C + c] : 0x7c00;
+    for (int t = 0, n; t < SAMPLES; t += n) {
+        n = t % 97 + 1 < SAMPLES - t ? t % 97 + 1 : SAMPLES - t;
+        got.pushed = t + n;
+        assert_int_equal(suppression_push(s, wide + t * STRIDE, n, t, NULL), 0);
+        assert_int_equal(suppression_give(s, t + n, NULL), 0);
+    }
+    assert_int_equal(suppression_finish(s, NULL), 0);
+    assert_int_equal(suppression_give(s, SAMPLES, NULL), 0);
+    suppression_totals(s, &got.totals);
+    suppression_free(s);
+    for (int i = 0; i < want.n_reports; i++) { /* of the channels there are none */
+        memset(want.reports[i].channel_ratio, 0, sizeof want.reports[i].channel_ratio);
+        memset(want.reports[i].channel_bursts, 0, sizeof want.reports[i].channel_bursts);
+    }
+    assert_true(want.n_reports > 80);
+    compare("the recording alone", C);
+}
+
 static void the_constant_is_that_of_the_forgetting_time(void **state) {
     (void)state;
     assert_true(fabs(SUPPRESSION_KEEP - exp(-1 / (SUPPRESSION_FORGET_S * SUPPRESSION_RATE_HZ))) < 1e-15);
@@ -462,6 +499,7 @@ static void corrupt_snapshots_are_refused_or_harmless(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_chunks_gaps_and_snapshots_give_what_the_whole_gives),
+        cmocka_unit_test(the_recording_alone_has_the_reports_of_all),
         cmocka_unit_test(the_constant_is_that_of_the_forgetting_time),
         cmocka_unit_test(a_burst_fades_as_the_closed_form_says),
         cmocka_unit_test(a_flat_line_is_suppressed_and_continuous_activity_is_not),
