@@ -4,6 +4,7 @@
 #include "eeg/feature.h"
 
 static const int64_t MAX_SAMPLES = INT64_C(1) << 40; /* of file time: a century; keeps sizes in range */
+enum { PIECE_BYTES = 1 << 20 };                      /* of rows that are written at once */
 enum { MAGIC_SIZE = 16, HEAD_SIZE = 64, TRAILER_SIZE = 32, INDEX_MAX_BYTES = 256 << 20 };
 static const char MAGIC[MAGIC_SIZE + 1] = "brr recording 1\n";
 
@@ -15,6 +16,8 @@ struct spans {
 struct recording_writer {
     struct fsio_writer file;
     bool open;
+    uint8_t *piece; /* PIECE_BYTES: rows on their way into the file */
+    size_t n_piece;
     int channels, columns;
     struct spans segments, held;
     const struct feature_blocks *measured; /* NULL: nothing */
@@ -37,7 +40,9 @@ int recording_writer_open(const char *path, int channels, int columns, struct re
     memcpy(head, MAGIC, MAGIC_SIZE);
     w->channels = channels;
     w->columns = columns;
-    int rc = fsio_writer_open(&w->file, path, err);
+    w->piece = malloc(PIECE_BYTES);
+    int rc =
+        w->piece ? fsio_writer_open(&w->file, path, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the writer of %s", path);
     w->open = rc == 0;
     if (rc || (rc = fsio_writer_write(&w->file, head, sizeof head, err)))
         recording_writer_abort(w);
@@ -49,6 +54,7 @@ int recording_writer_open(const char *path, int channels, int columns, struct re
 static void writer_free(struct recording_writer *w) {
     free(w->segments.items);
     free(w->held.items);
+    free(w->piece);
     free(w);
 }
 
@@ -69,6 +75,27 @@ static int extend(struct spans *s, int64_t first, int64_t n, bool fresh, struct 
     return spans_add(s, (struct window_span){first, first + n}, err);
 }
 
+/* Rows to the file. The system begins to store them, so that the end need not wait for all. */
+static int flush(struct recording_writer *w, struct err *err) {
+    const int64_t at = w->file.written_bytes;
+    int rc = w->n_piece ? fsio_writer_write(&w->file, w->piece, w->n_piece, err) : 0;
+    sync_file_range(w->file.fd, at, (off_t)w->n_piece, SYNC_FILE_RANGE_WRITE);
+    w->n_piece = 0;
+    return rc;
+}
+
+static int write_rows(struct recording_writer *w, const void *rows, size_t bytes, struct err *err) {
+    for (size_t n; bytes; bytes -= n, rows = (const uint8_t *)rows + n) {
+        n = bytes < PIECE_BYTES - w->n_piece ? bytes : PIECE_BYTES - w->n_piece;
+        memcpy(w->piece + w->n_piece, rows, n);
+        w->n_piece += n;
+        int rc = w->n_piece == PIECE_BYTES ? flush(w, err) : 0;
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
 int recording_writer_rows(struct recording_writer *w, const uint16_t *rows_f16, int64_t n, int64_t first, bool segment_start,
                           bool held, struct err *err) {
     int64_t end = w->segments.count ? w->segments.items[w->segments.count - 1].end : 0;
@@ -79,7 +106,7 @@ int recording_writer_rows(struct recording_writer *w, const uint16_t *rows_f16, 
     int rc;
     if ((rc = extend(&w->segments, first, n, segment_start, err)) || (held && (rc = extend(&w->held, first, n, false, err))))
         return rc;
-    return fsio_writer_write(&w->file, rows_f16, sizeof *rows_f16 * (size_t)(n * w->columns), err);
+    return write_rows(w, rows_f16, sizeof *rows_f16 * (size_t)(n * w->columns), err);
 }
 
 void recording_writer_measures(struct recording_writer *w, const struct feature_blocks *blocks) { w->measured = blocks; }
@@ -142,7 +169,9 @@ static uint64_t get_u64(const uint8_t *from) {
 static int write_end(struct recording_writer *w, const struct recording_facts *facts, struct err *err) {
     OWNED(str_done) struct str index = str_of(INDEX_MAX_BYTES);
     uint8_t trailer[TRAILER_SIZE] = {0};
-    int rc;
+    int rc = flush(w, err);
+    if (rc)
+        return rc;
     put_index(w, facts, &index);
     if (!str_ok(&index))
         return err_set(err, ERR_EXHAUSTED, "the index of %s is larger than %d bytes", w->file.path, INDEX_MAX_BYTES);
