@@ -66,12 +66,12 @@ struct safetensors_pair {
     const char *key, *value;
 };
 /* INVALID: repeated names or metadata keys, the name __metadata__, sizes that do not match their shape. Tensors with wider elements
- * are written first, otherwise in the given order, so that a reader finds every tensor aligned. */
+ * are written first, otherwise in the given order, so that a reader finds every tensor aligned. ret_sha256: of the file,
+ * DIGEST_HEX_SIZE characters; NULL: nobody asks. */
 struct safetensors_content {
     const struct safetensors_entry *entries;
     size_t n_entries;
     const struct safetensors_pair *metadata;
     size_t n_metadata;
 };
-int safetensors_write(const char *path, const struct safetensors_content *content, char ret_sha256[DIGEST_HEX_SIZE],
-                      struct err *err);
+int safetensors_write(const char *path, const struct safetensors_content *content, char *ret_sha256, struct err *err);
