@@ -326,29 +326,6 @@ static void keep_away(struct alarms *all, struct patient *p) {
     free(map_put(all->away, p->alarm.id, p, &before) ? p : before);
 }
 
-/* It sounds again from then on, whoever has silenced it. */
-static void begin_status(struct alarm *a, int64_t boot_ms) {
-    a->status = true;
-    a->silent_boot_ms = 0;
-    a->sounded_boot_ms = boot_ms > a->sounded_boot_ms ? boot_ms : a->sounded_boot_ms;
-}
-
-static void forget_answer(struct alarm *a, int64_t boot_ms) {
-    a->before = a->answered;
-    a->answered = (struct alarm_author){0};
-    a->base_boot_ms = boot_ms;
-    a->step = 0;
-}
-
-/* It is on again: an answer of long ago does not cover it, and who is called first is called now. */
-static void sound_again(const struct alarms *all, struct alarm *a, int64_t boot_ms) {
-    a->again++;
-    if (!a->answered.at_ms || boot_ms - a->sounded_boot_ms < ALARMS_AGAIN_MS)
-        return;
-    a->sounded_boot_ms = boot_ms;
-    forget_answer(a, boot_ms - all->plan.after_ms[0]);
-}
-
 /* A row of this daemon after the one of the move: the alarm is here again. answered: the answer of before covers it. */
 static void come_back(struct alarms *all, struct alarm *a, bool answered) {
     struct patient *p = (struct patient *)a;
@@ -404,7 +381,7 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
         return NULL;
     take_out(all, a);
     if (a->off_ms)
-        sound_again(all, a, boot_ms);
+        alarms_sound_again(all, a, boot_ms);
     if (untold) {
         begin_telling(a, boot_ms);
         a->due_boot_ms = due;
@@ -462,79 +439,20 @@ const struct alarm *alarms_of_onset(const struct alarms *all, const struct alarm
     return on;
 }
 
-/* ---- escalation ---- */
-
-void alarms_escalated(struct alarms *all, const char *id, int step, int64_t at_ms, const struct alarms_now *now) {
-    struct alarm *a = map_get(all->patients, id);
-    if (!a)
-        return;
-    a->step = step;
-    a->step_boot_ms = alarms_boot_of(at_ms, now);
-}
-
-static void take_step(struct alarms *all, struct alarm *a, const struct alarms_now *now) {
-    a->step++;
-    a->heard = false;
-    a->failed = 0;
-    a->step_boot_ms = now->boot_ms;
-    alarms_write(all, &(struct alarms_row){.kind = ALARMS_ROW_ESCALATED, .alarm = a, .step = a->step, ROW_AT(now)});
-}
-
-void alarms_hear(struct alarms *all, const struct alarms_told *t, const struct alarms_now *now) {
-    struct alarm *a = map_get(all->patients, t->id);
-    if (!a || t->step != a->step || !(t->people >> t->hook & 1))
-        return;
-    a->heard |= t->delivered;
-    a->failed |= t->delivered ? 0 : 1u << t->hook;
-    if (!a->heard && !(t->people & ~a->failed) && alarms_escalates(all, a) && a->step < all->plan.n)
-        take_step(all, a, now);
-}
-
-static int64_t next_step(const struct alarms_plan *plan, const struct alarm *a) {
-    return a->step < plan->n ? a->base_boot_ms + plan->after_ms[a->step] : a->step_boot_ms + plan->repeat_ms;
-}
-
-/* A seizure that lasts so long is status epilepticus: an alarm that somebody acknowledged before is one again. */
-static void look_for_status(struct alarms *all, struct alarm *a, const struct alarms_now *now) {
-    if (a->status || a->off_ms || !a->live || now->boot_ms - a->on_boot_ms < ALARMS_STATUS_MS)
-        return;
-    begin_status(a, now->boot_ms);
-    all->changed = true;
-    if (!a->answered.at_ms)
-        return;
-    forget_answer(a, now->boot_ms);
-    alarms_write(all, &(struct alarms_row){.kind = ALARMS_ROW_FORGOTTEN, .alarm = a, ROW_AT(now)});
-}
-
-void alarms_forgotten(struct alarms *all, const char *id, int64_t at_ms, const struct alarms_now *now) {
-    struct alarm *a = map_get(all->patients, id);
-    if (!a || a->status)
-        return;
-    take_out(all, a);
-    begin_status(a, alarms_boot_of(at_ms, now));
-    forget_answer(a, alarms_boot_of(at_ms, now));
-    put_in(all, a);
-}
+/* ---- time ---- */
 
 void alarms_tick(struct alarms *all, const struct alarms_now *now) {
     void *at;
-    const char *bed;
     for (size_t cursor = 0; alarms_each(all->patients, &cursor, &at);) {
         struct alarm *a = at;
         look_for_due(all, a, now);
-        look_for_status(all, a, now);
-        if (alarms_escalates(all, a) && now->boot_ms >= next_step(&all->plan, a))
-            take_step(all, a, now);
+        alarms_escalate(all, a, now);
         if (a->silent_boot_ms && now->boot_ms >= a->silent_boot_ms) {
             a->silent_boot_ms = 0;
             all->changed = true;
         }
     }
-    for (size_t cursor = 0; map_next(all->standbys, &cursor, &bed, &at);)
-        if (now->boot_ms >= ((struct standby *)at)->until_boot_ms) {
-            free(map_remove(all->standbys, bed));
-            all->changed = true;
-        }
+    alarms_forget_standbys(all, now);
 }
 
 /* ---- answers ---- */
@@ -568,7 +486,7 @@ static bool apply(struct alarm *a, const struct alarm_answer *answer, const stru
         if (a->answered.at_ms && (a->status || !in_status)) /* from the journal comes the answer to the status too */
             return false;
         if (in_status && !a->status)
-            begin_status(a, a->on_boot_ms + ALARMS_STATUS_MS);
+            alarms_begin_status(a, a->on_boot_ms + ALARMS_STATUS_MS);
         a->answered = answer->author;
         return true;
     case ALARM_SILENCE:
@@ -613,50 +531,14 @@ int alarms_answer(struct alarms *all, const char *id, const struct alarm_answer 
     return 0;
 }
 
-static int standbys_of(const struct alarms *all, const char *by) {
-    int n = 0;
-    void *at;
-    for (size_t cursor = 0; alarms_each(all->standbys, &cursor, &at);)
-        n += !strcmp(((const struct standby *)at)->author.by, by);
-    return n;
-}
-
-int alarms_standby(struct alarms *all, const char *bed, int64_t until_ms, const struct alarm_author *author,
-                   const struct alarms_now *now, struct err *err) {
-    struct standby *s = map_get(all->standbys, bed);
-    if (!*bed)
-        return err_set(err, ERR_INVALID, "standby needs the name of a bed");
-    if (until_ms && (until_ms <= now->wall_ms || until_ms > now->wall_ms + ALARMS_STANDBY_MS))
-        return err_set(err, ERR_INVALID, "standby ends within 24 h from now; the end given is %.0f min from now",
-                       (double)(until_ms - now->wall_ms) / 60000);
-    if (until_ms == (s ? s->until_ms : 0))
-        return 0;
-    if (!until_ms) {
-        free(map_remove(all->standbys, bed));
-    } else {
-        if (!s && !all->restoring && /* earlier versions had no shares */
-            standbys_of(all, author->by) >= ALARMS_STANDBYS / 4)
-            return err_set(err, ERR_EXHAUSTED, "%s has %d beds in standby already; `brrctl alarms standby BED off` ends one",
-                           author->by, ALARMS_STANDBYS / 4);
-        if (!s && (!(s = calloc(1, sizeof *s)) || map_put(all->standbys, bed, s, NULL))) {
-            free(s);
-            return err_set(err, ERR_EXHAUSTED, "%d beds are in standby already", ALARMS_STANDBYS);
-        }
-        *s = (struct standby){.author = *author, .until_ms = until_ms, .until_boot_ms = now->boot_ms + until_ms - now->wall_ms};
-    }
-    alarms_write(all,
-                 &(struct alarms_row){.kind = ALARMS_ROW_STANDBY, .bed = bed, .until_ms = until_ms, .author = author, ROW_AT(now)});
-    return 0;
-}
-
-int64_t alarms_in_standby(const struct alarms *all, const char *bed, const struct alarms_now *now,
-                          const struct alarm_author **ret_author) {
-    const struct standby *s = map_get(all->standbys, bed);
-    if (!s || now->boot_ms >= s->until_boot_ms)
-        return 0;
-    if (ret_author)
-        *ret_author = &s->author;
-    return s->until_ms;
+void alarms_forgotten(struct alarms *all, const char *id, int64_t at_ms, const struct alarms_now *now) {
+    struct alarm *a = map_get(all->patients, id);
+    if (!a || a->status)
+        return;
+    take_out(all, a);
+    alarms_begin_status(a, alarms_boot_of(at_ms, now));
+    alarms_forget_answer(a, alarms_boot_of(at_ms, now));
+    put_in(all, a);
 }
 
 /* ---- alarms from before the start ---- */
@@ -730,9 +612,7 @@ bool alarms_merge(struct alarms *all, struct alarms *past, int most, const struc
     for (size_t cursor = 0; alarms_each(past->technical, &cursor, &at);)
         if (((const struct technical *)at)->begun)
             take_technical(all, at, now);
-    for (size_t cursor = 0; map_next(past->standbys, &cursor, &key, &at);)
-        if (!map_get(all->standbys, key) && !map_put(all->standbys, key, at, NULL))
-            map_remove(past->standbys, key);
+    alarms_merge_standbys(all, past);
     for (size_t cursor = 0; map_next(past->holders, &cursor, &key, &at);) {
         struct holder *h = map_get(all->holders, key);
         if (h && *((const struct holder *)at)->principal)

@@ -83,3 +83,15 @@ void alarms_technical_moved(struct alarms *all, const char *session, const struc
 static inline bool alarms_escalates(const struct alarms *all, const struct alarm *a) {
     return all->plan.n && !all->restoring && alarm_is_waiting(a);
 }
+/* Each second: it may be status epilepticus, or its next step is due. */
+void alarms_escalate(struct alarms *all, struct alarm *a, const struct alarms_now *now);
+/* It sounds again from then on, whoever has silenced it. */
+void alarms_begin_status(struct alarm *a, int64_t boot_ms);
+void alarms_forget_answer(struct alarm *a, int64_t boot_ms); /* which does not cover it any more: its steps begin anew */
+/* It is on again: an answer of long ago does not cover it, and who is called first is called now. */
+void alarms_sound_again(const struct alarms *all, struct alarm *a, int64_t boot_ms);
+
+/* Whether the bed is in standby for this caller's alarms of this kind: receivers, and what people did not do, have none. */
+bool alarms_stands_by(const struct alarms *all, enum alarm_kind kind, const char *principal, const char *bed);
+void alarms_forget_standbys(struct alarms *all, const struct alarms_now *now); /* those that are over */
+void alarms_merge_standbys(struct alarms *all, struct alarms *past);

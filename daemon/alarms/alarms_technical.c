@@ -120,19 +120,13 @@ void alarms_round_back(struct alarms *all, const struct alarms_cause *stream) {
     }
 }
 
-/* Receivers, and what people did not do, have no standby. */
-static bool stands_by(const struct alarms *all, enum alarm_kind kind, const char *principal, const char *bed) {
-    return *bed && kind != ALARM_UNANSWERED && kind != ALARM_RECEIVER && map_get(all->standbys, bed) &&
-           !alarms_is_anothers(all, principal, bed);
-}
-
 bool alarms_is_over(const char *why) { return !str_starts(why, ALARMS_ENDED) && strcmp(why, ALARMS_STANDS) != 0; }
 
 bool alarms_round_put(struct alarms *all, const struct alarms_cause *c, const struct alarms_now *now) {
     char key[CAUSE_KEY];
     key_of(all, c, key);
     struct technical *t = map_get(all->technical, key);
-    if (stands_by(all, c->kind, c->principal, c->bed))
+    if (alarms_stands_by(all, c->kind, c->principal, c->bed))
         return false;
     if (!t ? c->no_new || !(t = technical_new(all, key, c, now)) : c->no_new && !t->begun)
         return false;
@@ -183,7 +177,7 @@ void alarms_round_end(struct alarms *all, const struct alarms_now *now) {
     put_unanswered(all, true, now);
     for (size_t cursor = 0; rows < ROUND_ENDS && map_next(all->technical, &cursor, &key, &at);) {
         struct technical *t = at;
-        const bool stands = stands_by(all, t->alarm.kind, t->alarm.principal, t->alarm.bed);
+        const bool stands = alarms_stands_by(all, t->alarm.kind, t->alarm.principal, t->alarm.bed);
         if (t->round == all->round || (now->boot_ms < t->keep_boot_ms && !stands))
             continue;
         if (stands || t->gone)
