@@ -129,11 +129,9 @@ static void offer_line(struct line *l, struct journal_line *line) {
     const bool instead = is_edge(e) && (owed_escalates(&l->owed, e) || !hook_wants(l->hook, e));
     if (instead && is_over(e))
         owed_settle_escalations(&l->owed, e, "not told: the alarm is over");
-    struct owed_bed *b = owed_add(&l->owed, line, clock_ms());
+    struct owed_bed *b = owed_add(&l->owed, line, instead, clock_ms());
     if (!b)
         return;
-    if (instead)
-        owed_newest(b)->instead = true;
     if (e->kind == JOURNAL_ALARM_ON || e->kind == JOURNAL_ESCALATED)
         expect_at_once(b);
     grow(l);

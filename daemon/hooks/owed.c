@@ -188,7 +188,7 @@ static bool rejoins(struct owed *o, struct owed_bed *b, const struct journal_lin
     return false;
 }
 
-struct owed_bed *owed_add(struct owed *o, struct journal_line *line, int64_t now_ms) {
+struct owed_bed *owed_add(struct owed *o, struct journal_line *line, bool instead, int64_t now_ms) {
     const struct journal_entry *e = &line->entry;
     struct telling_item *i = calloc(1, sizeof *i);
     struct owed_bed *b = i ? bed_of(o, e, now_ms) : NULL;
@@ -204,10 +204,11 @@ struct owed_bed *owed_add(struct owed *o, struct journal_line *line, int64_t now
         settle_item(o, b, b->items, "superseded: too much waits");
     if (!b->items)
         b->place.since_ms = now_ms;
-    *i = (struct telling_item){.line = journal_line_hold(line),
+    *i = (struct telling_item){.bed = b,
+                               .line = journal_line_hold(line),
+                               .instead = instead,
                                .answered = line->answered || (e->kind == JOURNAL_ALARM_ON && *e->person),
                                .stale = now_ms - line->made_ms >= o->stale_ms};
-    i->bed = b;
     LIST_ADD_LAST(b->items, i, next);
     b->n++;
     o->waiting++;
@@ -216,13 +217,6 @@ struct owed_bed *owed_add(struct owed *o, struct journal_line *line, int64_t now
     settle_item(o, b, i, "dropped: too much waits");
     owed_forget_if_done(o, b, now_ms);
     return NULL;
-}
-
-struct telling_item *owed_newest(const struct owed_bed *b) {
-    struct telling_item *i = b->items;
-    while (i && i->next)
-        i = i->next;
-    return i;
 }
 
 /* ---- escalations that nobody needs to hear any more ---- */

@@ -43,8 +43,8 @@ struct owed {
 
 bool owed_init(struct owed *o); /* false: out of memory; the caller sets the rest */
 void owed_done(struct owed *o);
-/* The hook is owed this line. Returns its bed; NULL: it is settled. */
-struct owed_bed *owed_add(struct owed *o, struct journal_line *line, int64_t now_ms);
+/* The hook is owed this line; instead: it tells it in place of an escalation. Returns its bed; NULL: it is settled. */
+struct owed_bed *owed_add(struct owed *o, struct journal_line *line, bool instead, int64_t now_ms);
 /* Whether a hook that wants no beginnings and ends is owed this one: an escalation of the alarm waits, or is on its way, or its end
  * does in place of one; of a beginning: the end does, after which the alarm is on again. */
 bool owed_escalates(const struct owed *o, const struct journal_entry *e);
@@ -61,7 +61,6 @@ void owed_settle(struct owed *o, struct telling *t, const char *outcome);
 /* The attempt is over. again: what was told goes back to the bed, as far as it still needs to be told; else it was settled. */
 void owed_end(struct owed *o, struct owed_bed *b, struct telling *t, bool again);
 void owed_forget_if_done(struct owed *o, struct owed_bed *b, int64_t now_ms);
-struct telling_item *owed_newest(const struct owed_bed *b); /* the entry that was added last */
 /* The attempt has failed: the next one for what was tried comes after 1 s, then after twice as long each time up to 60 s; refused:
  * after 60 s. */
 void owed_put_off(struct owed_bed *b, int64_t now_ms, bool refused);

@@ -26,7 +26,7 @@ static bool owe_entry(struct owed *o, const struct journal_entry *e, int64_t mad
     struct journal_line *l = journal_line_new(e);
     l->made_ms = made_ms;
     atomic_store(&l->state, LINE_WRITTEN);
-    const bool kept = owed_add(o, l, made_ms) != NULL;
+    const bool kept = owed_add(o, l, false, made_ms) != NULL;
     journal_line_drop(l);
     return kept;
 }
@@ -166,7 +166,7 @@ static void an_end_that_a_stream_brings_along_waits_for_nothing(void **state) {
         struct journal_line *l = journal_line_new(&e[i]);
         l->again = true;
         l->made_ms = NOW_MS;
-        assert_non_null(owed_add(&o, l, NOW_MS));
+        assert_non_null(owed_add(&o, l, false, NOW_MS));
         atomic_store(&l->state, LINE_WRITTEN);
         journal_line_drop(l);
     }
@@ -220,7 +220,7 @@ static void an_alarm_that_is_reported_again_does_not_take_its_end(void **state) 
         struct journal_line *l = journal_line_new(&on);
         l->again = again;
         l->made_ms = NOW_MS + 1000;
-        assert_non_null(owed_add(&o, l, NOW_MS + 1000));
+        assert_non_null(owed_add(&o, l, false, NOW_MS + 1000));
         atomic_store(&l->state, LINE_KNOWN);
         assert_int_equal(n_settled, 0);
         assert_string_equal(next_told(&o, NOW_MS + 60000, text), "bed-7");
@@ -404,7 +404,7 @@ static int failed_attempts(struct owed *o, int64_t now_ms, int64_t until_ms, str
         }
         assert_true(owed_begin(o, b, now_ms, &t));
         if (line)
-            assert_non_null(owed_add(o, line, now_ms));
+            assert_non_null(owed_add(o, line, false, now_ms));
         line = NULL;
         now_ms += FAIL_MS;
         owed_put_off(b, now_ms, false);
@@ -457,17 +457,17 @@ static void an_alarm_that_is_tried_again_says_that_it_was_answered(void **state)
     l->answered = true;
     l->made_ms = NOW_MS;
     atomic_store(&l->state, LINE_WRITTEN);
-    assert_non_null(owed_add(&o, l, NOW_MS));
+    assert_non_null(owed_add(&o, l, false, NOW_MS));
     next_told(&o, NOW_MS, text);
     assert_non_null(strstr(text, ", acknowledged"));
     l->answered = false;
     str_copy(l->entry.person, sizeof l->entry.person, "Ana"); /* it is on again, and her answer covers it */
-    assert_non_null(owed_add(&o, l, NOW_MS));
+    assert_non_null(owed_add(&o, l, false, NOW_MS));
     next_told(&o, NOW_MS, text);
     assert_non_null(strstr(text, ", acknowledged"));
     l->answered = true;
     l->entry.kind = JOURNAL_ESCALATED;
-    assert_null(owed_add(&o, l, NOW_MS));
+    assert_null(owed_add(&o, l, false, NOW_MS));
     assert_int_equal(n_settled, 1);
     journal_line_drop(l);
     owed_done(&o);
