@@ -124,7 +124,7 @@ def check_memory(d):
 
 def check_waiting(d, tmp):
     """A job that waits has its model although the checkpoint is pruned meanwhile; what it kept for that is gone when it has run."""
-    code, first, err = d.submit(*MINI, f"data.source=file://{tmp}/eeg", "data.validation_fraction=0", "training.max_steps=1000000",
+    code, first, err = d.submit(*MINI, f"data.source=file://{tmp}/eeg", "data.validation_fraction=0", "training.max_steps=1000000", "training.seed=2",
                                 "checkpoint.every=1s", "checkpoint.keep=1", watch=False)
     assert code == 0, err
     d.wait(first["job"], lambda j: j["last_checkpoint"])
