@@ -388,7 +388,7 @@ int detector_spread(struct detector *d, const struct model_image *image, struct 
     struct device_info info;
     struct infer_lanes *lanes = NULL;
     device_describe(d->device, &info);
-    const bool steps = seizure_step(c) != 0, alone = steps && use->alone;
+    const bool steps = seizure_step(c) != 0, alone = steps && (use->alone || seizure_is_feature(c->type));
     const int n = alone ? 1 : !steps || info.threads < d->max_batch ? info.threads : d->max_batch;
     const int rows = !steps ? 1 : d->max_batch < LANE_STEPS ? d->max_batch : LANE_STEPS;
     if (info.is_async || (n < 2 && !alone) || n > d->max_batch || d->lanes)

@@ -43,7 +43,7 @@ int detector_warm_up(struct detector *d, struct stream *s, int64_t recordings, s
  * uploaded from. The thread that calls it is the one that runs the detector. */
 struct lane_use {
     int64_t memory_limit_bytes; /* of this network and those of the lanes; 0 = no limit */
-    bool alone;                 /* steps on the calling thread; else on at most max_batch threads */
+    bool alone;                 /* steps on the calling thread, as features are; else on at most max_batch threads */
 };
 int detector_spread(struct detector *d, const struct model_image *image, struct stream *s, const struct lane_use *use,
                     struct err *err);
