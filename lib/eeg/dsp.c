@@ -319,6 +319,18 @@ void resampler_push(struct resampler *r, const double *rows, int64_t n, bool mar
     r->count += n;
 }
 
+bool resampler_pass(struct resampler *r, int64_t n, int64_t *ret_first) {
+    if (r->reach)
+        return false;
+    *ret_first = r->next;
+    r->started = true;
+    r->next += n;
+    r->row += n;
+    r->base = r->row;
+    r->count = 0;
+    return true;
+}
+
 void resampler_end(struct resampler *r) { r->ended = true; }
 
 static void advance(struct resampler *r) {

@@ -63,6 +63,9 @@ void resampler_end(struct resampler *r);
 /* Returns up to max ready outputs, each with the mark of the source row at or before it, and their number. *ret_first = k of the
  * first one. */
 int64_t resampler_pull(struct resampler *r, double *rows, uint8_t *marks, int64_t max, int64_t *ret_first);
+/* At 256 Hz, where nothing is left to be pulled: *ret_first of n rows that need be neither pushed nor pulled; false at other rates.
+ */
+bool resampler_pass(struct resampler *r, int64_t n, int64_t *ret_first);
 /* The state between two pushes, for snapshots; load into a resampler made with the same rate and lanes. */
 void resampler_save(const struct resampler *r, struct str *out);
 void resampler_load(struct resampler *r, struct unpack *in);

@@ -399,22 +399,29 @@ static void filter(struct frontend *f, struct block *b, double *rows) {
         subtract_average(f, b);
 }
 
-/* Everything the resampler has ready goes through the filters to the sink, or waits. */
+/* The rows of a block through the filters to the sink, or they wait. */
+static int process(struct frontend *f, struct block *b, double *rows, struct err *err) {
+    b->starts = !f->announced;
+    f->announced = true;
+    filter(f, b, rows);
+    f->part->n++;
+    return f->part == &f->own ? frontend_give(f, f->part, err) : 0;
+}
+
+static int no_block(const struct frontend *f, struct err *err) {
+    return err_set(err, ERR_EXHAUSTED, "out of memory for a frontend of %d channels", f->channels);
+}
+
+/* Everything the resampler has ready. */
 static int drain(struct frontend *f, struct err *err) {
     for (;;) {
         struct block *b = next_block(f, f->part);
         if (!b)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for a frontend of %d channels", f->channels);
+            return no_block(f, err);
         double *rows = in_block(f) ? b->measured : f->filtered;
         b->n = resampler_pull(f->resampler, rows, b->marks, DSP_BLOCK, &b->first);
-        if (b->n == 0)
-            return 0;
-        b->starts = !f->announced;
-        f->announced = true;
-        filter(f, b, rows);
-        f->part->n++;
-        int rc = f->part == &f->own ? frontend_give(f, f->part, err) : 0;
-        if (rc)
+        int rc = b->n ? process(f, b, rows, err) : 0;
+        if (rc || !b->n)
             return rc;
     }
 }
@@ -529,7 +536,7 @@ static void check_loops(struct frontend *f, const float *const *uv, int64_t from
 }
 
 /* n ≤ DSP_BLOCK samples from `from` on through the matrix into channel-last rows. */
-static int mix(struct frontend *f, const float *const *uv, int64_t from, int64_t n, struct err *err) {
+static int mix(struct frontend *f, const float *const *uv, int64_t from, int64_t n, double *rows, struct err *err) {
     const struct montage *m = f->montage;
     for (int s = 0; s < m->n_sources; s++) {
         if (!quality_finite(uv[s] + from, n))
@@ -548,13 +555,17 @@ static int mix(struct frontend *f, const float *const *uv, int64_t from, int64_t
         if (!some)
             memset(sum, 0, sizeof *sum * (size_t)n);
         if (o % FOUR == FOUR - 1)
-            turn(f->planar, n, f->mixed + o - o % FOUR, f->lanes);
+            turn(f->planar, n, rows + o - o % FOUR, f->lanes);
     }
     return 0;
 }
 
 static int push_block(struct frontend *f, const float *const *uv, int64_t from, int64_t n, struct err *err) {
-    int rc = mix(f, uv, from, n, err);
+    struct block *b = next_block(f, f->part);
+    if (!b)
+        return no_block(f, err);
+    double *rows = in_block(f) ? b->measured : f->mixed;
+    int rc = mix(f, uv, from, n, rows, err);
     if (rc)
         return rc;
     check_loops(f, uv, from, n);
@@ -563,10 +574,15 @@ static int push_block(struct frontend *f, const float *const *uv, int64_t from, 
         f->in_segment = true;
         f->announced = false;
     }
-    memcpy(f->last, f->mixed + (n - 1) * f->lanes, sizeof *f->last * (size_t)f->lanes);
-    resampler_push(f->resampler, f->mixed, n, false);
+    memcpy(f->last, rows + (n - 1) * f->lanes, sizeof *f->last * (size_t)f->lanes);
     f->position += n;
-    return drain(f, err);
+    if (!resampler_pass(f->resampler, n, &b->first)) {
+        resampler_push(f->resampler, rows, n, false);
+        return drain(f, err);
+    }
+    b->n = n;
+    memset(b->marks, 0, (size_t)n);
+    return process(f, b, rows, err);
 }
 
 static int already_failed(const struct frontend *f, struct err *err) {
