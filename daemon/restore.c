@@ -127,16 +127,6 @@ static int copy_files(const struct restore *r, struct err *err) {
 
 /* ---- the database ---- */
 
-static int change(struct db *db, const char *sql, const char *from, const char *to, struct err *err) {
-    struct db_query q;
-    db_query(db, sql, "change its paths", &q, err);
-    if (from) {
-        db_put_text(&q, from);
-        db_put_text(&q, to);
-    }
-    return db_run(&q, err);
-}
-
 /* Records name files by their whole paths. Paths that a caller wrote (served.ref, jobs.data_root, job files) stay as they are. */
 static int move_paths(struct db *db, const char *from, const char *to, struct err *err) {
     static const struct {
@@ -149,13 +139,13 @@ static int move_paths(struct db *db, const char *from, const char *to, struct er
         str_format(sql, sizeof sql,
                    "UPDATE %s SET %s = ?2 || substr(%s, length(?1) + 1) WHERE substr(%s, 1, length(?1) + 1) = ?1 || '/'",
                    places[i].table, places[i].column, places[i].column, places[i].column);
-        if ((rc = change(db, sql, from, to, err)))
+        if ((rc = DB_RUN(db, sql, "change its paths", err, from, to)))
             return rc;
     }
-    return change(db,
+    return DB_RUN(db,
                   "UPDATE jobs SET state='queued', reason='restored from a backup; begins at its newest checkpoint, if that is "
                   "there' WHERE state IN ('preparing', 'running')",
-                  NULL, NULL, err);
+                  "change its paths", err);
 }
 
 static int change_database(const struct restore *r, const char *path, struct err *err) {

@@ -306,6 +306,19 @@ double db_real(const struct db_query *q, int column) {
     return db_is_null(q, column) ? NAN : sqlite3_column_double(q->statement, column);
 }
 
+void db_take_text(const struct db_query *q, int column, char *to, size_t size) { str_copy(to, size, db_text(q, column)); }
+void db_take_real(const struct db_query *q, int column, double *to, size_t size) { (void)size, *to = db_real(q, column); }
+void db_take_bool(const struct db_query *q, int column, bool *to, size_t size) { (void)size, *to = db_int(q, column) != 0; }
+void db_take_int(const struct db_query *q, int column, int64_t *to, size_t size) { (void)size, *to = db_int(q, column); }
+
+int db_number(struct db_query *q, int64_t *ret, struct err *err) {
+    bool row = false;
+    const int rc = db_next(q, &row, err);
+    *ret = row ? db_int(q, 0) : rc ? *ret : 0;
+    db_done(q);
+    return rc;
+}
+
 int64_t db_changes(const struct db *db) { return sqlite3_changes(db->sqlite); }
 int64_t db_inserted(const struct db *db) { return sqlite3_last_insert_rowid(db->sqlite); }
 

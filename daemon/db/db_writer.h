@@ -1,6 +1,6 @@
-/* db_writer: the thread that writes to a SQLite file, so that the loop never waits for a disk. Orders are carried out one after the
- * other, each in a transaction of its own, in the order in which they were given. Memory is ahead of the file meanwhile: what is
- * acknowledged to others waits for db_writer_await. Loop thread, except where noted. */
+/* db_writer: the thread that writes to a SQLite file, so that the loop never waits for a disk. Orders are carried out
+ * one after the other, each in a transaction of its own, in the order in which they were given. Memory is ahead of the
+ * file meanwhile: what is acknowledged to others waits for db_writer_await. Loop thread, except where noted. */
 #pragma once
 #include "base/mailbox.h"
 #include "daemon/db/db.h"
@@ -25,8 +25,8 @@ struct db_order {
 };
 /* EXHAUSTED when too many orders wait or memory is short: nothing was given then, and `ended` is not called. */
 int db_writer_post(struct db_writer *w, const struct db_order *order, struct err *err);
-/* The same from another thread, which waits for the end. `ended` and ctx are not used. UNAVAILABLE after DB_WRITER_PATIENCE_MS: it
- * may still happen. */
+/* The same from another thread, which waits for the end. `ended` and ctx are not used. UNAVAILABLE after
+ * DB_WRITER_PATIENCE_MS: it may still happen. */
 int db_writer_run(struct db_writer *w, const struct db_order *order, struct err *err);
 /* On another thread: waits until all orders given so far have ended, DB_WRITER_PATIENCE_MS at most. */
 void db_writer_sync(struct db_writer *w);
@@ -39,8 +39,9 @@ struct db_wait {
     int64_t until_ms;
     void (*over)(struct db_wait *wait, int rc, const struct err *err);
 };
-/* Calls over, at once if nothing has to be waited for. An order that could not be written, and whose end no earlier turn has
- * told: its error, also when later ones could. UNAVAILABLE after DB_WRITER_PATIENCE_MS: what was ordered may still happen. */
+/* Calls over, at once if nothing has to be waited for. An order that could not be written, and whose end no earlier
+ * turn has told: its error, also when later ones could. UNAVAILABLE after DB_WRITER_PATIENCE_MS: what was ordered may
+ * still happen. */
 void db_writer_await(struct db_writer *w, struct db_wait *wait, void (*over)(struct db_wait *wait, int rc, const struct err *err));
 /* Call when woken, and once a second. */
 void db_writer_turn(struct db_writer *w);

@@ -7,59 +7,21 @@ struct field {
     enum field_kind kind;
     size_t offset, size;
 };
-#define FIELD(name, kind, member)                                                                                                  \
-    { name, FIELD_##kind, offsetof(struct job, member), sizeof(((struct job *)0)->member) }
+#define KIND(at)                                                                                                                   \
+    _Generic(at, char ** : FIELD_HEAP_TEXT, int64_t * : FIELD_I64, int * : FIELD_INT, enum job_wish * : FIELD_INT,                 \
+             double * : FIELD_REAL, enum job_state * : FIELD_STATE, default : FIELD_TEXT)
+#define AT(member) ((struct job *)0)->member
+#define FIELD(name, member)                                                                                                        \
+    { name, KIND(&AT(member)), offsetof(struct job, member), sizeof(AT(member)) }
+#define OWN_FIELD(_, __, member) FIELD(#member, member),
+#define OWN_FIELDS(...)          MEMBERS_PASSES(MEMBERS_DO(OWN_FIELD, , , __VA_ARGS__)) /* 24 at most */
 static const struct field fields[] = {
-    FIELD("id", TEXT, id),
-    FIELD("sequence", I64, sequence),
-    FIELD("kind", TEXT, kind),
-    FIELD("name", TEXT, name),
-    FIELD("owner", TEXT, owner),
-    FIELD("priority", I64, priority),
-    FIELD("state", STATE, state),
-    FIELD("reason", TEXT, reason),
-    FIELD("created_ms", I64, created_ms),
-    FIELD("started_ms", I64, started_ms),
-    FIELD("finished_ms", I64, finished_ms),
-    FIELD("attempts", INT, attempts),
-    FIELD("restarts", INT, restarts),
-    FIELD("crashes", INT, crashes),
-    FIELD("stalled", INT, stalled),
-    FIELD("isolated", INT, isolated),
-    FIELD("retry_ms", I64, retry_ms),
-    FIELD("wish", INT, wish),
-    FIELD("device", TEXT, device),
-    FIELD("versions", TEXT, versions),
-    FIELD("directory", TEXT, directory),
-    FIELD("data_root", TEXT, data_root),
-    FIELD("yaml", HEAP_TEXT, yaml),
-    FIELD("file", HEAP_TEXT, file),
-    FIELD("overrides", HEAP_TEXT, overrides),
-    FIELD("request_id", HEAP_TEXT, request_id),
-    FIELD("result", HEAP_TEXT, result),
-    FIELD("best", TEXT, best),
-    FIELD("last", TEXT, last),
-    FIELD("saved_step", I64, saved_step),
-    FIELD("energy_j", REAL, energy_j),
-    FIELD("run_ms", I64, run_ms),
-    FIELD("device_ms", I64, device_ms),
-    FIELD("seen_ms", I64, seen_ms),
-    FIELD("memory_bytes", I64, memory_bytes),
-    FIELD("kept_bytes", I64, kept_bytes),
-    FIELD("step", I64, progress.step),
-    FIELD("steps", I64, progress.steps),
-    FIELD("epoch", I64, progress.epoch),
-    FIELD("epochs", I64, progress.epochs),
-    FIELD("loss", REAL, progress.loss),
-};
+    OWN_FIELDS(id, sequence, kind, name, owner, priority, state, reason, created_ms, started_ms, finished_ms, attempts, restarts,
+               crashes, stalled, isolated, retry_ms, wish)
+        OWN_FIELDS(device, versions, directory, data_root, yaml, file, overrides, request_id, result, best, last, saved_step,
+                   energy_j, run_ms, device_ms, seen_ms, memory_bytes, kept_bytes) FIELD("step", progress.step),
+    FIELD("steps", progress.steps), FIELD("epoch", progress.epoch), FIELD("epochs", progress.epochs), FIELD("loss", progress.loss)};
 enum { FIELDS = sizeof fields / sizeof *fields };
-
-/* Without it, as on a full volume, a record is found later. */
-static void make_index(struct db *db) {
-    struct db_query q;
-    db_query(db, "CREATE INDEX IF NOT EXISTS checkpoints_path ON checkpoints(path)", "set it up", &q, NULL);
-    (void)db_run(&q, NULL);
-}
 
 int jobdb_setup(struct db *db, struct err *err) {
     static const char *const types[] = {[FIELD_TEXT] = "TEXT",   [FIELD_HEAP_TEXT] = "TEXT", [FIELD_I64] = "INTEGER",
@@ -80,7 +42,8 @@ int jobdb_setup(struct db *db, struct err *err) {
         (rc = db_table(db, "removals", removals, sizeof removals / sizeof *removals, "job_id", err)) ||
         (rc = db_table(db, "counters", counters, sizeof counters / sizeof *counters, "name", err)))
         return rc;
-    make_index(db);
+    /* Without it, as on a full volume, a record is found later. */
+    (void)DB_RUN(db, "CREATE INDEX IF NOT EXISTS checkpoints_path ON checkpoints(path)", "set it up", NULL);
     return 0;
 }
 
@@ -157,8 +120,8 @@ int jobdb_save(struct db *db, const struct job *job, struct err *err) {
     return db_run(&q, err);
 }
 
-/* The columns that read_job takes. The last one: version 0.1.0 called the checkpoint of step 0, which no validation has seen, the
- * best of its job. */
+/* The columns that read_job takes. The last one: version 0.1.0 called the checkpoint of step 0, which no validation has
+ * seen, the best of its job. */
 static void select_job(struct str *sql) {
     for (int i = 0; i < FIELDS; i++)
         str_printf(sql, "%s%s", i ? "," : "SELECT ", fields[i].name);
@@ -239,54 +202,38 @@ int jobdb_open_reader(const char *path, struct db **ret, struct err *err) {
 static const char sequence_counter[] = "job sequence";
 
 int jobdb_sequence(struct db *db, int64_t *ret, struct err *err) {
-    OWNED(db_done) struct db_query q;
-    bool row = false;
+    struct db_query q;
     db_query(
         db, "SELECT max(coalesce((SELECT value FROM counters WHERE name=?), 1), coalesce((SELECT max(sequence) FROM jobs), 0) + 1)",
         "read the number of the next job", &q, err);
     db_put_text(&q, sequence_counter);
-    int rc = db_next(&q, &row, err);
-    if (rc)
-        return rc;
-    *ret = db_int(&q, 0);
-    return 0;
+    return db_number(&q, ret, err);
 }
 
 int jobdb_save_sequence(struct db *db, int64_t next, struct err *err) {
-    struct db_query q;
-    db_query(db, "INSERT OR REPLACE INTO counters(name, value) VALUES(?,?)", "save the number of the next job", &q, err);
-    db_put_text(&q, sequence_counter);
-    db_put_int(&q, next);
-    return db_run(&q, err);
+    return DB_RUN(db, "INSERT OR REPLACE INTO counters(name, value) VALUES(?,?)", "save the number of the next job", err,
+                  sequence_counter, next);
 }
 
-static int remove_from(struct db *db, const char *sql, const char *job_id, struct err *err) {
-    struct db_query q;
-    db_query(db, sql, "forget a job", &q, err);
-    db_put_text(&q, job_id);
-    return db_run(&q, err);
-}
+static const char forgetting[] = "forget a job";
 
 int jobdb_remove_job(struct db *db, const char *job_id, struct err *err) {
     int rc;
-    if ((rc = remove_from(db, "DELETE FROM checkpoints WHERE job_id=?", job_id, err)) ||
-        (rc = remove_from(db, "DELETE FROM pins WHERE job_id=?", job_id, err)))
+    if ((rc = DB_RUN(db, "DELETE FROM checkpoints WHERE job_id=?", forgetting, err, job_id)) ||
+        (rc = DB_RUN(db, "DELETE FROM pins WHERE job_id=?", forgetting, err, job_id)))
         return rc;
-    return remove_from(db, "DELETE FROM jobs WHERE id=?", job_id, err);
+    return DB_RUN(db, "DELETE FROM jobs WHERE id=?", forgetting, err, job_id);
 }
 
 /* ---- removals ---- */
 
 int jobdb_add_removal(struct db *db, const char *job_id, const char *folder, struct err *err) {
-    struct db_query q;
-    db_query(db, "INSERT OR REPLACE INTO removals(job_id, folder) VALUES(?,?)", "record the folder of a deleted job", &q, err);
-    db_put_text(&q, job_id);
-    db_put_text(&q, folder);
-    return db_run(&q, err);
+    return DB_RUN(db, "INSERT OR REPLACE INTO removals(job_id, folder) VALUES(?,?)", "record the folder of a deleted job", err,
+                  job_id, folder);
 }
 
 int jobdb_end_removal(struct db *db, const char *job_id, struct err *err) {
-    return remove_from(db, "DELETE FROM removals WHERE job_id=?", job_id, err);
+    return DB_RUN(db, "DELETE FROM removals WHERE job_id=?", forgetting, err, job_id);
 }
 
 int jobdb_removals(struct db *db, int (*visit)(void *ctx, const struct jobdb_removal *r, struct err *err), void *ctx,
@@ -297,8 +244,7 @@ int jobdb_removals(struct db *db, int (*visit)(void *ctx, const struct jobdb_rem
     db_query(db, "SELECT job_id, folder FROM removals ORDER BY job_id", "read the folders of deleted jobs", &q, err);
     while (!(rc = db_next(&q, &row, err)) && row) {
         struct jobdb_removal r;
-        str_copy(r.job_id, sizeof r.job_id, db_text(&q, 0));
-        str_copy(r.folder, sizeof r.folder, db_text(&q, 1));
+        DB_TAKE(&q, 0, r, job_id, folder);
         if ((rc = visit(ctx, &r, err)))
             break;
     }
@@ -308,39 +254,21 @@ int jobdb_removals(struct db *db, int (*visit)(void *ctx, const struct jobdb_rem
 /* ---- checkpoints ---- */
 
 int jobdb_add_checkpoint(struct db *db, const char *job_id, const struct task_checkpoint *c, int64_t now_ms, struct err *err) {
-    struct db_query q;
-    db_query(db,
-             "INSERT INTO checkpoints(job_id, step, epoch, path, sha256, bytes, metric, metric_name, best, created_ms) "
-             "VALUES(?,?,?,?,?,?,?,?,?,?) ON CONFLICT(job_id, step) DO UPDATE SET epoch=excluded.epoch, "
-             "path=excluded.path, bytes=excluded.bytes, best=excluded.best, metric=CASE WHEN sha256=excluded.sha256 THEN "
-             "coalesce(excluded.metric, metric) ELSE excluded.metric END, metric_name=CASE WHEN sha256=excluded.sha256 "
-             "AND excluded.metric IS NULL THEN metric_name ELSE excluded.metric_name END, sha256=excluded.sha256",
-             "save a checkpoint", &q, err);
-    db_put_text(&q, job_id);
-    db_put_int(&q, c->step);
-    db_put_int(&q, c->epoch);
-    db_put_text(&q, c->path);
-    db_put_text(&q, c->sha256);
-    db_put_int(&q, c->bytes);
-    db_put_real(&q, c->metric);
-    db_put_text(&q, c->metric_name);
-    db_put_int(&q, c->best);
-    db_put_int(&q, now_ms);
-    return db_run(&q, err);
+    return DB_RUN(db,
+                  "INSERT INTO checkpoints(job_id, step, epoch, path, sha256, bytes, metric, metric_name, best, created_ms) "
+                  "VALUES(?,?,?,?,?,?,?,?,?,?) ON CONFLICT(job_id, step) DO UPDATE SET epoch=excluded.epoch, "
+                  "path=excluded.path, bytes=excluded.bytes, best=excluded.best, metric=CASE WHEN sha256=excluded.sha256 THEN "
+                  "coalesce(excluded.metric, metric) ELSE excluded.metric END, metric_name=CASE WHEN sha256=excluded.sha256 "
+                  "AND excluded.metric IS NULL THEN metric_name ELSE excluded.metric_name END, sha256=excluded.sha256",
+                  "save a checkpoint", err, job_id, c->step, c->epoch, c->path, c->sha256, c->bytes, c->metric, c->metric_name,
+                  c->best, now_ms);
 }
 
 static void read_checkpoint(const struct db_query *q, struct jobdb_checkpoint *ret) {
     *ret = (struct jobdb_checkpoint){.created_ms = db_int(q, 9), .pinned = !db_is_null(q, 10)};
-    str_copy(ret->kept, sizeof ret->kept, db_text(q, 11));
-    str_copy(ret->job_id, sizeof ret->job_id, db_text(q, 0));
-    ret->c.step = db_int(q, 1);
-    ret->c.epoch = db_int(q, 2);
-    str_copy(ret->c.path, sizeof ret->c.path, db_text(q, 3));
-    str_copy(ret->c.sha256, sizeof ret->c.sha256, db_text(q, 4));
-    ret->c.bytes = db_int(q, 5);
-    ret->c.metric = db_real(q, 6);
-    str_copy(ret->c.metric_name, sizeof ret->c.metric_name, db_text(q, 7));
-    ret->c.best = db_int(q, 8) != 0;
+    DB_TAKE(q, 0, *ret, job_id);
+    DB_TAKE(q, 1, ret->c, step, epoch, path, sha256, bytes, metric, metric_name, best);
+    DB_TAKE(q, 11, *ret, kept);
 }
 
 #define RECORD_COLUMNS                                                                                                             \
@@ -378,8 +306,7 @@ static int read_one(struct db_query *q, struct jobdb_checkpoint *ret, bool *ret_
 int jobdb_record(struct db *db, const char *job_id, int64_t step, struct jobdb_checkpoint *ret, bool *ret_found, struct err *err) {
     OWNED(db_done) struct db_query q;
     db_query(db, RECORDS "WHERE c.job_id=? AND c.step=?", reading_records, &q, err);
-    db_put_text(&q, job_id);
-    db_put_int(&q, step);
+    DB_PUT(&q, job_id, step);
     return read_one(&q, ret, ret_found, err);
 }
 
@@ -393,50 +320,37 @@ int jobdb_record_at(struct db *db, const char *path, struct jobdb_checkpoint *re
     return read_one(&q, ret, ret_found, err);
 }
 
-/* A statement whose parameters are a checkpoint's job and step. */
-static int change_checkpoint(struct db *db, const char *sql, const char *job_id, int64_t step, struct err *err) {
-    struct db_query q;
-    db_query(db, sql, "change the record of a checkpoint", &q, err);
-    db_put_text(&q, job_id);
-    db_put_int(&q, step);
-    return db_run(&q, err);
-}
+static const char changing_record[] = "change the record of a checkpoint";
 
 int jobdb_remove_checkpoint(struct db *db, const char *job_id, int64_t step, struct err *err) {
-    int rc = change_checkpoint(db,
-                               "DELETE FROM checkpoints WHERE job_id=?1 AND step=?2 "
-                               "AND NOT EXISTS (SELECT 1 FROM pins WHERE job_id=?1 AND step=?2)",
-                               job_id, step, err);
+    int rc = DB_RUN(db,
+                    "DELETE FROM checkpoints WHERE job_id=?1 AND step=?2 "
+                    "AND NOT EXISTS (SELECT 1 FROM pins WHERE job_id=?1 AND step=?2)",
+                    changing_record, err, job_id, step);
     if (rc || db_changes(db))
         return rc;
     return err_set(err, ERR_PRECONDITION, "job:%s@%lld was pinned or deleted meanwhile", job_id, (long long)step);
 }
 
 int jobdb_pin(struct db *db, const char *job_id, int64_t step, const char *kept, struct err *err) {
-    struct db_query q;
-    db_query(db,
-             "INSERT OR REPLACE INTO pins(job_id, step, path) SELECT ?1, ?2, ?3 "
-             "WHERE EXISTS (SELECT 1 FROM checkpoints WHERE job_id=?1 AND step=?2)",
-             "pin a checkpoint", &q, err);
-    db_put_text(&q, job_id);
-    db_put_int(&q, step);
-    db_put_text(&q, kept);
-    int rc = db_run(&q, err);
+    int rc = DB_RUN(db,
+                    "INSERT OR REPLACE INTO pins(job_id, step, path) SELECT ?1, ?2, ?3 "
+                    "WHERE EXISTS (SELECT 1 FROM checkpoints WHERE job_id=?1 AND step=?2)",
+                    "pin a checkpoint", err, job_id, step, kept);
     if (rc || db_changes(db))
         return rc;
     return err_set(err, ERR_NOT_FOUND, "job:%s@%lld was deleted meanwhile", job_id, (long long)step);
 }
 
 int jobdb_pinned(struct db *db, const char *job_id, int64_t *ret_step, struct err *err) {
-    OWNED(db_done) struct db_query q;
-    bool row = false;
-    db_query(db, "SELECT min(step) FROM pins JOIN checkpoints USING(job_id, step) WHERE job_id=?", "read pins", &q, err);
+    struct db_query q;
+    db_query(db, "SELECT ifnull(min(step), -1) FROM pins JOIN checkpoints USING(job_id, step) WHERE job_id=?", "read pins", &q,
+             err);
     db_put_text(&q, job_id);
-    int rc = db_next(&q, &row, err);
-    *ret_step = row && !db_is_null(&q, 0) ? db_int(&q, 0) : -1;
-    return rc;
+    *ret_step = -1;
+    return db_number(&q, ret_step, err);
 }
 
 int jobdb_unpin(struct db *db, const char *job_id, int64_t step, struct err *err) {
-    return change_checkpoint(db, "DELETE FROM pins WHERE job_id=? AND step=?", job_id, step, err);
+    return DB_RUN(db, "DELETE FROM pins WHERE job_id=? AND step=?", changing_record, err, job_id, step);
 }

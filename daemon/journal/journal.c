@@ -341,7 +341,8 @@ static bool write_all(struct journal *j) {
     return true;
 }
 
-/* At once, and again until it is open: readers wait for the file, and receivers for what an earlier process owes them. */
+/* At once, and again until it is open: readers wait for the file, and receivers for what an earlier process owes
+ * them. */
 static void look_at_db(struct journal *j) {
     struct err err;
     if (j->db)

@@ -16,7 +16,8 @@ enum {
     JOURNAL_WHERE = 96
 };
 
-/* Kinds of entries: X(constant, name, words for people). One list makes the constants and both texts, so that none lacks a text. */
+/* Kinds of entries: X(constant, name, words for people). One list makes the constants and both texts, so that none
+ * lacks a text. */
 #define JOURNAL_KINDS_OF(X)                                                                                                        \
     X(ALARM_ON, "alarm_on", "Alarm on")                                                                                            \
     X(ALARM_OFF, "alarm_off", "Alarm off") /* detail: why, a name of enum journal_off */                                           \
@@ -48,14 +49,15 @@ enum journal_kind {
 const char *journal_kind_name(enum journal_kind kind);            /* "alarm_on" */
 const char *journal_kind_words(enum journal_kind kind);           /* "Alarm on" */
 bool journal_kind_find(const char *name, enum journal_kind *ret); /* false: there is no such kind */
-/* True for what an alarm passes: alarms, technical ones too, their answers, and the ends of streams. These entries are written
- * before all others. */
+/* True for what an alarm passes: alarms, technical ones too, their answers, and the ends of streams. These entries are
+ * written before all others. */
 bool journal_kind_is_alarm(enum journal_kind kind);
 static inline bool journal_kind_is_technical(enum journal_kind kind) {
     return kind == JOURNAL_TECHNICAL_ON || kind == JOURNAL_TECHNICAL_OFF;
 }
 
-/* Why an alarm went off. Only ENDED says that the seizure is over; otherwise monitoring stopped while the alarm was on. */
+/* Why an alarm went off. Only ENDED says that the seizure is over; otherwise monitoring stopped while the alarm was
+ * on. */
 enum journal_off {
     JOURNAL_OFF_ENDED,
     JOURNAL_OFF_GAP,        /* samples are missing */
@@ -83,8 +85,8 @@ struct journal_entry {
     char session[JOURNAL_SESSION], principal[JOURNAL_PRINCIPAL], client[JOURNAL_CLIENT], address[JOURNAL_ADDRESS];
     char model[JOURNAL_MODEL], sha256[JOURNAL_SHA256], detail[JOURNAL_DETAIL];
     bool live; /* of a live stream, or unknown; false: of a replay */
-    /* The alarm that the entry is about, "" = none. An alarm that begins again within alarms.rejoin has the id of the one before.
-     */
+    /* The alarm that the entry is about, "" = none. An alarm that begins again within alarms.rejoin has the id of the
+     * one before. */
     char alarm[JOURNAL_ALARM];
     /* alarm_on (told, escalated), event: the channels that carry it, for people; "": not known */
     char where[JOURNAL_WHERE];

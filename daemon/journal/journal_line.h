@@ -1,5 +1,6 @@
-/* journal_line: an entry on its way to the disk and to receivers. The journal's mailbox, its thread and each receiver hold it; the
- * last holder frees it. All fields but the atomic ones are constant once the line is posted. Any thread. */
+/* journal_line: an entry on its way to the disk and to receivers. The journal's mailbox, its thread and each receiver
+ * hold it; the last holder frees it. All fields but the atomic ones are constant once the line is posted. Any
+ * thread. */
 #pragma once
 
 #include "base/mailbox.h"

@@ -12,13 +12,6 @@ static const struct db_column columns[] = {
     {"live", "INTEGER"},  {"alarm", "TEXT"},     {"person", "TEXT"},          {"step", "INTEGER"},        {"until_ms", "INTEGER"},
     {"on_ms", "INTEGER"}, {"made_boot", "TEXT"}, {"made_boot_ms", "INTEGER"}, {"at_head", "TEXT"}};
 
-/* A statement without parameters and rows. */
-static int run(struct db *db, const char *sql, const char *what, struct err *err) {
-    struct db_query q;
-    int rc = db_query(db, sql, what, &q, err);
-    return rc ? rc : db_run(&q, err);
-}
-
 static int set_up(struct db *db, struct err *err) {
     static const char *const indexes[] = {
         "CREATE UNIQUE INDEX IF NOT EXISTS journal_once ON journal(session, kind, number)",
@@ -29,7 +22,7 @@ static int set_up(struct db *db, struct err *err) {
         "CREATE INDEX IF NOT EXISTS journal_register ON journal(id) WHERE " JOURNALDB_OF_ALARMS};
     int rc = db_table(db, "journal", columns, sizeof columns / sizeof *columns, "id", err);
     for (size_t i = 0; !rc && i < sizeof indexes / sizeof *indexes; i++)
-        rc = run(db, indexes[i], "set it up", err);
+        rc = DB_RUN(db, indexes[i], "set it up", err);
     return rc;
 }
 
@@ -66,25 +59,11 @@ int journaldb_insert(struct db *db, const struct journal_entry *e, int64_t *ret_
         db_put_null(&q);
     else
         db_put_int(&q, e->number);
-    db_put_int(&q, e->received_ms);
-    db_put_int(&q, e->sample_ms);
-    db_put_real(&q, e->start_s);
-    db_put_real(&q, e->end_s);
-    db_put_real(&q, e->value);
-    const char *const texts[] = {e->session, e->principal, e->client, e->address, e->model, e->sha256, e->detail};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        db_put_text(&q, texts[i]);
-    db_put_int(&q, e->live);
-    db_put_text(&q, e->alarm);
-    db_put_text(&q, e->person);
-    db_put_int(&q, e->step);
-    db_put_int(&q, e->until_ms);
-    db_put_int(&q, e->on_ms);
     if (e->boot_ms)
         trusted_boot_id(boot);
-    db_put_text(&q, boot);
-    db_put_int(&q, e->boot_ms);
-    db_put_text(&q, e->where);
+    DB_PUT(&q, e->received_ms, e->sample_ms, e->start_s, e->end_s, e->value, e->session, e->principal, e->client, e->address,
+           e->model, e->sha256, e->detail, e->live, e->alarm, e->person, e->step, e->until_ms, e->on_ms, boot, e->boot_ms,
+           e->where);
     int rc = db_run(&q, err);
     if (rc)
         return rc;
@@ -94,14 +73,9 @@ int journaldb_insert(struct db *db, const struct journal_entry *e, int64_t *ret_
 
 /* The one number that a statement answers with. */
 static int number(struct db *db, const char *sql, int64_t *ret, struct err *err) {
-    OWNED(db_done) struct db_query q;
-    bool row = false;
+    struct db_query q;
     db_query(db, sql, "read it", &q, err);
-    int rc = db_next(&q, &row, err);
-    if (rc)
-        return rc;
-    *ret = row ? db_int(&q, 0) : 0;
-    return 0;
+    return db_number(&q, ret, err);
 }
 
 int journaldb_newest(struct db *db, int64_t *ret_id, struct err *err) {
@@ -115,14 +89,10 @@ int journaldb_bytes(struct db *db, int64_t *ret, struct err *err) {
 }
 
 int journaldb_prune(struct db *db, int64_t before_ms, int most, int64_t *ret_n, struct err *err) {
-    struct db_query q;
-    db_query(db,
-             "DELETE FROM journal WHERE id IN (SELECT id FROM journal WHERE received_ms < ?1 AND id < (SELECT max(id) "
-             "FROM journal) ORDER BY id LIMIT ?2)",
-             "delete its oldest entries", &q, err);
-    db_put_int(&q, before_ms);
-    db_put_int(&q, most);
-    int rc = db_run(&q, err);
+    int rc = DB_RUN(db,
+                    "DELETE FROM journal WHERE id IN (SELECT id FROM journal WHERE received_ms < ?1 AND id < (SELECT max(id) "
+                    "FROM journal) ORDER BY id LIMIT ?2)",
+                    "delete its oldest entries", err, before_ms, most);
     if (rc)
         return rc;
     *ret_n = db_changes(db);
@@ -138,27 +108,13 @@ bool journaldb_row(const struct db_query *q, int first, struct journal_entry *e)
         return false;
     e->id = db_int(q, first);
     e->number = db_is_null(q, first + 2) ? -1 : db_int(q, first + 2);
-    e->received_ms = db_int(q, first + 3);
-    e->sample_ms = db_int(q, first + 4);
-    e->start_s = db_real(q, first + 5);
-    e->end_s = db_real(q, first + 6);
-    e->value = db_real(q, first + 7);
-    str_copy(e->session, sizeof e->session, db_text(q, first + 8));
-    str_copy(e->principal, sizeof e->principal, db_text(q, first + 9));
-    str_copy(e->client, sizeof e->client, db_text(q, first + 10));
-    str_copy(e->address, sizeof e->address, db_text(q, first + 11));
-    str_copy(e->model, sizeof e->model, db_text(q, first + 12));
-    str_copy(e->sha256, sizeof e->sha256, db_text(q, first + 13));
-    str_copy(e->detail, sizeof e->detail, db_text(q, first + 14));
+    DB_TAKE(q, first + 3, *e, received_ms, sample_ms, start_s, end_s, value, session, principal, client, address, model, sha256,
+            detail);
     e->live = db_is_null(q, first + 15) || db_int(q, first + 15); /* entries of earlier versions do not say it */
-    str_copy(e->alarm, sizeof e->alarm, db_text(q, first + 16));
-    str_copy(e->person, sizeof e->person, db_text(q, first + 17));
-    e->step = db_int(q, first + 18);
-    e->until_ms = db_int(q, first + 19);
-    e->on_ms = db_int(q, first + 20);
+    DB_TAKE(q, first + 16, *e, alarm, person, step, until_ms, on_ms);
     trusted_boot_id(boot);
     e->boot_ms = *boot && !strcmp(db_text(q, first + 21), boot) ? db_int(q, first + 22) : 0;
-    str_copy(e->where, sizeof e->where, db_text(q, first + 23));
+    DB_TAKE(q, first + 23, *e, where);
     return true;
 }
 

@@ -1,5 +1,5 @@
-/* journaldb: the table of the journal: entries go in once, come out page by page, and the oldest go first. One thread at a time for
- * each database. */
+/* journaldb: the table of the journal: entries go in once, come out page by page, and the oldest go first. One thread
+ * at a time for each database. */
 #pragma once
 
 #include "daemon/db/db.h"
@@ -31,8 +31,8 @@ struct journal_filter {
     int64_t since_boot_ms;      /* also what was made since then by CLOCK_BOOTTIME; 0: nothing */
     bool of_alarms;             /* only what JOURNALDB_OF_ALARMS names, by an index: other entries are not even read */
 };
-/* Calls visit for at most `most` entries behind the entry `after` (id), oldest first; or before it, newest first; after 0: from the
- * first, or the newest one. Stops early, without an error, when *stop becomes true. */
+/* Calls visit for at most `most` entries behind the entry `after` (id), oldest first; or before it, newest first; after
+ * 0: from the first, or the newest one. Stops early, without an error, when *stop becomes true. */
 struct journal_page {
     int64_t after;
     bool newest_first;
@@ -42,15 +42,15 @@ struct journal_page {
 typedef void journal_visit_fn(void *ctx, const struct journal_entry *e);
 int journaldb_list(struct db *db, const struct journal_filter *filter, const struct journal_page *page, journal_visit_fn *visit,
                    void *ctx, struct err *err);
-/* The columns of an entry in a query, for journaldb_row: false if its kind is one of a later version. first: the column of the id.
- */
+/* The columns of an entry in a query, for journaldb_row: false if its kind is one of a later version. first: the column
+ * of the id. */
 enum { JOURNALDB_COLUMNS = 24 };
 #define JOURNALDB_ROW                                                                                                              \
     "journal.id, kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, client, address, model, "        \
     "sha256, "                                                                                                                     \
     "detail, live, alarm, person, step, until_ms, on_ms, made_boot, made_boot_ms, at_head"
-/* 1 if an entry is of a kind of journal_kind_is_alarm and neither a technical alarm nor the holder of a bed, else 0: such entries
- * are deleted last. The index journal_owner is made of this text. */
+/* 1 if an entry is of a kind of journal_kind_is_alarm and neither a technical alarm nor the holder of a bed, else 0:
+ * such entries are deleted last. The index journal_owner is made of this text. */
 #define JOURNALDB_IS_ALARM "(kind IN ('alarm_on','alarm_off','ended','moved','told','answered','escalated','standby'))"
 /* What the register of alarms is made of (alarms/alarm_entry.h). The index journal_register is made of this text. */
 #define JOURNALDB_OF_ALARMS                                                                                                        \

@@ -13,26 +13,14 @@ void outlet_id(const char *receiver, const struct journal_entry *e, char ret[LIN
     str_copy(ret, LINE_DELIVERY, hex);
 }
 
-/* A statement without rows, with this text as its parameter unless that is NULL. */
-static int run(struct db *db, const char *sql, const char *text, struct err *err) {
-    struct db_query q;
-    db_query(db, sql, "keep deliveries", &q, err);
-    if (text)
-        db_put_text(&q, text);
-    return db_run(&q, err);
-}
+static const char keeping[] = "keep deliveries";
 
 /* After a boot of the machine the age is what the wall clock says; a clock that is before the entry says nothing. */
 static int restart_ages(struct db *db, struct err *err) {
     char boot[TRUSTED_BOOT_ID];
-    struct db_query q;
     trusted_boot_id(boot);
-    db_query(db, "UPDATE outbox SET boot = ?1, boot_ms = ?2 - max(0, ?3 - made_ms) WHERE boot <> ?1 OR boot_ms > ?2",
-             "keep deliveries", &q, err);
-    db_put_text(&q, boot);
-    db_put_int(&q, trusted_boot_ms());
-    db_put_int(&q, clock_wall_ms());
-    return db_run(&q, err);
+    return DB_RUN(db, "UPDATE outbox SET boot = ?1, boot_ms = ?2 - max(0, ?3 - made_ms) WHERE boot <> ?1 OR boot_ms > ?2", keeping,
+                  err, boot, trusted_boot_ms(), clock_wall_ms());
 }
 
 int outbox_setup(struct db *db, struct err *err) {
@@ -41,8 +29,8 @@ int outbox_setup(struct db *db, struct err *err) {
                                                {"boot_ms", "INTEGER"}};
     int rc;
     if ((rc = db_table(db, "outbox", columns, sizeof columns / sizeof *columns, "id", err)) ||
-        (rc = run(db, "CREATE INDEX IF NOT EXISTS outbox_delivery ON outbox(delivery)", NULL, err)) ||
-        (rc = run(db, "DELETE FROM outbox WHERE entry IS NULL", NULL, err))) /* of an earlier version */
+        (rc = DB_RUN(db, "CREATE INDEX IF NOT EXISTS outbox_delivery ON outbox(delivery)", keeping, err)) ||
+        (rc = DB_RUN(db, "DELETE FROM outbox WHERE entry IS NULL", keeping, err))) /* of an earlier version */
         return rc;
     if (db_changes(db))
         log_warn("deliveries to hooks that an earlier version had not made are dropped", "deliveries=%lld",
@@ -52,26 +40,18 @@ int outbox_setup(struct db *db, struct err *err) {
 
 int outbox_add(struct db *db, const char *receiver, const struct journal_entry *e, struct err *err) {
     char delivery[LINE_DELIVERY], boot[TRUSTED_BOOT_ID];
-    struct db_query q;
-    db_query(db, "INSERT INTO outbox(hook, delivery, made_ms, entry, boot, boot_ms) VALUES(?,?,?,?,?,?)", "keep a delivery", &q,
-             err);
     outlet_id(receiver, e, delivery);
     trusted_boot_id(boot);
-    db_put_text(&q, receiver);
-    db_put_text(&q, delivery);
-    db_put_int(&q, e->received_ms);
-    db_put_int(&q, e->id);
-    db_put_text(&q, boot);
-    db_put_int(&q, trusted_boot_ms());
-    return db_run(&q, err);
+    return DB_RUN(db, "INSERT INTO outbox(hook, delivery, made_ms, entry, boot, boot_ms) VALUES(?,?,?,?,?,?)", "keep a delivery",
+                  err, receiver, delivery, e->received_ms, e->id, boot, trusted_boot_ms());
 }
 
 int outbox_remove(struct db *db, const char *delivery, struct err *err) {
-    return run(db, "DELETE FROM outbox WHERE delivery = ?", delivery, err);
+    return DB_RUN(db, "DELETE FROM outbox WHERE delivery = ?", keeping, err, delivery);
 }
 
-/* Lines that a receiver was offered, which it may not tell before it has all of them: an alarm that is on is not told as one when
- * its end follows. */
+/* Lines that a receiver was offered, which it may not tell before it has all of them: an alarm that is on is not told
+ * as one when its end follows. */
 struct offered {
     struct journal_line *lines[OUTBOX_MOST];
     int n;
@@ -114,9 +94,7 @@ int outbox_offer(struct db *db, const struct outlet *outlet, int i, struct err *
              "(SELECT id FROM outbox WHERE hook = ?2 ORDER BY id DESC LIMIT ?3) ORDER BY outbox.id",
              "read deliveries", &q, err);
     struct offered *all = calloc(1, sizeof *all);
-    db_put_int(&q, trusted_boot_ms());
-    db_put_text(&q, outlet->name(outlet->ctx, i));
-    db_put_int(&q, OUTBOX_MOST);
+    DB_PUT(&q, trusted_boot_ms(), outlet->name(outlet->ctx, i), OUTBOX_MOST);
     while (all && !(rc = db_next(&q, &row, err)) && row)
         offer_row(&q, outlet, i, all);
     if (!all)
@@ -126,10 +104,7 @@ int outbox_offer(struct db *db, const struct outlet *outlet, int i, struct err *
 }
 
 int outbox_prune(struct db *db, int64_t older_than_ms, int64_t *ret_n, struct err *err) {
-    struct db_query q;
-    db_query(db, "DELETE FROM outbox WHERE boot_ms < ?", "delete old deliveries", &q, err);
-    db_put_int(&q, trusted_boot_ms() - older_than_ms);
-    int rc = db_run(&q, err);
+    int rc = DB_RUN(db, "DELETE FROM outbox WHERE boot_ms < ?", "delete old deliveries", err, trusted_boot_ms() - older_than_ms);
     if (rc)
         return rc;
     *ret_n = db_changes(db);

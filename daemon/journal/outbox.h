@@ -1,5 +1,5 @@
-/* outbox: deliveries that are not done, in the journal's database. Ages are by the clock that runs from the boot of the machine,
- * which nobody can set. The journal's thread. */
+/* outbox: deliveries that are not done, in the journal's database. Ages are by the clock that runs from the boot of the
+ * machine, which nobody can set. The journal's thread. */
 #pragma once
 #include "daemon/db/db.h"
 #include "daemon/journal/outlet.h"

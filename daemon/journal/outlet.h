@@ -1,7 +1,7 @@
-/* outlet: receivers of entries of the journal (daemon/hooks), as the journal sees them. A receiver is offered each entry that it
- * wants when the entry is made; it waits until the entry is on the disk, or for OUTLET_WAIT_MS, and so needs no disk. In the
- * transaction that writes the entry its delivery goes into the outbox, and leaves it when the receiver is done (journal_told): a
- * restart offers again what is left there. */
+/* outlet: receivers of entries of the journal (daemon/hooks), as the journal sees them. A receiver is offered each
+ * entry that it wants when the entry is made; it waits until the entry is on the disk, or for OUTLET_WAIT_MS, and so
+ * needs no disk. In the transaction that writes the entry its delivery goes into the outbox, and leaves it when the
+ * receiver is done (journal_told): a restart offers again what is left there. */
 #pragma once
 #include "daemon/journal/journal_line.h"
 

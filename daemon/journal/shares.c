@@ -2,7 +2,8 @@
 
 #include "base/map.h"
 
-/* Beds beyond BEDS are counted for their principal alone, and so are principals beyond PRINCIPALS for the principal "". */
+/* Beds beyond BEDS are counted for their principal alone, and so are principals beyond PRINCIPALS for the principal
+ * "". */
 enum { PRINCIPALS = 4096, BEDS = 1024 };
 
 struct count {
@@ -103,8 +104,7 @@ static int delete_oldest(struct db *db, const struct victim *v, int64_t *ret_n, 
                "journal) ORDER BY id LIMIT ?2)",
                v->bed ? " AND client = ?3" : "", v->alarms ? "" : " AND " JOURNALDB_IS_ALARM " = 0 AND kind <> 'holder'");
     db_query(db, sql, "delete its oldest entries", &q, err);
-    db_put_text(&q, v->principal);
-    db_put_int(&q, v->most);
+    DB_PUT(&q, v->principal, v->most);
     if (v->bed)
         db_put_text(&q, v->bed);
     int rc = db_run(&q, err);

@@ -8,47 +8,26 @@ int serveddb_setup(struct db *db, struct err *err) {
     static const struct db_column unloaded[] = {{"name", "TEXT"}};
     static const struct db_column loads[] = {{"number", "INTEGER"}, {"name", "TEXT"},   {"time_ms", "INTEGER"},
                                              {"ref", "TEXT"},       {"sha256", "TEXT"}, {"principal", "TEXT"}};
-    struct db_query q;
     int rc;
     if ((rc = db_table(db, "served", columns, sizeof columns / sizeof *columns, "name", err)) ||
         (rc = db_table(db, "unloaded", unloaded, 1, "name", err)) ||
         (rc = db_table(db, "loads", loads, sizeof loads / sizeof *loads, "number", err)))
         return rc;
-    db_query(db,
-             "INSERT INTO loads(name, time_ms, ref, sha256, principal) SELECT name, 0, ref, sha256, '' FROM served "
-             "WHERE sha256 <> '' AND name NOT IN (SELECT name FROM loads)",
-             "note what is served", &q, err);
-    return db_run(&q, err);
-}
-
-/* A statement whose parameter is a name. */
-static int change(struct db *db, const char *sql, const char *what, const char *name, struct err *err) {
-    struct db_query q;
-    db_query(db, sql, what, &q, err);
-    db_put_text(&q, name);
-    return db_run(&q, err);
-}
-
-static int insert(struct db *db, const struct served_record *record, struct err *err) {
-    struct db_query q;
-    db_query(db, "INSERT OR REPLACE INTO served(name, path, ref, sha256, device) VALUES(?,?,?,?,?)", "save a served model", &q,
-             err);
-    db_put_text(&q, record->name);
-    db_put_text(&q, record->path);
-    db_put_text(&q, record->ref);
-    db_put_text(&q, record->sha256);
-    db_put_text(&q, record->device);
-    return db_run(&q, err);
+    return DB_RUN(db,
+                  "INSERT INTO loads(name, time_ms, ref, sha256, principal) SELECT name, 0, ref, sha256, '' FROM served "
+                  "WHERE sha256 <> '' AND name NOT IN (SELECT name FROM loads)",
+                  "note what is served", err);
 }
 
 int serveddb_save(struct db *db, const struct served_record *record, struct err *err) {
-    int rc = insert(db, record, err);
-    return rc ? rc : change(db, "DELETE FROM unloaded WHERE name=?", "save a served model", record->name, err);
+    int rc = DB_RUN(db, "INSERT OR REPLACE INTO served(name, path, ref, sha256, device) VALUES(?,?,?,?,?)", "save a served model",
+                    err, record->name, record->path, record->ref, record->sha256, record->device);
+    return rc ? rc : DB_RUN(db, "DELETE FROM unloaded WHERE name=?", "save a served model", err, record->name);
 }
 
 int serveddb_remove(struct db *db, const char *name, struct err *err) {
-    int rc = change(db, "DELETE FROM served WHERE name=?", "forget a served model", name, err);
-    return rc ? rc : change(db, "INSERT OR REPLACE INTO unloaded(name) VALUES(?)", "forget a served model", name, err);
+    int rc = DB_RUN(db, "DELETE FROM served WHERE name=?", "forget a served model", err, name);
+    return rc ? rc : DB_RUN(db, "INSERT OR REPLACE INTO unloaded(name) VALUES(?)", "forget a served model", err, name);
 }
 
 /* *ret: whether the query, whose only parameter is the text, has a row; path: its first column, unless NULL. */
@@ -82,31 +61,18 @@ bool serveddb_names_file(struct db *db, const char *below) {
 }
 
 int serveddb_add_load(struct db *db, const char *name, const struct served_load *load, struct err *err) {
-    struct db_query q;
-    db_query(db, "DELETE FROM loads WHERE sha256 = ? AND number = (SELECT max(number) FROM loads WHERE name = ?)",
-             "forget the same load", &q, err);
-    db_put_text(&q, load->sha256);
-    db_put_text(&q, name);
-    int rc = db_run(&q, err);
-    if (rc)
+    int rc;
+    if ((rc = DB_RUN(db, "DELETE FROM loads WHERE sha256 = ? AND number = (SELECT max(number) FROM loads WHERE name = ?)",
+                     "forget the same load", err, load->sha256, name)) ||
+        (rc = DB_RUN(db, "INSERT INTO loads(name, time_ms, ref, sha256, principal) VALUES(?,?,?,?,?)", "note a load", err, name,
+                     load->time_ms, load->ref, load->sha256, load->principal)))
         return rc;
-    db_query(db, "INSERT INTO loads(name, time_ms, ref, sha256, principal) VALUES(?,?,?,?,?)", "note a load", &q, err);
-    db_put_text(&q, name);
-    db_put_int(&q, load->time_ms);
-    db_put_text(&q, load->ref);
-    db_put_text(&q, load->sha256);
-    db_put_text(&q, load->principal);
-    if ((rc = db_run(&q, err)))
-        return rc;
-    db_query(db,
-             "DELETE FROM loads WHERE number IN "
-             "(SELECT number FROM loads WHERE name = ? ORDER BY number DESC LIMIT -1 OFFSET ?) OR number IN (SELECT number FROM "
-             "loads ORDER BY number DESC LIMIT -1 OFFSET ?)",
-             "forget old loads", &q, err);
-    db_put_text(&q, name);
-    db_put_int(&q, SERVEDDB_LOADS);
-    db_put_int(&q, SERVEDDB_MOST_LOADS);
-    return db_run(&q, err);
+    return DB_RUN(
+        db,
+        "DELETE FROM loads WHERE number IN "
+        "(SELECT number FROM loads WHERE name = ? ORDER BY number DESC LIMIT -1 OFFSET ?) OR number IN (SELECT number FROM "
+        "loads ORDER BY number DESC LIMIT -1 OFFSET ?)",
+        "forget old loads", err, name, SERVEDDB_LOADS, SERVEDDB_MOST_LOADS);
 }
 
 int serveddb_loads(struct db *db, serveddb_loads_fn *visit, void *ctx, struct err *err) {
@@ -116,10 +82,7 @@ int serveddb_loads(struct db *db, serveddb_loads_fn *visit, void *ctx, struct er
     int rc;
     db_query(db, "SELECT time_ms, ref, sha256, principal, name FROM loads ORDER BY number", "read loads", &q, err);
     while (!(rc = db_next(&q, &row, err)) && row) {
-        load.time_ms = db_int(&q, 0);
-        str_copy(load.ref, sizeof load.ref, db_text(&q, 1));
-        str_copy(load.sha256, sizeof load.sha256, db_text(&q, 2));
-        str_copy(load.principal, sizeof load.principal, db_text(&q, 3));
+        DB_TAKE(&q, 0, load, time_ms, ref, sha256, principal);
         visit(ctx, db_text(&q, 4), &load);
     }
     return rc;

@@ -1,5 +1,5 @@
-/* serveddb: the names under which models are served, in the daemon's database. Writes belong to the caller's transaction
- * (db/db_writer.h). One thread at a time for each connection. */
+/* serveddb: the names under which models are served, in the daemon's database. Writes belong to the caller's
+ * transaction (db/db_writer.h). One thread at a time for each connection. */
 #pragma once
 #include "daemon/db/db.h"
 #include "store/digest.h"
@@ -20,8 +20,8 @@ int serveddb_remove(struct db *db, const char *name, struct err *err);
 int serveddb_find(struct db *db, const char *name, bool *ret, struct err *err);
 /* The path in the record of a name; "" if it has none. */
 int serveddb_path(struct db *db, const char *name, char path[4096], struct err *err);
-/* True if the record of a name or of a pin (jobs/jobdb.h) names a file whose path ends with "/BELOW", or when that cannot be found
- * out. */
+/* True if the record of a name or of a pin (jobs/jobdb.h) names a file whose path ends with "/BELOW", or when that
+ * cannot be found out. */
 bool serveddb_names_file(struct db *db, const char *below);
 /* The newest loads of each name, also of those that are served no more; SERVEDDB_MOST_LOADS of all names together. */
 enum { SERVEDDB_LOADS = 5, SERVEDDB_MOST_LOADS = 200 };
