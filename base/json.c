@@ -127,6 +127,11 @@ int64_t json_i64(const struct json *j, int64_t fallback) {
 
 bool json_bool(const struct json *j, bool fallback) { return json_kind(j) == JSON_KIND_BOOL ? json_is_true(tree(j)) : fallback; }
 
+void json_take_text(const struct json *j, char *to, size_t size) { str_copy(to, size, json_str(j, "")); }
+void json_take_f64(const struct json *j, double *to, size_t size) { (void)size, *to = json_f64(j, NAN); }
+void json_take_i64(const struct json *j, int64_t *to, size_t size) { (void)size, *to = json_i64(j, 0); }
+void json_take_bool(const struct json *j, bool *to, size_t size) { (void)size, *to = json_bool(j, false); }
+
 void json_writer_init(struct json_writer *w, struct str *out) { *w = json_to(out); }
 
 /* One byte that cannot stand in a JSON string as it is. */

@@ -45,6 +45,16 @@ const char *json_str(const struct json *j, const char *fallback);
 double json_f64(const struct json *j, double fallback); /* integers too */
 int64_t json_i64(const struct json *j, int64_t fallback);
 bool json_bool(const struct json *j, bool fallback);
+/* Members of an object into those of a struct, each found by its name in the struct: JSON_TAKE(tree, *score, f1, seizures). A text
+ * is copied into its array, cut where it is longer. Absent ones are "", NaN, 0 and false. */
+#define JSON_TAKE(tree, to, ...) EACH_MEMBER(JSON_TAKE_MEMBER, tree, to, __VA_ARGS__)
+#define JSON_TAKE_MEMBER(tree, to, member)                                                                                         \
+    _Generic((to).member, char * : json_take_text, double : json_take_f64, int64_t : json_take_i64, bool : json_take_bool)(        \
+        json_get(tree, #member), (void *)&(to).member, sizeof(to).member);
+void json_take_text(const struct json *j, char *to, size_t size);
+void json_take_f64(const struct json *j, double *to, size_t size);
+void json_take_i64(const struct json *j, int64_t *to, size_t size);
+void json_take_bool(const struct json *j, bool *to, size_t size);
 
 /* The writer produces one compact line and inserts commas. key is NULL inside arrays and at the root. Non-finite numbers become
  * null; f64 uses the fewest digits that read back equal; invalid UTF-8 becomes U+FFFD. */

@@ -121,8 +121,7 @@ bool outputs_get_model(const char *path, struct outputs_model *ret) {
     const struct json *model = json_get(json, "model");
     *ret = (struct outputs_model){.seen = (int)json_i64(json_get(model, "patients_seen"), -1),
                                   .patients = (int)json_i64(json_get(model, "patients"), 0)};
-    str_copy(ret->name, sizeof ret->name, json_str(json_get(model, "name"), ""));
-    str_copy(ret->sha256, sizeof ret->sha256, json_str(json_get(model, "sha256"), ""));
+    JSON_TAKE(model, *ret, name, sha256);
     return model != NULL;
 }
 

@@ -43,7 +43,7 @@ static int pair_paths(const struct train *t, struct place at, char model[PATH_SI
     return ok ? 0 : err_set(err, ERR_RANGE, "path too long: %.200s…", t->env.directory);
 }
 
-#define COUNTERS(X) X(step) X(epoch) X(index) X(nonfinite) X(nonfinite_run) X(validations_without_gain)
+#define COUNTERS step, epoch, index, nonfinite, nonfinite_run, validations_without_gain
 /* Steps that may not have come yet. */
 #define STEPS(X) X(validated_step, at.validated_step) X(decay_from, at.decay_from) X(best_step, at.best.step)
 
@@ -51,9 +51,7 @@ static void counters_to_json(const struct train *t, struct str *out) {
     struct json_writer w;
     json_writer_init(&w, out);
     json_begin_object(&w, NULL);
-#define PUT(field) json_put_i64(&w, #field, t->at.field);
-    COUNTERS(PUT)
-#undef PUT
+    JSON_MEMBERS(&w, t->at, COUNTERS);
 #define PUT(key, member)                                                                                                           \
     if (t->member != STEP_NONE)                                                                                                    \
         json_put_i64(&w, #key, t->member);
@@ -98,9 +96,7 @@ static void forget_ranks(struct train *t) {
 }
 
 static void counters_from_json(struct train *t, const struct json *j) {
-#define GET(field) t->at.field = json_i64(json_get(j, #field), 0);
-    COUNTERS(GET)
-#undef GET
+    JSON_TAKE(j, t->at, COUNTERS, loss_average, finished);
 #define GET(key, member) t->member = step_from(json_get(j, #key));
     STEPS(GET)
 #undef GET
@@ -112,14 +108,9 @@ static void counters_from_json(struct train *t, const struct json *j) {
         best_score(&t->at.best, json_i64(json_at(scored, 2 * n - 2), 0), json_f64(json_at(scored, 2 * n - 1), NAN));
     if (best_by_auroc(t->job->training.stop_metric) && json_i64(json_get(j, "auroc_bins"), 0) != AUROC_BINS)
         forget_ranks(t);
-    t->at.loss_average = json_f64(json_get(j, "loss_average"), NAN);
-    t->newest.value.metric = json_f64(json_get(j, "metric"), NAN);
-    t->newest.event_f1 = json_f64(json_get(j, "event_f1"), NAN);
-    t->newest.false_alarms_per_24h = json_f64(json_get(j, "false_alarms_per_24h"), NAN);
-    t->newest.seizures = json_f64(json_get(j, "seizures"), NAN);
-    t->newest.auroc = json_f64(json_get(j, "auroc"), NAN);
+    JSON_TAKE(j, t->newest.value, metric);
+    JSON_TAKE(j, t->newest, event_f1, false_alarms_per_24h, seizures, auroc);
     t->newest.loss = json_f64(json_get(j, "validation_loss"), NAN);
-    t->at.finished = json_bool(json_get(j, "finished"), false);
 }
 
 /* ---- the folder ---- */

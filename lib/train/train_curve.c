@@ -55,14 +55,8 @@ static int read_points(struct curve *c, const char *path, struct err *err) {
         return rc;
     const struct json *points = json_get(json, "points");
     for (size_t i = 0; i < json_count(points) && c->t->n_points <= points_of(c->t); i++) {
-        const struct json *p = json_at(points, i);
-        c->t->points[c->t->n_points++] = (struct train_curve_point){
-            .answers = json_i64(json_get(p, "answers"), 0),
-            .seizures = json_i64(json_get(p, "seizures"), 0),
-            .event_f1 = json_f64(json_get(p, "event_f1"), NAN),
-            .auroc = json_f64(json_get(p, "auroc"), NAN),
-            .false_alarms_per_24h = json_f64(json_get(p, "false_alarms_per_24h"), NAN),
-        };
+        struct train_curve_point *p = &c->t->points[c->t->n_points++];
+        JSON_TAKE(json_at(points, i), *p, answers, seizures, event_f1, auroc, false_alarms_per_24h);
     }
     return 0;
 }

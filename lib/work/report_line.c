@@ -2,32 +2,11 @@
 
 #include "base/json.h"
 
-/* A member of a JSON object and of the struct that it stands for. */
-enum member_type { MEMBER_TEXT, MEMBER_I64, MEMBER_F64, MEMBER_BOOL };
-struct member {
-    const char *name;
-    enum member_type type;
-    size_t offset, size;
-};
-#define MEMBER(of, member, type)                                                                                                   \
-    { #member, MEMBER_##type, offsetof(struct of, member), sizeof(((struct of *)0)->member) }
-
-static const struct member progress_members[] = {
-    MEMBER(task_progress, phase, TEXT),          MEMBER(task_progress, step, I64),
-    MEMBER(task_progress, steps, I64),           MEMBER(task_progress, done, I64),
-    MEMBER(task_progress, total, I64),           MEMBER(task_progress, loss, F64),
-    MEMBER(task_progress, eta_s, F64),           MEMBER(task_progress, epoch, I64),
-    MEMBER(task_progress, epochs, I64),          MEMBER(task_progress, validation_loss, F64),
-    MEMBER(task_progress, learning_rate, F64),   MEMBER(task_progress, gradient_norm, F64),
-    MEMBER(task_progress, windows_per_s, F64),   MEMBER(task_progress, data_wait_ratio, F64),
-    MEMBER(task_progress, metric, F64),          MEMBER(task_progress, metric_name, TEXT),
-    MEMBER(task_progress, nonfinite_steps, I64), MEMBER(task_progress, step_s, F64)};
-static const struct member checkpoint_members[] = {
-    MEMBER(task_checkpoint, path, TEXT),        MEMBER(task_checkpoint, sha256, TEXT), MEMBER(task_checkpoint, step, I64),
-    MEMBER(task_checkpoint, epoch, I64),        MEMBER(task_checkpoint, bytes, I64),   MEMBER(task_checkpoint, metric, F64),
-    MEMBER(task_checkpoint, metric_name, TEXT), MEMBER(task_checkpoint, best, BOOL),   MEMBER(task_checkpoint, last, BOOL),
-    MEMBER(task_checkpoint, write_s, F64)};
-#define COUNT(array) (sizeof(array) / sizeof *(array))
+/* Members as they are called in the line. */
+#define PROGRESS_MEMBERS                                                                                                           \
+    phase, step, steps, done, total, loss, eta_s, epoch, epochs, validation_loss, learning_rate, gradient_norm, windows_per_s,     \
+        data_wait_ratio, metric, metric_name, nonfinite_steps, step_s
+#define CHECKPOINT_MEMBERS path, sha256, step, epoch, bytes, metric, metric_name, best, last, write_s
 
 static const char *const stop_names[STOP_REASONS] = {[STOP_NONE] = "",
                                                      [STOP_CANCEL] = "cancel",
@@ -39,29 +18,9 @@ static const char *const stop_names[STOP_REASONS] = {[STOP_NONE] = "",
 
 /* ---- writing ---- */
 
-static void put_members(struct json_writer *w, const struct member *members, size_t n, const void *from) {
-    for (size_t i = 0; i < n; i++) {
-        const void *at = (const char *)from + members[i].offset;
-        switch (members[i].type) {
-        case MEMBER_TEXT:
-            json_put_str(w, members[i].name, at);
-            break;
-        case MEMBER_I64:
-            json_put_i64(w, members[i].name, *(const int64_t *)at);
-            break;
-        case MEMBER_F64:
-            json_put_f64(w, members[i].name, *(const double *)at);
-            break;
-        case MEMBER_BOOL:
-            json_put_bool(w, members[i].name, *(const bool *)at);
-            break;
-        }
-    }
-}
-
 /* The figures stand among the members; their names are listed, so that a reader finds them in order. */
 static void put_progress(struct json_writer *w, const struct task_progress *p) {
-    put_members(w, progress_members, COUNT(progress_members), p);
+    JSON_MEMBERS(w, *p, PROGRESS_MEMBERS);
     for (int i = 0; i < TASK_MAX_FIGURES && *p->figures[i].name; i++)
         json_put_f64(w, p->figures[i].name, p->figures[i].value);
     json_begin_array(w, "figures");
@@ -98,7 +57,7 @@ void report_write(struct str *out, const struct task_report *r, const struct rep
     if (r->kind == TASK_PROGRESS)
         put_progress(&w, r->progress);
     else if (r->kind == TASK_CHECKPOINT)
-        put_members(&w, checkpoint_members, COUNT(checkpoint_members), r->checkpoint);
+        JSON_MEMBERS(&w, *r->checkpoint, CHECKPOINT_MEMBERS);
     else if (r->kind == TASK_END)
         put_end(&w, r->end, frame);
     else if (r->kind != TASK_RUNNING)
@@ -110,32 +69,10 @@ void report_write(struct str *out, const struct task_report *r, const struct rep
 
 /* ---- reading ---- */
 
-/* An absent number that may be unknown is NaN, an absent count 0. */
-static void get_members(const struct json *tree, const struct member *members, size_t n, void *to) {
-    for (size_t i = 0; i < n; i++) {
-        void *at = (char *)to + members[i].offset;
-        const struct json *value = json_get(tree, members[i].name);
-        switch (members[i].type) {
-        case MEMBER_TEXT:
-            str_copy(at, members[i].size, json_str(value, ""));
-            break;
-        case MEMBER_I64:
-            *(int64_t *)at = json_i64(value, 0);
-            break;
-        case MEMBER_F64:
-            *(double *)at = json_f64(value, NAN);
-            break;
-        case MEMBER_BOOL:
-            *(bool *)at = json_bool(value, false);
-            break;
-        }
-    }
-}
-
 static void get_progress(const struct json *tree, struct task_progress *ret) {
     const struct json *names = json_get(tree, "figures");
     task_progress_init(ret);
-    get_members(tree, progress_members, COUNT(progress_members), ret);
+    JSON_TAKE(tree, *ret, PROGRESS_MEMBERS);
     for (size_t i = 0; i < json_count(names) && i < TASK_MAX_FIGURES; i++) {
         const char *name = json_str(json_at(names, i), "");
         str_copy(ret->figures[i].name, sizeof ret->figures[i].name, name);
@@ -163,11 +100,10 @@ static void get_end(const struct json *tree, const char *line, size_t len, struc
                                        .reason = json_str(json_get(tree, "reason"), "")};
     while (end->stopped < STOP_REASONS - 1 && strcmp(stopped, stop_names[end->stopped]) != 0)
         end->stopped++;
-    end->has_checkpoint = json_bool(json_get(tree, "has_checkpoint"), false);
-    end->energy_j = json_f64(json_get(tree, "energy_j"), NAN);
+    JSON_TAKE(tree, *end, has_checkpoint, energy_j);
     if ((end->rc = (int)json_i64(json_get(tree, "code"), 0))) {
         err_set(&end->err, end->rc, "%s", json_str(json_get(tree, "message"), ""));
-        str_copy(end->err.cause, sizeof end->err.cause, json_str(json_get(tree, "cause"), ""));
+        JSON_TAKE(tree, end->err, cause);
         end->err.room = (enum err_room)json_i64(json_get(tree, "room"), 0);
     }
     end->result = get_result(line, len);
@@ -188,7 +124,7 @@ static bool get_event(const struct json *tree, const char *line, size_t len, str
         get_progress(tree, &ret->progress);
     } else if (!strcmp(event, "checkpoint")) {
         r->kind = TASK_CHECKPOINT;
-        get_members(tree, checkpoint_members, COUNT(checkpoint_members), &ret->checkpoint);
+        JSON_TAKE(tree, ret->checkpoint, CHECKPOINT_MEMBERS);
     } else if (!strcmp(event, "end")) {
         r->kind = TASK_END;
         get_end(tree, line, len, ret);

@@ -139,13 +139,10 @@ static int evaluate(const struct arguments *o, const char *model, struct brrctl_
 }
 
 static struct tuned_row read_row(const struct json *j) {
-    return (struct tuned_row){.on = json_f64(json_get(j, "on"), NAN),
-                              .off = json_f64(json_get(j, "off"), NAN),
-                              .seizures = json_f64(json_get(j, "seizures"), NAN),
-                              .found = json_f64(json_get(j, "found"), NAN),
-                              .false_events = json_f64(json_get(j, "false_events"), NAN),
-                              .f1 = json_f64(json_get(j, "event_f1"), NAN),
-                              .per_24h = json_f64(json_get(j, "false_alarms_per_24h"), NAN)};
+    struct tuned_row r = {.f1 = json_f64(json_get(j, "event_f1"), NAN),
+                          .per_24h = json_f64(json_get(j, "false_alarms_per_24h"), NAN)};
+    JSON_TAKE(j, r, on, off, seizures, found, false_events);
+    return r;
 }
 
 static int read_result(const char *text, struct tuned *ret, struct err *err) {
@@ -161,9 +158,8 @@ static int read_result(const char *text, struct tuned *ret, struct err *err) {
                           .found = json_f64(json_get(json, "found"), 0),
                           .false_events = json_f64(json_get(json, "false_events"), 0),
                           .f1 = json_f64(json_get(json, "event_f1"), NAN),
-                          .recordings = json_i64(json_get(json, "recordings"), 0),
                           .before = read_row(json_get(json, "before"))};
-    str_copy(ret->model_sha256, sizeof ret->model_sha256, json_str(json_get(json, "model_sha256"), ""));
+    JSON_TAKE(json, *ret, model_sha256, recordings);
     ret->seen = (struct outputs_model){.seen = (int)json_i64(json_get(json, "seen_patients"), -1),
                                        .patients = (int)json_i64(json_get(json, "patients"), 0)};
     rc = alarm_sets_from_json(json_get(json, "alarm_sets"), &ret->alarms, err);

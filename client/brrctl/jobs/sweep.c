@@ -398,12 +398,7 @@ static void read_scores(struct member *m, const struct brrctl_end *end) {
         return;
     m->f1 = json_f64(json_get(result, "event_f1"), NAN);
     m->false_alarms = json_f64(json_get(result, "false_alarms_per_24h"), NAN);
-    m->sample_f1 = json_f64(json_get(result, "sample_f1"), NAN);
-    m->auroc = json_f64(json_get(result, "auroc"), NAN);
-    m->seizures = json_f64(json_get(result, "seizures"), NAN);
-    m->found = json_f64(json_get(result, "found"), NAN);
-    m->false_events = json_f64(json_get(result, "false_events"), NAN);
-    m->hours = json_f64(json_get(result, "hours"), NAN);
+    JSON_TAKE(result, *m, sample_f1, auroc, seizures, found, false_events, hours);
 }
 
 static int await(struct sweep *s, struct member *m, const char *id, bool scores) {
