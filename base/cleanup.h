@@ -33,6 +33,9 @@
 
 #define LOCKED(mutex) OWNED(cleanup_lock) pthread_mutex_t *locked_mutex = cleanup_locked(mutex)
 
+/* The end of a function that makes an object: gives the object away if rc is 0, else releases it. Its value is rc, a variable. */
+#define GIVEN(ret, object, release, rc) ((rc) ? (release(object), (rc)) : (*(ret) = (object), 0))
+
 static inline pthread_mutex_t *cleanup_locked(pthread_mutex_t *mutex) {
     pthread_mutex_lock(mutex);
     return mutex;

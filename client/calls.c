@@ -26,11 +26,7 @@ int brr_rpc_open(brr_client *client, const char *method, int64_t timeout_ms, brr
         return conn_error(err, BRR_EXHAUSTED, "out of memory for a call");
     const struct conn_open open = {.method = method, .deadline_ms = timeout_ms > 0 ? timeout_ms : -1};
     int rc = conn_call_open(client, &open, &r->call, err);
-    if (rc)
-        free(r);
-    else
-        *ret = r;
-    return rc;
+    return GIVEN(ret, r, free, rc);
 }
 
 /* Wait until a message may be sent. */

@@ -155,11 +155,7 @@ int network_team_new(const struct network_team_config *c, struct connectome *net
     t->ranks[0].stream = c->lead;
     t->whole = n > 1 ? net : NULL;
     int rc = n > 1 ? make_shared(t, err) : burst_new(c->lead, net, &t->options, &t->ranks[0].burst, err);
-    if (rc)
-        network_team_free(t);
-    else
-        *ret = t;
-    return rc;
+    return GIVEN(ret, t, network_team_free, rc);
 }
 
 void network_team_free(struct network_team *t) {

@@ -144,12 +144,9 @@ int db_open_named(const char *path, const struct db_names *names, struct db **re
     int rc = fsio_lock(lock, &db->lock_fd, err);
     if (rc == ERR_PRECONDITION)
         err_wrap(err, "another daemon uses the %s %s; stop it, or set %s to another file", names->what, path, names->key);
-    if (rc || (rc = open_volume(db, err)) || (rc = open_file(db, err))) {
-        db_close(db);
-        return rc;
-    }
-    *ret = db;
-    return 0;
+    rc = rc ? rc : open_volume(db, err);
+    rc = rc ? rc : open_file(db, err);
+    return GIVEN(ret, db, db_close, rc);
 }
 
 int db_open_reader(const char *path, const struct db_names *names, struct db **ret, struct err *err) {
@@ -160,11 +157,7 @@ int db_open_reader(const char *path, const struct db_names *names, struct db **r
     if (!rc && !(rc = db_check(db, err)) &&
         sqlite3_open_v2(path, &db->sqlite, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
         rc = failed(db, "open it", err);
-    if (rc)
-        db_close(db);
-    else
-        *ret = db;
-    return rc;
+    return GIVEN(ret, db, db_close, rc);
 }
 
 void db_close(struct db *db) {

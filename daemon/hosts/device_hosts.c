@@ -47,11 +47,7 @@ int device_hosts_start(const struct device_hosts_config *config, struct device_h
         return err_set(err, ERR_EXHAUSTED, "out of memory for the device");
     h->config = *config;
     int rc = start(h, err);
-    if (rc)
-        device_hosts_stop(h);
-    else
-        *ret = h;
-    return rc;
+    return GIVEN(ret, h, device_hosts_stop, rc);
 }
 
 void device_hosts_stop(struct device_hosts *h) {

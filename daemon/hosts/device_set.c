@@ -53,11 +53,7 @@ int device_set_start(const struct device_set_config *config, struct device_set *
         return err_set(err, ERR_EXHAUSTED, "out of memory for the devices");
     set->config = *config;
     int rc = start_all(set, err);
-    if (rc)
-        device_set_stop(set);
-    else
-        *ret = set;
-    return rc;
+    return GIVEN(ret, set, device_set_stop, rc);
 }
 
 void device_set_stop(struct device_set *set) {

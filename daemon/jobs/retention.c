@@ -164,11 +164,7 @@ int retention_new(const struct retention_config *config, struct retention **ret,
     r->config = *config;
     r->work.data = r;
     int rc = jobdb_removals(config->removal.db, add_orphan, r, err);
-    if (rc)
-        retention_free(r);
-    else
-        *ret = r;
-    return rc;
+    return GIVEN(ret, r, retention_free, rc);
 }
 
 void retention_free(struct retention *r) {

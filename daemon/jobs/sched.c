@@ -341,11 +341,7 @@ static int join_limits(const struct job *job, const char *const *overrides, int 
     int rc = job_parse(job->yaml, job->file, joined, &arena, &file, err);
     rc = rc || !file.after ? rc : check_wait_end(joined, &arena, err);
     arena_done(&arena);
-    if (rc)
-        free(joined);
-    else
-        *ret = joined;
-    return rc;
+    return GIVEN(ret, joined, free, rc);
 }
 
 int sched_resume(struct sched *s, const char *id, const char *const *overrides, int n, const struct job **ret, struct err *err) {

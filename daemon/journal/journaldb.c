@@ -31,12 +31,8 @@ int journaldb_open(const char *path, struct db **ret, struct err *err) {
     int rc = db_open_named(path, &names, &db, err);
     if (rc)
         return rc;
-    if ((rc = set_up(db, err))) {
-        db_close(db);
-        return rc;
-    }
-    *ret = db;
-    return 0;
+    rc = set_up(db, err);
+    return GIVEN(ret, db, db_close, rc);
 }
 
 int journaldb_open_reader(const char *path, struct db **ret, struct err *err) {

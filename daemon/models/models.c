@@ -738,12 +738,8 @@ int models_new(const struct models_config *config, struct models **ret, struct e
     if (str_format(uploads, sizeof uploads, "%s/uploads", config->places->results_dir))
         model_fetch_clean(uploads);
     int rc = serveddb_loads(config->db, note_load, m, err);
-    if (rc || (rc = serveddb_load(config->db, reload, m, err))) {
-        models_free(m);
-        return rc;
-    }
-    *ret = m;
-    return 0;
+    rc = rc ? rc : serveddb_load(config->db, reload, m, err);
+    return GIVEN(ret, m, models_free, rc);
 }
 
 void models_free(struct models *m) {

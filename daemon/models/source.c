@@ -133,11 +133,7 @@ int source_open(const struct source_config *config, const struct jobfile *job, s
     s->env = env;
     s->objects = config->objects;
     int rc = open_parts(s, config, job, env, err);
-    if (rc)
-        source_close(s);
-    else
-        *ret = s;
-    return rc;
+    return GIVEN(ret, s, source_close, rc);
 }
 
 void source_close(struct source *s) {

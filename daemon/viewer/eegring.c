@@ -99,11 +99,7 @@ int eegring_new(const char *montage, const struct eegring_limits *limits, struct
     atomic_init(&r->mentions, 1);
     r->started = -1;
     int rc = open_ring(r, montage, limits, err);
-    if (rc)
-        eegring_drop(r);
-    else
-        *ret = r;
-    return rc;
+    return GIVEN(ret, r, eegring_drop, rc);
 }
 
 struct eegring *eegring_share(struct eegring *r) {

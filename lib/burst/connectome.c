@@ -282,11 +282,7 @@ static int build(const struct connectome_arrays *arrays, int64_t max_bytes, stru
         rc = count_whole(c, arrays, err);
         rc = rc ? rc : connectome_finish(c, err);
     }
-    if (rc)
-        connectome_free(c);
-    else
-        *ret = c;
-    return rc;
+    return GIVEN(ret, c, connectome_free, rc);
 }
 
 int connectome_new(const struct connectome_arrays *arrays, int64_t max_bytes, struct connectome **ret, struct err *err) {

@@ -180,9 +180,5 @@ int wiring_make(const struct wiring *w, int64_t max_bytes, struct connectome **r
         c->net.delays = draw_rows(w, c, true);
         rc = connectome_finish(c, err);
     }
-    if (rc)
-        connectome_free(c);
-    else
-        *ret = c;
-    return rc;
+    return GIVEN(ret, c, connectome_free, rc);
 }

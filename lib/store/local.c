@@ -36,11 +36,7 @@ static int open_object(struct store *store, const char *key, int *ret_fd, struct
         rc = err_errno(err, errno, "cannot read %s", path);
     else if (!S_ISREG(st->st_mode))
         rc = err_set(err, ERR_NOT_FOUND, "%s is not a file", path);
-    if (rc)
-        close(fd);
-    else
-        *ret_fd = fd;
-    return rc;
+    return GIVEN(ret_fd, fd, close, rc);
 }
 
 /* Entries of one directory. Names of directories end in '/', so that sorted names give keys in byte order. */

@@ -179,11 +179,7 @@ int feed_open(const struct feed_config *config, struct stream *s, struct feed **
         return err_set(err, ERR_EXHAUSTED, "out of memory for batches");
     f->config = *config;
     int rc = open_batches(f, s, err);
-    if (rc)
-        feed_close(f);
-    else
-        *ret = f;
-    return rc;
+    return GIVEN(ret, f, feed_close, rc);
 }
 
 void feed_close(struct feed *f) {

@@ -46,11 +46,7 @@ int step_new(struct device *dev, const struct step_config *config, struct step *
     t->on_device = on_device;
     t->logits = logits;
     t->dlogits = dlogits;
-    if (rc)
-        step_free(t);
-    else
-        *ret = t;
-    return rc;
+    return GIVEN(ret, t, step_free, rc);
 }
 
 void step_free(struct step *t) {

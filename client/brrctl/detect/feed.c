@@ -201,12 +201,8 @@ int feed_open(const char *path, double idle_s, const char *unit, struct feed **r
     struct feed *f = needed(calloc(1, sizeof *f));
     *f = (struct feed){.name = input ? "standard input" : path, .idle_ms = (int64_t)(idle_s * 1000), .stop_at = -1, .ended = ""};
     int rc = open_input(f, path, input, err);
-    if (rc || (rc = eegfile_assume_unit(f->edf, unit, err))) {
-        feed_close(f);
-        return rc;
-    }
-    *ret = f;
-    return 0;
+    rc = rc ? rc : eegfile_assume_unit(f->edf, unit, err);
+    return GIVEN(ret, f, feed_close, rc);
 }
 
 void feed_close(struct feed *f) {
