@@ -1,5 +1,6 @@
-/* services: the method tables of svc_*.c and health.c, one row per RPC, and the parts of the daemon that methods use. Methods
- * that are in no table are answered UNIMPLEMENTED. Loop thread, except for the atomics. */
+/* services: the RPC methods, and the parts of the daemon that they use. svc_NAME.c defines the table svc_NAME[], one row
+ * per method and a row without a path at its end; a new file is found by its name. Methods that are in no table are
+ * answered UNIMPLEMENTED. Loop thread, except for the atomics. */
 #pragma once
 
 #include "base/metrics.h"
@@ -91,7 +92,7 @@ struct services {
     void (*drain)(struct services *s); /* same as SIGTERM */
     struct readiness ready;
     bool draining;               /* streams are being ended, and none is taken any more */
-    struct health_watch *health; /* open Watch calls, health.c */
+    struct health_watch *health; /* open Watch calls, svc_health.c */
     void (*wake)(void *ctx);     /* makes the loop look at its mailboxes. Any thread */
     void *wake_ctx;
     int64_t start_ms; /* monotonic */
@@ -100,7 +101,7 @@ struct services {
     size_t n_libraries;
 };
 
-/* Writes the rows of all tables below, at most max; returns their number. */
+/* Writes the rows of all tables, at most max; returns their number. */
 size_t services_methods(const struct rpc_method **ret, size_t max);
 
 /* The share of the thread pool that calls of this class have. */
@@ -120,10 +121,10 @@ bool services_hides(const struct rpc_call *call, const char *id);
 
 static inline struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
 
-/* The tables, each with a row without a path at its end. */
-extern const struct rpc_method svc_jobs[], svc_logs[], svc_events[], svc_job_files[], svc_validate[], svc_stream[], svc_sessions[],
-    svc_journal[], svc_alarms[], svc_beds[], svc_hooks[], svc_models[], svc_checkpoints[], svc_checkpoint_files[], svc_burst[],
-    svc_burst_files[], svc_admin[], svc_view[], svc_backup[], svc_metrics[], svc_health[], svc_reflection[];
+/* The tables; the list is made of the names of the files svc_*.c (daemon.cmake). */
+#define SERVICE(table) extern const struct rpc_method table[];
+#include "services.def"
+#undef SERVICE
 
 /* Notifies every Watch of grpc.health whose status has changed. Call at each change of the conditions of /readyz, and once a
  * second. */
