@@ -95,11 +95,10 @@ static bool assigned(const char *assignment, const char *const *more, int n) {
 
 char *job_overrides(const char *array, const char *const *more, int n) {
     struct json *old = NULL;
-    struct json_writer w;
     struct str s = str_of(OVERRIDES_BYTES);
     if (array && json_parse(array, strlen(array), "overrides", &old, NULL))
         return NULL;
-    json_writer_init(&w, &s);
+    struct json_writer w = json_to(&s);
     json_begin_array(&w, NULL);
     for (size_t i = 0; i < json_count(old); i++)
         if (!assigned(json_str(json_at(old, i), ""), more, n))

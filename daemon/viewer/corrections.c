@@ -23,14 +23,13 @@ int corrections_answer(struct recording_entry *r, const struct correction_form *
     OWNED(answers_done) struct answers answers = {0};
     struct correction_place place;
     correction_revision revision;
-    struct json_writer w;
     char path[PATH_SIZE];
     int rc;
     if ((rc = find_place(r, &place, err)) || (rc = correction_path(&place, path, sizeof path, err)) ||
         (rc = form ? correction_save(&place, &form->correction, form->seen, &answers, revision, err)
                    : correction_read(&place, &answers, revision, err)))
         return rc;
-    json_writer_init(&w, out);
+    struct json_writer w = json_to(out);
     json_begin_object(&w, NULL);
     json_put_str(&w, "revision", revision);
     json_put_str(&w, "file", path);

@@ -164,11 +164,9 @@ static void put_trace(struct str *out, const struct eegring *r, int row, const s
 int traces_of_stream(const struct traces_stream *s, const struct traces_query *query, struct str *out, struct err *err) {
     struct traces_query q = *query;
     struct eegring_state state;
-    struct json_writer w;
     const char *const *names;
     OWNED_MEMORY struct scratch *scratch = calloc(1, sizeof *scratch);
-    OWNED(str_done) struct str values;
-    str_init(&values, TRACES_BYTES);
+    OWNED(str_done) struct str values = str_of(TRACES_BYTES);
     if (!scratch)
         return err_set(err, ERR_EXHAUSTED, "out of memory for EEG");
     eegring_describe(s->eeg, &state);
@@ -180,7 +178,7 @@ int traces_of_stream(const struct traces_stream *s, const struct traces_query *q
     const int rows = eegring_rows(s->eeg, &names);
     for (int row = 0; row < rows; row++)
         put_trace(&values, s->eeg, row, &q, scratch);
-    json_writer_init(&w, out);
+    struct json_writer w = json_to(out);
     json_begin_object(&w, NULL);
     put_traces_head(&w, s, &q, scratch);
     json_end(&w, '}');

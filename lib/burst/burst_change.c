@@ -9,8 +9,7 @@ int burst_field_of(const char *name, enum burst_field *ret, struct err *err) {
         BURST_FIELDS(BURST_FIELD_NAME)
 #undef BURST_FIELD_NAME
     };
-    struct str all;
-    str_init(&all, 256);
+    struct str all = str_of(256);
     for (int i = 0; i < BURST_FIELD_COUNT; i++) {
         if (!strcmp(names[i], name)) {
             str_done(&all);

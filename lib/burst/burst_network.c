@@ -39,8 +39,7 @@ static int identify(const struct burst_config *c, char ret[DIGEST_HEX_SIZE], str
         (c->injections && (rc = digest_file(c->injections, injections, err))) ||
         (c->recording && (rc = digest_file(c->recording, recording, err))))
         return rc;
-    struct str text;
-    str_init(&text, 4096);
+    struct str text = str_of(4096);
     if (!c->file)
         str_printf(&text, "%d %lld %lld %lld %lld %.17g %.17g %.17g %lld %.17g %.17g %.17g %lld %.17g", c->generate,
                    (long long)c->neurons, (long long)c->synapses, (long long)c->layers, (long long)c->seed, c->inhibitory,

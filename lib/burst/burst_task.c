@@ -87,10 +87,8 @@ struct saving {
 static int save_state(void *arg, const char *path, char sha256[DIGEST_HEX_SIZE], struct err *err) {
     struct saving *s = arg;
     struct burst_task *t = s->t;
-    struct json_writer w;
-    OWNED(str_done) struct str note;
-    str_init(&note, NETFILE_MOST_NOTE_BYTES);
-    json_writer_init(&w, &note);
+    OWNED(str_done) struct str note = str_of(NETFILE_MOST_NOTE_BYTES);
+    struct json_writer w = json_to(&note);
     json_begin_object(&w, NULL);
     json_put_str(&w, "job", t->identity);
     JSON_MEMBERS(&w, *t, wall_s, tick_s, driven);

@@ -387,9 +387,8 @@ static void add_metadata(struct writer *w, const char *key, const char *value) {
 }
 
 static void put_areas(struct writer *w, const struct connectome *c) {
-    struct json_writer j;
     str_init(&w->areas, NETFILE_MOST_AREAS_BYTES);
-    json_writer_init(&j, &w->areas);
+    struct json_writer j = json_to(&w->areas);
     json_begin_array(&j, NULL);
     for (int i = 0; i < c->n_areas; i++) {
         json_begin_object(&j, NULL);

@@ -4,10 +4,9 @@ enum { MOST_SOURCE = 1000 };
 
 /* Patients, hours and seizures of a role; of several recordings of a patient each counts. */
 static void put_role(const struct train *t, enum patient_role role, struct json_writer *w) {
-    struct str names;
     double seconds = 0;
     int64_t seizures = 0;
-    str_init(&names, 1);
+    struct str names = str_of(1);
     json_put_i64(w, "patients", patients_list(t->manifest, t->split, role, 0, &names));
     str_done(&names);
     for (int64_t i = 0; i < manifest_count(t->manifest); i++) {
@@ -43,10 +42,8 @@ static void put_source(const struct train *t, struct json_writer *w) {
 }
 
 void train_card_update(struct train *t) {
-    OWNED(str_done) struct str text;
-    struct json_writer w;
-    str_init(&text, MODELFILE_CARD - 1);
-    json_writer_init(&w, &text);
+    OWNED(str_done) struct str text = str_of(MODELFILE_CARD - 1);
+    struct json_writer w = json_to(&text);
     json_begin_object(&w, NULL);
     if (t->env.version)
         json_put_str(&w, "version", t->env.version);

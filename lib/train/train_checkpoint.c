@@ -48,8 +48,7 @@ static int pair_paths(const struct train *t, struct place at, char model[PATH_SI
 #define STEPS(X) X(validated_step, at.validated_step) X(decay_from, at.decay_from) X(best_step, at.best.step)
 
 static void counters_to_json(const struct train *t, struct str *out) {
-    struct json_writer w;
-    json_writer_init(&w, out);
+    struct json_writer w = json_to(out);
     json_begin_object(&w, NULL);
     JSON_MEMBERS(&w, t->at, COUNTERS);
 #define PUT(key, member)                                                                                                           \
@@ -238,23 +237,19 @@ static void sweep(const struct train *t) {
 static double newest_metric(const struct train *t) { return t->at.validated_step == t->at.step ? t->newest.value.metric : NAN; }
 
 static int save_state(struct train *t, const char *path, const char *model_sha, struct err *err) {
-    struct str counters, roles, left_out, windows;
-    struct json_writer w;
+    OWNED(str_done) struct str counters = str_of(SAFETENSORS_MAX_HEADER), roles = counters;
+    OWNED(str_done) struct str left_out = counters, windows = counters;
+    struct json_writer w = json_to(&roles);
     char updates[32], sha[DIGEST_HEX_SIZE];
-    str_init(&counters, SAFETENSORS_MAX_HEADER);
     counters_to_json(t, &counters);
-    str_init(&roles, SAFETENSORS_MAX_HEADER);
-    json_writer_init(&w, &roles);
     patients_put_hashes(t->manifest, t->split, "", true, &w);
-    str_init(&left_out, SAFETENSORS_MAX_HEADER);
-    json_writer_init(&w, &left_out);
+    w = json_to(&left_out);
     json_begin_array(&w, NULL);
     for (int64_t i = 0; i < manifest_count(t->manifest); i++)
         if (t->left_out[i])
             json_put_str(&w, NULL, manifest_entry(t->manifest, i)->relative_path);
     json_end(&w, ']');
-    str_init(&windows, SAFETENSORS_MAX_HEADER);
-    json_writer_init(&w, &windows);
+    w = json_to(&windows);
     train_began_put(t, &w);
     str_format(updates, sizeof updates, "%lld", (long long)t->optim.updates);
     struct safetensors_pair metadata[] = {
@@ -263,15 +258,10 @@ static int save_state(struct train *t, const char *path, const char *model_sha, 
         {"windows", str_cstr(&windows)},
     };
     struct ckpt_file file = {path, metadata, sizeof metadata / sizeof *metadata};
-    int rc = str_ok(&counters) && str_ok(&roles) && str_ok(&left_out) && str_ok(&windows)
-                 ? ckpt_save_state(&file, &t->optim, t->stream, sha, err)
-                 : err_set(err, ERR_EXHAUSTED, "the roles of the patients, or the recordings, take more than %d bytes",
-                           SAFETENSORS_MAX_HEADER);
-    str_done(&counters);
-    str_done(&roles);
-    str_done(&left_out);
-    str_done(&windows);
-    return rc;
+    return str_ok(&counters) && str_ok(&roles) && str_ok(&left_out) && str_ok(&windows)
+               ? ckpt_save_state(&file, &t->optim, t->stream, sha, err)
+               : err_set(err, ERR_EXHAUSTED, "the roles of the patients, or the recordings, take more than %d bytes",
+                         SAFETENSORS_MAX_HEADER);
 }
 
 static void announce(struct train *t, struct task_checkpoint *c) {

@@ -19,13 +19,11 @@ static int append_line(const char *path, const struct str *line, struct err *err
 
 void train_course_add(struct train *t, const char *kind, const struct validation_result *v) {
     char path[PATH_SIZE];
-    struct str line;
-    struct json_writer w;
     struct err err = {0};
     if (t->world->rank || !str_format(path, sizeof path, "%s/metrics.jsonl", t->env.directory))
         return;
-    str_init(&line, 4096);
-    json_writer_init(&w, &line);
+    struct str line = str_of(4096);
+    struct json_writer w = json_to(&line);
     json_begin_object(&w, NULL);
     json_put_str(&w, "kind", kind);
     JSON_MEMBERS(&w, t->at, step, epoch);

@@ -47,13 +47,11 @@ void train_report_result(void *task, struct json_writer *w, const char *key) {
 
 static int write_report(struct train *t, struct err *err) {
     char path[PATH_SIZE];
-    struct str out;
-    struct json_writer w;
     int rc = fsio_join(path, sizeof path, t->env.directory, "report.json", err);
     if (rc)
         return rc;
-    str_init(&out, REPORT_BYTES);
-    json_writer_init(&w, &out);
+    struct str out = str_of(REPORT_BYTES);
+    struct json_writer w = json_to(&out);
     json_begin_object(&w, NULL);
     json_put_str(&w, "kind", "training");
     patients_put_names(t->manifest, t->split, &w, "split");

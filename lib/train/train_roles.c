@@ -11,8 +11,7 @@ OWNABLE(struct known_patients, known_patients_free)
 enum { NAMES_BYTES = 800 };
 
 static int64_t tell_role(struct train *t, enum patient_role role) {
-    struct str names;
-    str_init(&names, 16384);
+    struct str names = str_of(16384);
     int64_t n = patients_list(t->manifest, t->split, role, NAMES_BYTES, &names);
     if (n)
         task_log(&t->env, TASK_INFO, "%s patients: %s", patient_role_name(role), str_cstr(&names));
@@ -24,12 +23,11 @@ static int64_t tell_role(struct train *t, enum patient_role role) {
 static int tell_changes(struct train *t, const struct known_patients *kept, int64_t used, struct err *err) {
     int64_t n = manifest_count(t->manifest), began = 0, fresh;
     uint8_t *is_new = calloc((size_t)n + 1, 1);
-    struct str names;
     if (!is_new)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the patients of %lld recordings", (long long)n);
     for (int64_t i = 0; i < n; i++)
         is_new[i] = known_patients_role(kept, manifest_entry(t->manifest, i)->patient) < 0;
-    str_init(&names, 16384);
+    struct str names = str_of(16384);
     if ((fresh = patients_list(t->manifest, is_new, 1, NAMES_BYTES, &names)))
         task_log(&t->env, TASK_WARN, "%s came after this training began and are not used: %s; submit a new job to train on them",
                  counted(fresh, "patient").text, str_cstr(&names));
@@ -100,13 +98,11 @@ int train_roles_leave_out(struct train *t, int64_t entry, const struct err *why,
 
 int train_roles_record(struct train *t, const char *origin, struct err *err) {
     OWNED_MEMORY char *patients = NULL; /* of the origin */
-    OWNED(str_done) struct str text;
-    struct json_writer w;
     int rc;
-    str_init(&text, SAFETENSORS_MAX_HEADER);
+    OWNED(str_done) struct str text = str_of(SAFETENSORS_MAX_HEADER);
     if (origin && (rc = modelfile_patients(origin, &patients, err)))
         return rc;
-    json_writer_init(&w, &text);
+    struct json_writer w = json_to(&text);
     json_begin_array(&w, NULL);
     patients_put_dataset(t->manifest, t->split, manifest_hash(t->manifest), t->job->data.dataset, &w);
     if (origin && (rc = patients_put_earlier(&w, origin, patients, err)))

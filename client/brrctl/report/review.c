@@ -73,11 +73,9 @@ static void review_done(struct review *r) {
 /* ---- the folder ---- */
 
 static int write_places(const struct review *r, struct err *err) {
-    OWNED(str_done) struct str text;
-    struct json_writer w;
     char path[PATH_SIZE];
-    str_init(&text, JSON_BYTES);
-    json_writer_init(&w, &text);
+    OWNED(str_done) struct str text = str_of(JSON_BYTES);
+    struct json_writer w = json_to(&text);
     json_begin_object(&w, NULL);
     json_put_str(&w, "eeg", r->eeg);
     JSON_ARRAY(&w, "found", r->found, r->n_found);
