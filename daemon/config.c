@@ -1,6 +1,5 @@
 #include "daemon/config.h"
 
-#include "base/options.h"
 #include "daemon/config_alarms.h"
 #include "daemon/config_executors.h"
 #include "daemon/config_hooks.h"

@@ -1,7 +1,5 @@
 #include "daemon/config_executors.h"
 
-#include "base/options.h"
-
 enum { EXECUTOR_SLURM, EXECUTOR_PROCESS };
 struct executor_raw {
     int kind; /* EXECUTOR_… */

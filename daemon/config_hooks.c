@@ -1,6 +1,5 @@
 #include "daemon/config_hooks.h"
 
-#include "base/options.h"
 #include "daemon/hooks/hook_format.h"
 #include "post/mail.h"
 

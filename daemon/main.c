@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "daemon/check.h"
-#include "daemon/config.h"
 #include "daemon/restore.h"
 #include "daemon/run_command.h"
 #include "daemon/server.h"

@@ -2,7 +2,6 @@
 
 #include <pwd.h>
 
-#include "base/json.h"
 #include "daemon/backup/backup.h"
 #include "daemon/db/db.h"
 #include "daemon/live/snapshot.h"

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "base/json.h"
 #include "base/world_mpi.h"
 #include "daemon/config.h"
 #include "daemon/jobs/job_order.h"

@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include "base/log.h"
-#include "daemon/deadline.h"
 #include "daemon/devices.h"
 #include "daemon/jobs/worker.h"
 #include "daemon/rpc/errands.h"

@@ -3,14 +3,12 @@
 #include <assert.h>
 
 #include "base/log.h"
-#include "daemon/deadline.h"
 #include "daemon/devices.h"
 #include "daemon/hosts/thread_room.h"
 #include "daemon/jobs/jobref.h"
 #include "daemon/live/snapshot.h"
 #include "daemon/lost_database.h"
 #include "daemon/models/serveddb.h"
-#include "daemon/paths.h"
 #include "daemon/rpc/errands.h"
 #include "daemon/server_watch.h"
 #include "daemon/versions.h"

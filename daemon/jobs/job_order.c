@@ -1,7 +1,5 @@
 #include "daemon/jobs/job_order.h"
 
-#include "base/json.h"
-
 enum { ORDER_BYTES = 24 << 20, MAX_SETS = 256 };
 
 #define O(member) offsetof(struct job_order, member)

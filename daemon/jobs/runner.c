@@ -1,6 +1,5 @@
 #include "daemon/jobs/runner.h"
 
-#include "base/arena.h"
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/upload.h"
 #include "daemon/models/model_file.h"

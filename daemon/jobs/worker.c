@@ -1,6 +1,5 @@
 #include "daemon/jobs/worker.h"
 
-#include "base/world.h"
 #include "daemon/hosts/host.h"
 #include "daemon/hosts/niceness.h"
 

@@ -3,7 +3,6 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/trusted_time.h"
-#include "daemon/journal/journaldb.h"
 #include "daemon/journal/outbox.h"
 #include "daemon/journal/shares.h"
 

@@ -1,7 +1,6 @@
 /* The server of rpc.h: requests new calls, hands completed operations to their calls, looks at idle calls once a second. */
 
 #include "base/map.h"
-#include "daemon/rpc/accept.h"
 #include "daemon/rpc/rpc_state.h"
 
 enum { TAGS_A_TURN = 256, TURN_MS = 5 };

@@ -3,7 +3,6 @@
 
 #include "brr/v1/jobs.pb-c.h"
 #include "daemon/services/convert.h"
-#include "daemon/services/offload.h"
 #include "daemon/services/services.h"
 #include "detect/detect_list.h"
 #include "work/kind.h"

@@ -2,7 +2,6 @@
 
 #include "brr/v1/hooks.pb-c.h"
 #include "daemon/services/convert.h"
-#include "daemon/services/offload.h"
 #include "daemon/services/services.h"
 
 struct hook_test {

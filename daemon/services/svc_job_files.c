@@ -3,7 +3,6 @@
 
 #include "base/grow.h"
 #include "brr/v1/jobs.pb-c.h"
-#include "daemon/services/offload.h"
 #include "daemon/services/services.h"
 
 enum { FILES_MAX = 1 << 16, FILES_MAX_PATTERNS = 16 };

@@ -5,7 +5,6 @@
 #include "daemon/jobs/jobref.h"
 #include "daemon/jobs/removal.h"
 #include "daemon/services/convert.h"
-#include "daemon/services/offload.h"
 #include "daemon/services/services.h"
 
 /* A Watch call: the job it follows. */

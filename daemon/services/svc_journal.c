@@ -1,10 +1,8 @@
 /* brr.v1.Journal: the entries of the journal that the caller may see. The file is read on libuv's thread pool, page by page, beside
  * the journal's own thread. */
-#include "base/options.h"
 #include "brr/v1/journal.pb-c.h"
 #include "daemon/journal/journaldb.h"
 #include "daemon/services/convert.h"
-#include "daemon/services/offload.h"
 #include "daemon/services/services.h"
 
 enum { POLL_MS = 250 };

@@ -1,7 +1,6 @@
 /* brr.v1.Jobs/Logs: a job's log.txt as lines, and those that come while the job lives. The file is read on libuv's thread pool. */
 #include "brr/v1/jobs.pb-c.h"
 #include "daemon/services/convert.h"
-#include "daemon/services/offload.h"
 #include "daemon/services/services.h"
 
 enum { POLL_MS = 250, CHUNK_BYTES = 64 * 1024, TAIL_BYTES = 4 << 20 };

@@ -1,9 +1,7 @@
 /* brr.v1.Models: which models serve and what they are. */
 
-#include "base/json.h"
 #include "brr/v1/checkpoints.pb-c.h"
 #include "daemon/services/convert.h"
-#include "daemon/services/offload.h"
 #include "daemon/services/services.h"
 
 static void describe_alarms(const struct alarm_sets *alarms, struct arena *arena, Brr__V1__ModelDescription *m) {

@@ -6,7 +6,6 @@
 #include "base/queue.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "daemon/services/convert.h"
-#include "daemon/services/offload.h"
 #include "daemon/services/services.h"
 #include "work/estimate.h"
 #include "work/job_source.h"

@@ -3,7 +3,6 @@
 #include "brr/v1/admin.pb-c.h"
 #include "daemon/live/resume_token.h"
 #include "daemon/services/convert.h"
-#include "daemon/services/offload.h"
 #include "daemon/services/services.h"
 #include "daemon/viewer/recordings.h"
 #include "formats/eegfile.h"

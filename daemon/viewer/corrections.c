@@ -1,7 +1,5 @@
 #include "daemon/viewer/corrections.h"
 
-#include "base/json.h"
-
 enum { PATH_SIZE = 4096, FILE_BYTES = 8 << 20 };
 
 static void put_one(struct json_writer *w, const struct answer *a) {

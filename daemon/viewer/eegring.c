@@ -6,7 +6,6 @@
 
 #include "base/clones.h"
 #include "base/grow.h"
-#include "base/pack.h"
 #include "base/principal.h"
 #include "eeg/frontend.h"
 

@@ -1,6 +1,5 @@
 #include "daemon/viewer/recordings.h"
 
-#include "base/json.h"
 #include "base/principal.h"
 #include "eeg/correction.h"
 #include "eeg/frontend.h"

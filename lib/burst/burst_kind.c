@@ -1,7 +1,6 @@
 #include "burst/burst_kind.h"
 
 #include "base/counted.h"
-#include "base/yaml.h"
 #include "burst/wiring.h"
 #include "kernels/spike.h"
 #include "work/jobfile.h"

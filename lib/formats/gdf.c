@@ -3,10 +3,8 @@
  * Little-endian. Events have a code of 16 bits; its name in the file, else its number, is
  * their text. */
 
-#include "base/arena.h"
 #include "base/order.h"
 #include "formats/civil.h"
-#include "formats/format.h"
 #include "formats/matrix.h"
 #include "formats/rate.h"
 #include "formats/tal.h"

@@ -1,7 +1,6 @@
 #include "geodesic/geodesic_fit_ode.h"
 
 #include "geodesic/geodesic.h"
-#include "geodesic/geodesic_fit.h"
 #include "geodesic/geodesic_fit_state.h"
 
 /* The networks of one group as a field; path i is pair i / n_rows at wavelength rows[i % n_rows]. */

@@ -1,7 +1,6 @@
 /* Output files of a geodesic job: report.json, predictions.csv, spectra.svg, metric.svg, model.safetensors. */
 
 #include "geodesic/geodesic_task.h"
-#include "geodesic/interpolate.h"
 #include "plot/plot_panels.h"
 
 enum { PATH_SIZE = 4096, MAX_REPORT = 256 << 20, METRIC_POINTS = 121, METRIC_CURVES = 4, SCORES = 6 };

@@ -3,8 +3,6 @@
 #include <arpa/inet.h>
 #include <sys/random.h>
 
-#include "store/s3_credentials.h"
-#include "store/s3_error.h"
 #include "store/s3_imds.h"
 #include "store/s3_meter.h"
 

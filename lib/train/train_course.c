@@ -2,7 +2,6 @@
 #include "train/train_course.h"
 
 #include "base/grow.h"
-#include "base/json.h"
 #include "plot/plot.h"
 
 enum { MAX_BYTES = 256 << 20, PATH_SIZE = 4096 };

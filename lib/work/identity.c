@@ -1,7 +1,5 @@
 #include "work/identity.h"
 
-#include "base/json.h"
-
 enum { PATH_SIZE = 4096, IDENTITY_BYTES = 4 << 20 };
 
 static const char file_name[] = "identity.json";

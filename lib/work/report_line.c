@@ -1,7 +1,5 @@
 #include "work/report_line.h"
 
-#include "base/json.h"
-
 /* Members as they are called in the line. */
 #define PROGRESS_MEMBERS                                                                                                           \
     phase, step, steps, done, total, loss, eta_s, epoch, epochs, validation_loss, learning_rate, gradient_norm, windows_per_s,     \

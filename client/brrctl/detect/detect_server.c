@@ -1,7 +1,6 @@
 #include "client/brrctl/detect/detect_server.h"
 
 #include "base/counted.h"
-#include "base/json.h"
 #include "base/needed.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"

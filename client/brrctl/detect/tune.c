@@ -2,7 +2,6 @@
  * does, and alarm rules for rates of false alarms; the model with these thresholds becomes a new file here. */
 
 #include "base/counted.h"
-#include "base/json.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/seen.h"
 #include "client/brrctl/output.h"

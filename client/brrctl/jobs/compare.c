@@ -1,6 +1,5 @@
 /* compare JOB JOB: what differs between two jobs: keys of their files, results, curves. */
 
-#include "base/arena.h"
 #include "base/needed.h"
 #include "base/yaml.h"
 #include "client/brrctl/jobs/curves.h"

@@ -1,6 +1,5 @@
 #include "client/brrctl/jobs/curves.h"
 
-#include "base/json.h"
 #include "base/needed.h"
 
 enum { CURVES_MAX_COLUMNS = 64, CURVES_MAX_LINES = 1 << 24 };

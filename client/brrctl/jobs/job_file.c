@@ -1,7 +1,5 @@
 /* A job file on its way to the daemon: its text, --set and --name; local paths leave absolute, those of the file relative to it. */
 
-#include "base/json.h"
-#include "base/yaml.h"
 #include "client/brrctl/brrctl.h"
 #include "work/jobfile.h"
 

@@ -1,6 +1,5 @@
 /* Job commands: submit, jobs, job, watch, logs, cancel, delete, resume. */
 
-#include "base/json.h"
 #include "brr/v1/checkpoints.pb-c.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"

@@ -3,10 +3,8 @@
  * the counts of a combination's folds are pooled. */
 
 #include "client/brrctl/jobs/sweep.h"
-#include "base/json.h"
 #include "base/needed.h"
 #include "base/order.h"
-#include "base/yaml.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/jobs/job_files.h"
 #include "client/brrctl/output.h"
