@@ -88,6 +88,9 @@ void unpack_text(struct unpack *u, char *dst, size_t size) {
     unpack_require(u, strlen(dst) == len);
 }
 
+void unpack_double(struct unpack *u, double *to, size_t size) { (void)size, *to = unpack_f64(u); }
+void unpack_flag(struct unpack *u, bool *to, size_t size) { (void)size, *to = unpack_bool(u); }
+
 void unpack_same(struct unpack *u, int64_t expected) { unpack_i64(u, expected, expected); }
 
 bool unpack_done(const struct unpack *u) { return !u->failed && u->left == 0; }

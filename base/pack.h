@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/members.h"
 #include "base/str.h"
 
 void pack_i64(struct str *out, int64_t value);
@@ -13,6 +14,11 @@ void pack_f64(struct str *out, double value);
 /* Length, then the bytes. */
 void pack_bytes(struct str *out, const void *data, size_t len);
 void pack_text(struct str *out, const char *text);
+/* Members of a struct in this order, each as its type says: a text, a double or float, else an integer. */
+#define PACK(out, of, ...)           EACH_MEMBER(PACK_MEMBER, out, of, __VA_ARGS__)
+#define PACK_MEMBER(out, of, member) PACK_TEXT_OR((of).member, PACK_REAL_OR((of).member, pack_i64))(out, (of).member);
+#define PACK_TEXT_OR(member, other)  _Generic((member), char * : pack_text, const char * : pack_text, default : other)
+#define PACK_REAL_OR(member, other)  _Generic((member), double : pack_f64, float : pack_f64, default : other)
 
 /* After a failed call `failed` stays set and every later call returns zeros, so callers check once at the end. */
 struct unpack {
@@ -31,6 +37,12 @@ void unpack_bytes(struct unpack *u, void *dst, size_t len);
 const void *unpack_view(struct unpack *u, size_t max, size_t *ret_len);
 /* Fails unless the text fits with its NUL. */
 void unpack_text(struct unpack *u, char *dst, size_t size);
+/* Members of a struct, texts, doubles and bools, as PACK wrote them; numbers with limits are read one by one. */
+#define UNPACK(u, to, ...)           EACH_MEMBER(UNPACK_MEMBER, u, to, __VA_ARGS__)
+#define UNPACK_MEMBER(u, to, member) UNPACKER((to).member)(u, (void *)&(to).member, sizeof(to).member);
+#define UNPACKER(member)             _Generic((member), char * : unpack_text, double : unpack_double, bool : unpack_flag)
+void unpack_double(struct unpack *u, double *to, size_t size);
+void unpack_flag(struct unpack *u, bool *to, size_t size);
 /* Fails unless the packed value equals `expected`: for what the restored object was made with. */
 void unpack_same(struct unpack *u, int64_t expected);
 /* Marks the input as invalid when `condition` is false. */

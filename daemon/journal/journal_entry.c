@@ -50,17 +50,9 @@ void journal_alarm_id(const char *session, int64_t sample, char ret[JOURNAL_ALAR
 /* ---- as bytes ---- */
 
 static void pack_entry(const struct journal_entry *e, struct str *out) {
-    const int64_t numbers[] = {e->number, e->received_ms, e->boot_ms, e->sample_ms, e->live, e->step, e->until_ms, e->on_ms};
-    const double values[] = {e->start_s, e->end_s, e->value};
-    const char *const texts[] = {e->session, e->principal, e->client, e->address, e->model,
-                                 e->sha256,  e->detail,    e->alarm,  e->person};
     pack_text(out, journal_kind_name(e->kind));
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        pack_i64(out, numbers[i]);
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        pack_f64(out, values[i]);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        pack_text(out, texts[i]);
+    PACK(out, *e, number, received_ms, boot_ms, sample_ms, live, step, until_ms, on_ms, start_s, end_s, value);
+    PACK(out, *e, session, principal, client, address, model, sha256, detail, alarm, person);
 }
 
 static void unpack_entry(struct unpack *in, bool same_boot, struct journal_entry *e) {
@@ -77,18 +69,8 @@ static void unpack_entry(struct unpack *in, bool same_boot, struct journal_entry
     e->step = unpack_i64(in, 0, INT32_MAX);
     e->until_ms = unpack_i64(in, 0, INT64_MAX);
     e->on_ms = unpack_i64(in, 0, INT64_MAX);
-    e->start_s = unpack_f64(in);
-    e->end_s = unpack_f64(in);
-    e->value = unpack_f64(in);
-    unpack_text(in, e->session, sizeof e->session);
-    unpack_text(in, e->principal, sizeof e->principal);
-    unpack_text(in, e->client, sizeof e->client);
-    unpack_text(in, e->address, sizeof e->address);
-    unpack_text(in, e->model, sizeof e->model);
-    unpack_text(in, e->sha256, sizeof e->sha256);
-    unpack_text(in, e->detail, sizeof e->detail);
-    unpack_text(in, e->alarm, sizeof e->alarm);
-    unpack_text(in, e->person, sizeof e->person);
+    UNPACK(in, *e, start_s, end_s, value);
+    UNPACK(in, *e, session, principal, client, address, model, sha256, detail, alarm, person);
 }
 
 void journal_entries_pack(const struct journal_entry *list, int n, struct str *out) {

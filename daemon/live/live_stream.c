@@ -324,10 +324,7 @@ static int64_t pick_alarm_hop(const struct live_stream *s, int64_t device_hop, c
 /* The state as bytes: what it was made with, the numbers, the timeline. */
 static int save_state(struct live_stream *s, struct str *out, struct err *err) {
     pack_text(out, detector_info(s->model->detector)->sha256);
-    pack_i64(out, s->alarm_hop);
-    pack_i64(out, s->next_result);
-    pack_i64(out, s->next_alarm);
-    pack_i64(out, s->given);
+    PACK(out, *s, alarm_hop, next_result, next_alarm, given);
     quality_save(s->quality, out);
     int rc = timeline_save(s->timeline, out, err);
     quality_save_told(s->quality, out);

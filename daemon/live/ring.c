@@ -60,23 +60,14 @@ void ring_save(const struct ring *ring, struct str *out) {
         n++;
     pack_i64(out, n);
     for (const struct live_report *r = ring->first; r; r = ring_next(r)) {
-        const int64_t numbers[] = {r->message.kind, r->seq,      r->first,     r->samples,       r->gap,     r->on,
-                                   r->wall_ms,      r->n_events, r->quality.n, r->n_suppression, r->channels};
-        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-            pack_i64(out, numbers[i]);
-        pack_f64(out, (double)r->probability);
-        pack_f64(out, r->quality.gap_fraction);
-        pack_f64(out, r->measured_rate_hz);
+        PACK(out, *r, message.kind, seq, first, samples, gap, on, wall_ms, n_events, quality.n, n_suppression, channels);
+        PACK(out, *r, probability, quality.gap_fraction, measured_rate_hz);
         pack_bytes(out, r->p, r->p ? (size_t)r->samples * sizeof *r->p : 0);
         pack_bytes(out, r->events, (size_t)r->n_events * sizeof *r->events);
         pack_bytes(out, r->quality.channels, (size_t)r->quality.n * sizeof *r->quality.channels);
         pack_bytes(out, r->suppression, (size_t)r->n_suppression * sizeof *r->suppression);
         pack_bytes(out, r->channel_suppression, (size_t)r->n_suppression * channel_bytes(r->channels));
-        pack_i64(out, r->off);
-        pack_i64(out, r->replay);
-        pack_text(out, r->alarm_id);
-        pack_i64(out, r->boot_ms);
-        pack_i64(out, r->where);
+        PACK(out, *r, off, replay, alarm_id, boot_ms, where);
     }
 }
 

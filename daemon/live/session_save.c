@@ -43,23 +43,11 @@ struct opening {
 /* ---- as bytes ---- */
 
 static void pack_open(const struct live_open *open, struct str *out) {
-    pack_text(out, open->checkpoint);
-    pack_text(out, open->model);
-    pack_i64(out, open->n_labels);
+    PACK(out, *open, checkpoint, model, n_labels);
     for (int i = 0; i < open->n_labels; i++)
         pack_text(out, open->labels[i]);
-    pack_f64(out, open->rate_hz);
-    pack_i64(out, open->format);
-    pack_f64(out, open->scale_uv);
-    pack_f64(out, open->alarm_hop_s);
-    pack_i64(out, open->realtime);
-    pack_i64(out, open->want_probabilities);
-    pack_f64(out, open->on);
-    pack_f64(out, open->off);
-    pack_f64(out, open->alarm_rate);
-    pack_text(out, open->device_name);
-    pack_i64(out, open->replay);
-    pack_i64(out, open->partial);
+    PACK(out, *open, rate_hz, format, scale_uv, alarm_hop_s, realtime, want_probabilities, on, off, alarm_rate, device_name, replay,
+         partial);
 }
 
 static const enum journal_kind described[] = {JOURNAL_ESCALATED, JOURNAL_ANSWERED, JOURNAL_TECHNICAL_ON};
@@ -77,40 +65,18 @@ static void pack_described(const struct session *s, struct str *out) {
     for (int i = 0; i < n; i++) {
         const struct journal_entry *e = &list[i];
         pack_i64(out, e->kind == JOURNAL_TECHNICAL_ON ? 2 : e->kind == JOURNAL_ANSWERED);
-        pack_i64(out, e->received_ms);
-        pack_i64(out, e->boot_ms);
-        pack_i64(out, e->step);
-        pack_i64(out, e->until_ms);
-        pack_text(out, e->person);
-        pack_text(out, e->detail);
-        pack_text(out, e->alarm);
-        pack_i64(out, e->number);
-        pack_i64(out, e->on_ms);
+        PACK(out, *e, received_ms, boot_ms, step, until_ms, person, detail, alarm, number, on_ms);
     }
 }
 
 /* What observers and the overview show of a session, and how its client behaves. */
 static void pack_view(const struct session *s, struct str *out) {
-    pack_i64(out, s->shown.samples);
-    pack_i64(out, s->shown.reconnects);
-    pack_i64(out, s->alarm);
-    pack_f64(out, (double)s->shown.probability);
-    pack_i64(out, s->back.heard_seen);
-    pack_i64(out, s->start_ms);
-    pack_text(out, s->address);
-    pack_text(out, s->notes.flaws);
-    pack_text(out, s->notes.alarm_id);
-    const int64_t numbers[] = {s->notes.alarm_off,  s->notes.heard,     s->notes.running,     s->notes.gap.open,
-                               s->notes.gap.client, s->notes.gap.first, s->notes.gap.written, s->notes.gap.end};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        pack_i64(out, numbers[i]);
-    pack_i64(out, s->notes.onset.first);
-    pack_i64(out, s->notes.onset.wall_ms);
-    pack_i64(out, s->notes.onset.boot_ms);
-    pack_f64(out, s->notes.onset.value);
+    PACK(out, *s, shown.samples, shown.reconnects, alarm, shown.probability, back.heard_seen, start_ms, address);
+    PACK(out, s->notes, flaws, alarm_id, alarm_off, heard, running);
+    PACK(out, s->notes.gap, open, client, first, written, end);
+    PACK(out, s->notes.onset, first, wall_ms, boot_ms, value);
     pack_described(s, out);
-    pack_i64(out, s->shown.learned);
-    pack_text(out, s->notes.onset.where);
+    PACK(out, *s, shown.learned, notes.onset.where);
 }
 
 /* A CLOCK_BOOTTIME; 0: it says nothing after another boot of the machine. */
@@ -129,8 +95,7 @@ static void unpack_described(struct unpack *in, const struct session *s, struct 
         e->boot_ms = unpack_boot_ms(in, o);
         e->step = unpack_i64(in, 0, INT32_MAX);
         e->until_ms = unpack_i64(in, 0, INT64_MAX);
-        unpack_text(in, e->person, sizeof e->person);
-        unpack_text(in, e->detail, sizeof e->detail);
+        UNPACK(in, *e, person, detail);
         e->live = live_open_is_live(&o->open);
         str_copy(e->alarm, sizeof e->alarm, s->notes.alarm_id);
         if (!older) {
@@ -149,8 +114,7 @@ static void unpack_alarm(struct unpack *in, struct session *s, struct opening *o
     s->notes.alarm_off = unpack_i64(in, -1, far);
     s->notes.heard = unpack_i64(in, 0, far);
     s->notes.running = unpack_i64(in, -1, far);
-    s->notes.gap.open = unpack_bool(in);
-    s->notes.gap.client = unpack_bool(in);
+    UNPACK(in, s->notes.gap, open, client);
     s->notes.gap.first = unpack_i64(in, 0, far);
     s->notes.gap.written = unpack_i64(in, s->notes.gap.first, far);
     s->notes.gap.end = unpack_i64(in, 0, far);
@@ -174,8 +138,7 @@ static void unpack_view_of(struct unpack *in, struct session *s, struct opening 
     s->shown.probability = (float)unpack_f64(in);
     s->back.heard_seen = unpack_bool(in);
     s->start_ms = unpack_i64(in, 0, INT64_MAX);
-    unpack_text(in, s->address, sizeof s->address);
-    unpack_text(in, s->notes.flaws, sizeof s->notes.flaws);
+    UNPACK(in, *s, address, notes.flaws);
     unpack_alarm(in, s, o);
 }
 
@@ -183,20 +146,11 @@ static void pack_session(const struct session *s, const struct live_report *save
     char boot[TRUSTED_BOOT_ID];
     trusted_boot_id(boot);
     pack_i64(out, VERSION);
-    pack_text(out, s->id);
-    pack_i64(out, s->epoch);
-    pack_text(out, s->token.digest);
-    pack_text(out, s->token.principal);
-    pack_text(out, s->client);
-    pack_text(out, s->patient);
+    PACK(out, *s, id, epoch, token.digest, token.principal, client, patient);
     pack_text(out, boot);
     pack_open(live_stream_open(s->stream), out);
     pack_text(out, s->sha256);
-    const int64_t numbers[] = {s->consumed,     s->saves.consumed_gaps, s->duplicates,
-                               s->events_total, s->seizure_samples,     s->back.next_result};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        pack_i64(out, numbers[i]);
-    pack_i64(out, s->n_events);
+    PACK(out, *s, consumed, saves.consumed_gaps, duplicates, events_total, seizure_samples, back.next_result, n_events);
     pack_bytes(out, s->events, (size_t)s->n_events * sizeof *s->events);
     ring_save(&s->back.kept, out);
     pack_bytes(out, saved->state, saved->state_len);
@@ -214,14 +168,11 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
     o->version = unpack_i64(in, FIRST, VERSION);
     unpack_text(in, o->id, sizeof o->id);
     o->epoch = unpack_i64(in, 0, INT64_MAX);
-    unpack_text(in, o->digest, sizeof o->digest);
-    unpack_text(in, o->principal, sizeof o->principal);
-    unpack_text(in, o->client, sizeof o->client);
+    UNPACK(in, *o, digest, principal, client);
     if (o->version >= PATIENTS)
         unpack_text(in, o->patient, sizeof o->patient);
     o->boot = o->version >= BOOTS ? unpack_boot(in) : RING_NO_BOOT;
-    unpack_text(in, o->checkpoint, sizeof o->checkpoint);
-    unpack_text(in, o->model, sizeof o->model);
+    UNPACK(in, *o, checkpoint, model);
     o->open.n_labels = (int)unpack_i64(in, 1, FRONTEND_MAX_LABELS);
     for (int i = 0; i < o->open.n_labels; i++) {
         unpack_text(in, o->texts[i], sizeof o->texts[i]);
@@ -229,15 +180,7 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
     }
     o->open.rate_hz = unpack_f64(in);
     o->open.format = (enum live_format)unpack_i64(in, LIVE_F32_UV, LIVE_I16);
-    o->open.scale_uv = unpack_f64(in);
-    o->open.alarm_hop_s = unpack_f64(in);
-    o->open.realtime = unpack_bool(in);
-    o->open.want_probabilities = unpack_bool(in);
-    o->open.on = unpack_f64(in);
-    o->open.off = unpack_f64(in);
-    o->open.alarm_rate = unpack_f64(in);
-    unpack_text(in, o->open.device_name, sizeof o->open.device_name);
-    o->open.replay = unpack_bool(in);
+    UNPACK(in, o->open, scale_uv, alarm_hop_s, realtime, want_probabilities, on, off, alarm_rate, device_name, replay);
     o->open.partial = (int)unpack_i64(in, 0, FRONTEND_MAX_CHANNELS);
     unpack_text(in, o->sha256, sizeof o->sha256);
     unpack_require(in, !*o->sha256 || digest_is_hex(o->sha256));

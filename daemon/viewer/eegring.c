@@ -440,12 +440,8 @@ bool eegring_save(const struct eegring *r, struct str *out) {
     pack_i64(out, r->rows);
     pack_i64(out, s.newest_wall_ms);
     pack_i64(out, n);
-    for (int i = 0; i < n; i++) {
-        pack_i64(out, marks[i].kind);
-        pack_i64(out, marks[i].first);
-        pack_i64(out, marks[i].end);
-        pack_i64(out, marks[i].wall_ms);
-    }
+    for (int i = 0; i < n; i++)
+        PACK(out, marks[i], kind, first, end, wall_ms);
     pack_i64(out, s.n_pins);
     for (int i = 0; i < s.n_pins; i++)
         save_minute(r, s.pins[i], room, out);
