@@ -30,7 +30,8 @@ static void add_line(struct curves *c, struct json *line) {
     c->lines[c->n++] = line;
 }
 
-void curves_read(const char *text, size_t len, struct curves *ret) {
+/* Lines that a kill cut off are passed over. */
+static void read_metrics(const char *text, size_t len, struct curves *ret) {
     struct curves c = {0};
     for (const char *line = text, *end; (end = memchr(line, '\n', len - (size_t)(line - text))); line = end + 1) {
         struct json *json = NULL;
@@ -56,7 +57,7 @@ static int take_file(void *ctx, const struct job_file *file, struct err *err) {
     struct fetching *f = ctx;
     (void)err;
     f->found = true;
-    curves_read(file->data, file->len, f->curves);
+    read_metrics(file->data, file->len, f->curves);
     return 0;
 }
 

@@ -10,8 +10,6 @@ struct curves {
 };
 /* Fetches them from the daemon. Exit code after printing the error, which names a job without curves. */
 int curves_fetch(const struct arguments *o, const char *id, struct curves *ret);
-/* The same from the text of a metrics.jsonl. Lines that a kill cut off are passed over. */
-void curves_read(const char *text, size_t len, struct curves *ret);
 void curves_done(struct curves *c);
 
 /* One row a line, one column a key, in the order of their first appearance; missing values are empty. */

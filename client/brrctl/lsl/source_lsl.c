@@ -44,7 +44,8 @@ struct source_lsl {
 
 /* ---- units ---- */
 
-double source_lsl_unit(const char *text) {
+/* Factor to µV of a unit as senders write it: "microvolts", "uV", "mV", "V", "-6" (a power of ten of volts); else 0. */
+static double unit_factor(const char *text) {
     static const struct {
         const char *name;
         double factor;
@@ -145,7 +146,7 @@ static void read_texts(const struct source_lsl *s, lsl_streaminfo full, char (*l
 }
 
 static double scale_of(const char *unit) {
-    const double scale = source_lsl_unit(unit);
+    const double scale = unit_factor(unit);
     return scale > 0 ? scale : *unit && strcasecmp(unit, "n/a") != 0 && strcasecmp(unit, "unknown") != 0 ? (double)NAN : 0;
 }
 

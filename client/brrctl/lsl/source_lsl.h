@@ -11,6 +11,3 @@ struct source_lsl_config {
 };
 /* NOT_FOUND: no such stream, or no liblsl; INVALID: several, or a stream without a rate. Ends with the first SIGINT or SIGTERM. */
 int source_open_lsl(const struct source_lsl_config *config, struct source **ret, struct err *err);
-
-/* Factor to µV of a unit as senders write it: "microvolts", "uV", "mV", "V", "-6" (a power of ten of volts); 0 for other texts. */
-double source_lsl_unit(const char *text);

@@ -34,7 +34,8 @@ bool score_stem(const char *path, char *ret, size_t size) {
     return str_format(ret, size, "%.*s", (int)stem, path);
 }
 
-bool score_beside(const char *stem, char *ret, size_t size) {
+/* The first file with labels whose path is the stem and an ending of theirs. */
+static bool labels_beside(const char *stem, char *ret, size_t size) {
     for (int i = 0; label_ending(i); i++)
         if (str_format(ret, size, "%s%s", stem, label_ending(i)) && letters_find(ret, size))
             return true;
@@ -43,7 +44,7 @@ bool score_beside(const char *stem, char *ret, size_t size) {
 
 bool score_is_labels(const char *path) {
     char stem[PATH_SIZE], first[PATH_SIZE];
-    return labels_cut(path) && score_stem(path, stem, sizeof stem) && score_beside(stem, first, sizeof first) &&
+    return labels_cut(path) && score_stem(path, stem, sizeof stem) && labels_beside(stem, first, sizeof first) &&
            !strcmp(first, path);
 }
 
@@ -71,7 +72,7 @@ bool score_is_reference(const char *path) {
     if ((!recording && !labels_cut(path)) || (table && !is_tusz(path)) || !score_stem(path, stem, sizeof stem) ||
         (str_format(other, sizeof other, "%s_events.tsv", stem) && letters_find(other, sizeof other)))
         return false;
-    return recording || (!recording_beside(path, other) && score_beside(stem, other, sizeof other) && !strcmp(other, path));
+    return recording || (!recording_beside(path, other) && labels_beside(stem, other, sizeof other) && !strcmp(other, path));
 }
 
 /* Times that the file counts from something else than the recording's first sample. */

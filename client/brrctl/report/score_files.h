@@ -32,10 +32,8 @@ void score_note_beyond(const char *name, const struct score_labels *reference, d
 bool score_is_reference(const char *path);
 /* True for a path that ends as those of files with labels do. */
 bool score_is_labels_name(const char *path);
-/* True for a file with labels that is the first of its stem, as score_beside. */
+/* True for a file with labels that is the first of its stem. */
 bool score_is_labels(const char *path);
 /* Writes the path without the ending that says what the file holds: "a/X_eeg.edf", "a/X_events.tsv", "a/X.csv_bi" → "a/X". False
  * when it does not fit. */
 bool score_stem(const char *path, char *ret, size_t size);
-/* The first file with labels whose path is the stem and an ending of theirs. */
-bool score_beside(const char *stem, char *ret, size_t size);
