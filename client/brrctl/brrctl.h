@@ -31,6 +31,10 @@ struct command {
     const char *details;                   /* further lines of --help; an example */
     const struct command_verb *verbs;      /* then options and run are theirs; ends with a row without a name */
 };
+/* A row: its name, the words, options and function, the summary and the details; further members may follow. */
+#define BRRCTL_COMMAND(word, its_words, table, function, text, more, ...)                                                          \
+    const struct command command_##word = {                                                                                        \
+        .name = #word, .words = its_words, .options = table, .summary = text, .run = function, .details = more, ##__VA_ARGS__}
 /* All rows (commands.def), in the order of the help. */
 const struct command *const *brrctl_commands(int *ret_n);
 

@@ -214,10 +214,5 @@ static int cmd_completion(const struct arguments *o) {
     return EXIT_USAGE;
 }
 
-const struct command command_completion = {
-    .name = "completion",
-    .words = "bash|zsh|fish",
-    .summary = "print shell completions",
-    .run = cmd_completion,
-    .details = "example: source <(brrctl completion bash)",
-};
+BRRCTL_COMMAND(completion, "bash|zsh|fish", NULL, cmd_completion, "print shell completions",
+               "example: source <(brrctl completion bash)");

@@ -112,40 +112,16 @@ static int cmd_devices(const struct arguments *o) {
     return brrctl_show(o, "/brr.v1.Admin/Devices", &in.base, &view);
 }
 
-const struct command command_devices = {
-    .name = "devices",
-    .words = "",
-    .options = &arguments_none,
-    .summary = "show the devices of the daemon",
-    .run = cmd_devices,
-    .details = "example: brrctl devices",
-};
+BRRCTL_COMMAND(devices, "", &arguments_none, cmd_devices, "show the devices of the daemon", "example: brrctl devices");
 
-const struct command command_ready = {
-    .name = "ready",
-    .words = "",
-    .options = &arguments_none,
-    .summary = "exit with 0 if the daemon takes streams and jobs; /readyz also says whether hooks deliver",
-    .run = cmd_ready,
-    .details = "example: brrctl ready --endpoint unix:/run/brrd/brrd.sock",
-};
+BRRCTL_COMMAND(ready, "", &arguments_none, cmd_ready,
+               "exit with 0 if the daemon takes streams and jobs; /readyz also says whether hooks deliver",
+               "example: brrctl ready --endpoint unix:/run/brrd/brrd.sock");
 
-const struct command command_page = {
-    .name = "page",
-    .words = "",
-    .options = &arguments_none,
-    .summary = "print the address of the daemon's web pages, as a link that signs a browser in",
-    .run = cmd_page,
-    .details =
-        "Over the unix socket. Without auth.tokens_file the link works once, within five minutes; with it, sign in with a token.\n"
-        "example: xdg-open $(brrctl page)",
-};
+BRRCTL_COMMAND(
+    page, "", &arguments_none, cmd_page, "print the address of the daemon's web pages, as a link that signs a browser in",
+    "Over the unix socket. Without auth.tokens_file the link works once, within five minutes; with it, sign in with a token.\n"
+    "example: xdg-open $(brrctl page)");
 
-const struct command command_version = {
-    .name = "version",
-    .words = "",
-    .options = &arguments_none,
-    .summary = "show versions of the daemon and its libraries",
-    .run = cmd_version,
-    .details = "example: brrctl version --json",
-};
+BRRCTL_COMMAND(version, "", &arguments_none, cmd_version, "show versions of the daemon and its libraries",
+               "example: brrctl version --json");

@@ -240,30 +240,26 @@ static const struct command_verb alarms_verbs[] = {
     {.name = NULL},
 };
 
-const struct command command_alarms = {
-    .name = "alarms",
-    .words = "[list|ack|silence|mark|note|standby|test|report|export] [ALARM|BED] [...]",
-    .options = &alarms_arguments,
-    .summary = "list the alarms of beds, and answer them",
-    .verbs = alarms_verbs,
-    .details =
-        "  ack ALARM                    acknowledge: sound and escalation of this alarm end on all screens\n"
-        "  ack BED [--yes]              lists the alarms of the bed that nobody has acknowledged, asks, and acknowledges "
-        "these\n"
-        "  silence ALARM [--for 2m]     no sound for so long, at most 10m, or until a new alarm\n"
-        "  mark ALARM true|false|unclear\n"
-        "  note ALARM TEXT              at most 200 bytes\n"
-        "  standby BED 30m|off          not monitored for so long, at most 24h: no technical alarms\n"
-        "  test BED                     a test alarm of 20 s on pages and hooks, which escalates until it is acknowledged\n"
-        "  report [--since 12h]         for each bed: alarms, marks, how long until somebody acknowledged\n"
-        "  export --as labels --output DIR\n"
-        "                               the marks as label files (events.tsv), one for each stream: of a true alarm each event "
-        "that\n"
-        "                               overlaps it is sz, and without an event its time is unknown; a false one is bckg; all "
-        "other\n"
-        "                               time is unknown. The column comment names the alarm\n"
-        "ALARM: the id that `brrctl alarms` and the page show, or its first characters, six or more, where one open alarm alone "
-        "has them. Answers need the word `answer` in the token's line, or the "
-        "role admin.\n"
-        "example: brrctl alarms ack 6f1c2a90b4d7e35f8812c6aa01d94e7b-15360 --person 'Ana B'",
-};
+BRRCTL_COMMAND(
+    alarms, "[list|ack|silence|mark|note|standby|test|report|export] [ALARM|BED] [...]", &alarms_arguments, NULL,
+    "list the alarms of beds, and answer them",
+    "  ack ALARM                    acknowledge: sound and escalation of this alarm end on all screens\n"
+    "  ack BED [--yes]              lists the alarms of the bed that nobody has acknowledged, asks, and acknowledges "
+    "these\n"
+    "  silence ALARM [--for 2m]     no sound for so long, at most 10m, or until a new alarm\n"
+    "  mark ALARM true|false|unclear\n"
+    "  note ALARM TEXT              at most 200 bytes\n"
+    "  standby BED 30m|off          not monitored for so long, at most 24h: no technical alarms\n"
+    "  test BED                     a test alarm of 20 s on pages and hooks, which escalates until it is acknowledged\n"
+    "  report [--since 12h]         for each bed: alarms, marks, how long until somebody acknowledged\n"
+    "  export --as labels --output DIR\n"
+    "                               the marks as label files (events.tsv), one for each stream: of a true alarm each event "
+    "that\n"
+    "                               overlaps it is sz, and without an event its time is unknown; a false one is bckg; all "
+    "other\n"
+    "                               time is unknown. The column comment names the alarm\n"
+    "ALARM: the id that `brrctl alarms` and the page show, or its first characters, six or more, where one open alarm alone "
+    "has them. Answers need the word `answer` in the token's line, or the "
+    "role admin.\n"
+    "example: brrctl alarms ack 6f1c2a90b4d7e35f8812c6aa01d94e7b-15360 --person 'Ana B'",
+    .verbs = alarms_verbs);

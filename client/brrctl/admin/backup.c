@@ -134,12 +134,7 @@ static int cmd_backup(const struct arguments *o) {
     return 0;
 }
 
-const struct command command_backup = {
-    .name = "backup",
-    .words = "DIR",
-    .options = &arguments_none,
-    .summary = "copy job records, journal, served models and saved streams of the daemon to a directory here",
-    .run = cmd_backup,
-    .details = "Folders of jobs are not in it. `brrd --restore DIR --config FILE` makes a daemon of it.\nexample: brrctl backup "
-               "/backup/brrd-2026-11-24",
-};
+BRRCTL_COMMAND(backup, "DIR", &arguments_none, cmd_backup,
+               "copy job records, journal, served models and saved streams of the daemon to a directory here",
+               "Folders of jobs are not in it. `brrd --restore DIR --config FILE` makes a daemon of it.\nexample: brrctl backup "
+               "/backup/brrd-2026-11-24");

@@ -44,20 +44,8 @@ static int cmd_drain(const struct arguments *o) {
     return brrctl_show(o, "/brr.v1.Admin/Drain", &in.base, &view);
 }
 
-const struct command command_doctor = {
-    .name = "doctor",
-    .words = "",
-    .options = &arguments_none,
-    .summary = "check the device, kernels, folders and models; each line PASS or FAIL",
-    .run = cmd_doctor,
-    .details = "Exit 1 if a line says FAIL.\nexample: brrctl doctor",
-};
+BRRCTL_COMMAND(doctor, "", &arguments_none, cmd_doctor, "check the device, kernels, folders and models; each line PASS or FAIL",
+               "Exit 1 if a line says FAIL.\nexample: brrctl doctor");
 
-const struct command command_drain = {
-    .name = "drain",
-    .words = "",
-    .options = ARGUMENTS(drain_rows),
-    .summary = "refuse new work, checkpoint jobs, then end the daemon",
-    .run = cmd_drain,
-    .details = "example: brrctl drain",
-};
+BRRCTL_COMMAND(drain, "", ARGUMENTS(drain_rows), cmd_drain, "refuse new work, checkpoint jobs, then end the daemon",
+               "example: brrctl drain");

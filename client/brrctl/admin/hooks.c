@@ -27,12 +27,6 @@ static int cmd_hooks(const struct arguments *o) {
     return code;
 }
 
-const struct command command_hooks = {
-    .name = "hooks",
-    .words = "test [NAME]",
-    .options = &arguments_none,
-    .summary = "send a test alarm to the hooks of daemon.yaml, or to one of them",
-    .run = cmd_hooks,
-    .details = "One attempt each; exit 1 if one failed. The text says `test`: true. Needs the role admin.\n"
-               "example: brrctl hooks test pager",
-};
+BRRCTL_COMMAND(hooks, "test [NAME]", &arguments_none, cmd_hooks, "send a test alarm to the hooks of daemon.yaml, or to one of them",
+               "One attempt each; exit 1 if one failed. The text says `test`: true. Needs the role admin.\n"
+               "example: brrctl hooks test pager");

@@ -274,18 +274,13 @@ static int cmd_journal(const struct arguments *o) {
     return list_last(o, &in, want->last < 0 ? LAST : want->last);
 }
 
-const struct command command_journal = {
-    .name = "journal",
-    .words = "",
-    .options = ARGUMENTS(journal_rows),
-    .summary = "show what happened to each stream: alarms, events, gaps, quality, connections",
-    .run = cmd_journal,
-    .details =
-        "From the daemon's disk, so also of streams that have ended and of times before a restart. Without --since the newest 100\n"
-        "entries. Kinds: alarm_on alarm_off event gap quality opened resumed lost restored ended. `received` is when the daemon "
-        "made the\n"
-        "entry, in the time zone of this machine (UTC with --json and --csv); `recorded` is the recording's clock, where it says "
-        "when it\n"
-        "began, as UTC. A date in parentheses is more than a day from `received`. `at` counts from the first sample.\n"
-        "example: brrctl journal --bed 'icu-*' --since 12h --kind alarm_on",
-};
+BRRCTL_COMMAND(
+    journal, "", ARGUMENTS(journal_rows), cmd_journal,
+    "show what happened to each stream: alarms, events, gaps, quality, connections",
+    "From the daemon's disk, so also of streams that have ended and of times before a restart. Without --since the newest 100\n"
+    "entries. Kinds: alarm_on alarm_off event gap quality opened resumed lost restored ended. `received` is when the daemon "
+    "made the\n"
+    "entry, in the time zone of this machine (UTC with --json and --csv); `recorded` is the recording's clock, where it says "
+    "when it\n"
+    "began, as UTC. A date in parentheses is more than a day from `received`. `at` counts from the first sample.\n"
+    "example: brrctl journal --bed 'icu-*' --since 12h --kind alarm_on");

@@ -320,20 +320,7 @@ static int cmd_top(const struct arguments *o) {
     return code ? code : t.code;
 }
 
-const struct command command_top = {
-    .name = "top",
-    .words = "",
-    .options = ARGUMENTS(top_rows),
-    .summary = "show device, jobs, streams and rates live",
-    .run = cmd_top,
-    .details = "example: brrctl top --once",
-};
+BRRCTL_COMMAND(top, "", ARGUMENTS(top_rows), cmd_top, "show device, jobs, streams and rates live", "example: brrctl top --once");
 
-const struct command command_metrics = {
-    .name = "metrics",
-    .words = "[PREFIX]",
-    .options = ARGUMENTS(metrics_rows),
-    .summary = "print the daemon's metrics",
-    .run = cmd_metrics,
-    .details = "example: brrctl metrics brrd_stream",
-};
+BRRCTL_COMMAND(metrics, "[PREFIX]", ARGUMENTS(metrics_rows), cmd_metrics, "print the daemon's metrics",
+               "example: brrctl metrics brrd_stream");

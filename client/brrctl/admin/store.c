@@ -358,20 +358,14 @@ static int cmd_store(const struct arguments *o) {
     return 0;
 }
 
-const struct command command_store = {
-    .name = "store",
-    .words = "ls|get|put|check URL|FILE",
-    .options = &store_arguments,
-    .summary = "list, read, write or check a directory or bucket; works without a daemon",
-    .run = cmd_store,
-    .min_args = 2,
-    .max_args = 3,
-    .details =
-        "URL: s3://BUCKET/KEY, file:///PATH, or store://NAME/KEY of the daemon.yaml that --config names.\n"
-        "--endpoint is the S3 server here (https://HOST[:PORT]; default AWS_ENDPOINT_URL, else Amazon's).\n"
-        "  ls URL             list objects whose URLs start with URL\n"
-        "  get URL [FILE]     fetch one object, or everything below a URL that ends with '/'; FILE: a file or folder, as --out\n"
-        "  put FILE URL       upload one file\n"
-        "  check URL          test listing, and reading one byte\n"
-        "example: brrctl store ls s3://physionet-open/chbmit/1.0.0/chb01/ --anonymous",
-};
+BRRCTL_COMMAND(
+    store, "ls|get|put|check URL|FILE", &store_arguments, cmd_store,
+    "list, read, write or check a directory or bucket; works without a daemon",
+    "URL: s3://BUCKET/KEY, file:///PATH, or store://NAME/KEY of the daemon.yaml that --config names.\n"
+    "--endpoint is the S3 server here (https://HOST[:PORT]; default AWS_ENDPOINT_URL, else Amazon's).\n"
+    "  ls URL             list objects whose URLs start with URL\n"
+    "  get URL [FILE]     fetch one object, or everything below a URL that ends with '/'; FILE: a file or folder, as --out\n"
+    "  put FILE URL       upload one file\n"
+    "  check URL          test listing, and reading one byte\n"
+    "example: brrctl store ls s3://physionet-open/chbmit/1.0.0/chb01/ --anonymous",
+    .min_args = 2, .max_args = 3);

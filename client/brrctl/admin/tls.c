@@ -653,23 +653,18 @@ static int cmd_tls(const struct arguments *o) {
     return EXIT_USAGE;
 }
 
-const struct command command_tls = {
-    .name = "tls",
-    .words = "init|renew|token|revoke|client DIR",
-    .options = ARGUMENTS(rows, .local = true),
-    .summary = "make your own CA, certificates and tokens; works without a daemon",
-    .run = cmd_tls,
-    .details =
-        "  init DIR [--host NAME]...    ca.crt ca.key server.crt server.key tokens admin.token; hosts: localhost, 127.0.0.1 and "
-        "this\n"
-        "                               machine's name, unless given\n"
-        "  renew DIR [--host NAME]...   new server.crt and server.key of the same CA, for the hosts of the present\n"
-        "                               certificate unless given; owner, group and mode stay; a running daemon reloads them\n"
-        "  token DIR --role R --name N  add a token to the file `tokens` and print it once; --until DATE sets its last day;\n"
-        "                               --all: it sees the streams of all callers, as a monitoring station needs;\n"
-        "                               --from beds.txt: one for each bed, for its name alone; a name has one valid token,\n"
-        "                               --name N --replace makes one of the same role and words and ends the old one in --for\n"
-        "  revoke DIR --name N          revoke the tokens of this name\n"
-        "  client DIR --name N          make N.crt and N.key for --tls-cert and --tls-key, if the daemon has tls.client_ca\n"
-        "example: brrctl tls init /etc/brrd/tls --host eeg.lab.example",
-};
+BRRCTL_COMMAND(
+    tls, "init|renew|token|revoke|client DIR", ARGUMENTS(rows, .local = true), cmd_tls,
+    "make your own CA, certificates and tokens; works without a daemon",
+    "  init DIR [--host NAME]...    ca.crt ca.key server.crt server.key tokens admin.token; hosts: localhost, 127.0.0.1 and "
+    "this\n"
+    "                               machine's name, unless given\n"
+    "  renew DIR [--host NAME]...   new server.crt and server.key of the same CA, for the hosts of the present\n"
+    "                               certificate unless given; owner, group and mode stay; a running daemon reloads them\n"
+    "  token DIR --role R --name N  add a token to the file `tokens` and print it once; --until DATE sets its last day;\n"
+    "                               --all: it sees the streams of all callers, as a monitoring station needs;\n"
+    "                               --from beds.txt: one for each bed, for its name alone; a name has one valid token,\n"
+    "                               --name N --replace makes one of the same role and words and ends the old one in --for\n"
+    "  revoke DIR --name N          revoke the tokens of this name\n"
+    "  client DIR --name N          make N.crt and N.key for --tls-cert and --tls-key, if the daemon has tls.client_ca\n"
+    "example: brrctl tls init /etc/brrd/tls --host eeg.lab.example");

@@ -80,32 +80,28 @@ static const struct command_verb burst_verbs[] = {
     {.name = NULL},
 };
 
-const struct command command_burst = {
-    .name = "burst",
-    .words = "generate|info|plot|run|create|list|inject|step|observe|ledger|snapshot|restore|destroy ...",
-    .options = &arguments_none,
-    .summary = "networks of spiking neurons: draw, run, plot, observe",
-    .details =
-        "Without a daemon:\n"
-        "  generate random|ring|layered|column --out FILE   draw a network from a seed; targets anywhere, the next neurons, the "
-        "next layer; the cortical column of Potjans and Diesmann\n"
-        "  info FILE                    synapses, degrees, areas, memory and numbers of a network or snapshot\n"
-        "  plot FILE FIRED --out FILE   a raster of spikes that a run or a job wrote (.npy or .tsv)\n"
-        "  SONATA networks, and connectomes and genomes of FEAGI: python3 -m brr.networks import FILE --out NET (docs/burst.md)\n"
-        "In the daemon:\n"
-        "  run FILE --ticks N           create, inject (--inject FILE.tsv), run, write spikes (--fired) and a raster (--plot), "
-        "destroy;\n"
-        "                               --keep NAME leaves the network there; Ctrl-C leaves neither network nor files\n"
-        "  create FILE [--name N]       a network of a file or snapshot; it lives until it is destroyed or the daemon ends\n"
-        "  list                         all networks\n"
-        "  inject NAME FILE.tsv         potentials for ticks to come: columns tick, id, potential\n"
-        "  step NAME --ticks N          run ticks; --fired writes their spikes\n"
-        "  observe NAME                 print each tick as any client steps the network, until Ctrl-C, or for --ticks N\n"
-        "  ledger NAME                  who fired in the newest ticks (--ticks N of the 1,024 that are kept); --fired writes them\n"
-        "  snapshot NAME --out FILE     network and state; `create` and `run` go on from there\n"
-        "  restore NAME FILE            the network becomes that of a snapshot; name, options and observers stay\n"
-        "  destroy NAME                 end it\n"
-        "example: brrctl burst generate random --neurons 10000 --synapses 100 --seed 7 --power 2000 --out net.safetensors\n"
-        "example: brrctl burst run net.safetensors --ticks 500 --inject in.tsv --fired out.npy --plot raster.svg",
-    .verbs = burst_verbs,
-};
+BRRCTL_COMMAND(
+    burst, "generate|info|plot|run|create|list|inject|step|observe|ledger|snapshot|restore|destroy ...", &arguments_none, NULL,
+    "networks of spiking neurons: draw, run, plot, observe",
+    "Without a daemon:\n"
+    "  generate random|ring|layered|column --out FILE   draw a network from a seed; targets anywhere, the next neurons, the "
+    "next layer; the cortical column of Potjans and Diesmann\n"
+    "  info FILE                    synapses, degrees, areas, memory and numbers of a network or snapshot\n"
+    "  plot FILE FIRED --out FILE   a raster of spikes that a run or a job wrote (.npy or .tsv)\n"
+    "  SONATA networks, and connectomes and genomes of FEAGI: python3 -m brr.networks import FILE --out NET (docs/burst.md)\n"
+    "In the daemon:\n"
+    "  run FILE --ticks N           create, inject (--inject FILE.tsv), run, write spikes (--fired) and a raster (--plot), "
+    "destroy;\n"
+    "                               --keep NAME leaves the network there; Ctrl-C leaves neither network nor files\n"
+    "  create FILE [--name N]       a network of a file or snapshot; it lives until it is destroyed or the daemon ends\n"
+    "  list                         all networks\n"
+    "  inject NAME FILE.tsv         potentials for ticks to come: columns tick, id, potential\n"
+    "  step NAME --ticks N          run ticks; --fired writes their spikes\n"
+    "  observe NAME                 print each tick as any client steps the network, until Ctrl-C, or for --ticks N\n"
+    "  ledger NAME                  who fired in the newest ticks (--ticks N of the 1,024 that are kept); --fired writes them\n"
+    "  snapshot NAME --out FILE     network and state; `create` and `run` go on from there\n"
+    "  restore NAME FILE            the network becomes that of a snapshot; name, options and observers stay\n"
+    "  destroy NAME                 end it\n"
+    "example: brrctl burst generate random --neurons 10000 --synapses 100 --seed 7 --power 2000 --out net.safetensors\n"
+    "example: brrctl burst run net.safetensors --ticks 500 --inject in.tsv --fired out.npy --plot raster.svg",
+    .verbs = burst_verbs);

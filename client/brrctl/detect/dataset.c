@@ -582,15 +582,10 @@ static int cmd_dataset(const struct arguments *o) {
     return code;
 }
 
-const struct command command_dataset = {
-    .name = "dataset",
-    .words = "DIR|FILE",
-    .options = ARGUMENTS(rows, .local = true),
-    .summary = "show what a folder of recordings, or one of them, contains; works without a daemon",
-    .run = cmd_dataset,
-    .details =
-        "Recordings, patients, hours, seizures, montage coverage, window counts, balance, train/dev/eval folders, and problems\n"
-        "(exit 1 if there are any); what the folder lacks to be a BIDS dataset. Only headers and labels are read. Defaults:\n"
-        "referential-19, windows of 60 s every 10 s.\n"
-        "example: brrctl dataset /data/eeg --montage bipolar-18",
-};
+BRRCTL_COMMAND(
+    dataset, "DIR|FILE", ARGUMENTS(rows, .local = true), cmd_dataset,
+    "show what a folder of recordings, or one of them, contains; works without a daemon",
+    "Recordings, patients, hours, seizures, montage coverage, window counts, balance, train/dev/eval folders, and problems\n"
+    "(exit 1 if there are any); what the folder lacks to be a BIDS dataset. Only headers and labels are read. Defaults:\n"
+    "referential-19, windows of 60 s every 10 s.\n"
+    "example: brrctl dataset /data/eeg --montage bipolar-18");

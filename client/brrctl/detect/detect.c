@@ -507,20 +507,16 @@ static int cmd_detect(const struct arguments *o) {
     return detect_local(o);
 }
 
-const struct command command_detect = {
-    .name = "detect",
-    .words = "FILE|DIR...|URL|job:ID",
-    .options = ARGUMENTS(rows),
-    .summary = "run many recordings through a model; write one events file each",
-    .run = cmd_detect,
-    .details = "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written;\n"
-               "other --formats write _annotations.edf (EDF+), _annotations.txt (MNE), .csv_bi, _annotations.json.\n"
-               "--bids makes OUTPUT a BIDS dataset: sub-LABEL/eeg/sub-LABEL_task-LABEL_run-NN_eeg.edf (linked or copied), events, "
-               "side files.\n"
-               "Recordings that cannot be read are listed at the end (exit 1); all others are processed.\n"
-               "URL     store://NAME/prefix of the daemon's stores, or one recording there: the daemon runs them as a job, and "
-               "brrctl writes\n"
-               "        the same files here\n"
-               "job:ID  wait for such a job again after Ctrl-C or a lost connection (the job continues), and write its files\n"
-               "example: brrctl detect /data/eeg --model best --output /data/hypothesis && brrctl score /data/eeg /data/hypothesis",
-};
+BRRCTL_COMMAND(
+    detect, "FILE|DIR...|URL|job:ID", ARGUMENTS(rows), cmd_detect,
+    "run many recordings through a model; write one events file each",
+    "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written;\n"
+    "other --formats write _annotations.edf (EDF+), _annotations.txt (MNE), .csv_bi, _annotations.json.\n"
+    "--bids makes OUTPUT a BIDS dataset: sub-LABEL/eeg/sub-LABEL_task-LABEL_run-NN_eeg.edf (linked or copied), events, "
+    "side files.\n"
+    "Recordings that cannot be read are listed at the end (exit 1); all others are processed.\n"
+    "URL     store://NAME/prefix of the daemon's stores, or one recording there: the daemon runs them as a job, and "
+    "brrctl writes\n"
+    "        the same files here\n"
+    "job:ID  wait for such a job again after Ctrl-C or a lost connection (the job continues), and write its files\n"
+    "example: brrctl detect /data/eeg --model best --output /data/hypothesis && brrctl score /data/eeg /data/hypothesis");

@@ -38,18 +38,12 @@ static int cmd_ensemble(const struct arguments *o) {
     return 0;
 }
 
-const struct command command_ensemble = {
-    .name = "ensemble",
-    .words = "MODEL.safetensors...",
-    .options = ARGUMENTS(rows),
-    .summary = "write one model file of several; works without a daemon",
-    .run = cmd_ensemble,
-    .min_args = 2,
-    .max_args = 8,
-    .details = "2 to 8 model files of one shape and one input, such as trainings that differ in their seed; `checkpoint get` "
+BRRCTL_COMMAND(ensemble, "MODEL.safetensors...", ARGUMENTS(rows), cmd_ensemble,
+               "write one model file of several; works without a daemon",
+               "2 to 8 model files of one shape and one input, such as trainings that differ in their seed; `checkpoint get` "
                "fetches them.\n"
                "Their networks answer together, with the mean of their log-odds, wherever a model is named: load, stream, detect, "
                "evaluate.\n"
                "It takes their time and memory together. Choose its thresholds with tune.\n"
                "example: brrctl ensemble a.safetensors b.safetensors c.safetensors --out clinic.safetensors",
-};
+               .min_args = 2, .max_args = 8);

@@ -203,14 +203,8 @@ static int cmd_beds(const struct arguments *o) {
     return 0;
 }
 
-const struct command command_beds = {
-    .name = "beds",
-    .words = "",
-    .options = &arguments_none,
-    .summary = "list beds and streams as the pages show them",
-    .run = cmd_beds,
-    .details = "--json has every field of brr.v1.Bed, as GET /api/v1/beds has (docs/protocol.md)\nexample: brrctl beds",
-};
+BRRCTL_COMMAND(beds, "", &arguments_none, cmd_beds, "list beds and streams as the pages show them",
+               "--json has every field of brr.v1.Bed, as GET /api/v1/beds has (docs/protocol.md)\nexample: brrctl beds");
 
 /* ---- observe ---- */
 
@@ -445,13 +439,8 @@ static const struct command_verb sessions_verbs[] = {
     {.name = NULL},
 };
 
-const struct command command_sessions = {
-    .name = "sessions",
-    .words = "[list|observe|close] [ID]",
-    .options = &arguments_none,
-    .summary = "list open streams, follow one live, or end one",
-    .verbs = sessions_verbs,
-    .details = "  observe ID   probability, alarms and events of a stream as they come: drawn in a terminal, else one line each\n"
+BRRCTL_COMMAND(sessions, "[list|observe|close] [ID]", &arguments_none, NULL, "list open streams, follow one live, or end one",
+               "  observe ID   probability, alarms and events of a stream as they come: drawn in a terminal, else one line each\n"
                "  close ID     end it for its client; for whoever opened it, and the role admin\n"
                "example: brrctl sessions observe 6f1c2a90b4d7e35f8812c6aa01d94e7b",
-};
+               .verbs = sessions_verbs);

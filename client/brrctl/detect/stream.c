@@ -559,32 +559,26 @@ static int cmd_stream(const struct arguments *o) {
     return stream_play(o, &input);
 }
 
-const struct command command_stream = {
-    .name = "stream",
-    .words = "FILE|-",
-    .options = ARGUMENTS(rows),
-    .summary = "run a recording through a model; print events as they become final",
-    .run = cmd_stream,
-    .details =
-        "FILE is EDF, EDF+ or BDF; its samples are sent unmodified. --output is a file or a folder (NAME_events.tsv).\n"
-        "--format: tsv; edf+ or mne: annotations; csv_bi: for TUSZ tools; json: for programs.\n"
-        "A finished file is a replay: nobody is told of its alarms. --follow is live: hooks are told, whether or not --alarms "
-        "prints\n"
-        "them. The first line says which.\n"
-        "-       read the same formats from standard input, record by record, until the input ends; it needs --live (a recorder) "
-        "or\n"
-        "        --replay (a recording). A live input is read on while the daemon is away: 150 s are kept, what comes then is a "
-        "gap\n"
-        "--follow  FILE is still being written: complete records are sent as they are added, whatever record count the header\n"
-        "        has, until the file has not grown for --idle-timeout seconds (120). Ctrl-C ends both with the results so far;\n"
-        "        a second Ctrl-C kills. Results are bit-identical to those of the finished file.\n"
-        "        The daemon ends a stream without samples after its limits.session_idle (5m): a longer pause is an error.\n"
-        "        Reference events come only from --reference, and --plot needs a finished file.\n"
-        "A stream outlives a cut connection and a restart of the daemon for the daemon's limits.resume_ttl (2 min), and then "
-        "writes\n"
-        "the files of an undisturbed run; with --no-resume it ends at the first cut. A live source tries for ever, also before "
-        "its\n"
-        "first connection, and goes on in another stream where the daemon no longer has this one (systemd: brrd-bed@.service).\n"
-        "example: recorder | brrctl stream - --live --model ward --client icu-7\n"
-        "example: brrctl stream sub-01_run-01_eeg.edf --model job:train-260131-1 --plot trace.svg",
-};
+BRRCTL_COMMAND(
+    stream, "FILE|-", ARGUMENTS(rows), cmd_stream, "run a recording through a model; print events as they become final",
+    "FILE is EDF, EDF+ or BDF; its samples are sent unmodified. --output is a file or a folder (NAME_events.tsv).\n"
+    "--format: tsv; edf+ or mne: annotations; csv_bi: for TUSZ tools; json: for programs.\n"
+    "A finished file is a replay: nobody is told of its alarms. --follow is live: hooks are told, whether or not --alarms "
+    "prints\n"
+    "them. The first line says which.\n"
+    "-       read the same formats from standard input, record by record, until the input ends; it needs --live (a recorder) "
+    "or\n"
+    "        --replay (a recording). A live input is read on while the daemon is away: 150 s are kept, what comes then is a "
+    "gap\n"
+    "--follow  FILE is still being written: complete records are sent as they are added, whatever record count the header\n"
+    "        has, until the file has not grown for --idle-timeout seconds (120). Ctrl-C ends both with the results so far;\n"
+    "        a second Ctrl-C kills. Results are bit-identical to those of the finished file.\n"
+    "        The daemon ends a stream without samples after its limits.session_idle (5m): a longer pause is an error.\n"
+    "        Reference events come only from --reference, and --plot needs a finished file.\n"
+    "A stream outlives a cut connection and a restart of the daemon for the daemon's limits.resume_ttl (2 min), and then "
+    "writes\n"
+    "the files of an undisturbed run; with --no-resume it ends at the first cut. A live source tries for ever, also before "
+    "its\n"
+    "first connection, and goes on in another stream where the daemon no longer has this one (systemd: brrd-bed@.service).\n"
+    "example: recorder | brrctl stream - --live --model ward --client icu-7\n"
+    "example: brrctl stream sub-01_run-01_eeg.edf --model job:train-260131-1 --plot trace.svg");

@@ -336,18 +336,12 @@ static int cmd_tune(const struct arguments *o) {
     return 0;
 }
 
-const struct command command_tune = {
-    .name = "tune",
-    .words = "MODEL DIR",
-    .options = ARGUMENTS(rows),
-    .summary = "choose a model's thresholds on labelled recordings; write a new model file",
-    .run = cmd_tune,
-    .details =
-        "MODEL: a served or built-in name, job:ID, store://NAME/KEY or a model file. DIR: a folder, or store://NAME/prefix. The "
-        "daemon runs the\n"
-        "recordings as an evaluate job, and chooses the thresholds as a validation does: by event F1, or with --target-fa the "
-        "most\n"
-        "sensitive pair within so many false alarms. MODEL itself stays as it is. One pair only: stream and detect --on --off.\n"
-        "The new file also has rules for alarms: stream and detect --alarm-rate 1, 5 or 10 (false alarms in 24 h).\n"
-        "example: brrctl tune job:train-260131-1 /data/labelled --out tuned.safetensors",
-};
+BRRCTL_COMMAND(
+    tune, "MODEL DIR", ARGUMENTS(rows), cmd_tune, "choose a model's thresholds on labelled recordings; write a new model file",
+    "MODEL: a served or built-in name, job:ID, store://NAME/KEY or a model file. DIR: a folder, or store://NAME/prefix. The "
+    "daemon runs the\n"
+    "recordings as an evaluate job, and chooses the thresholds as a validation does: by event F1, or with --target-fa the "
+    "most\n"
+    "sensitive pair within so many false alarms. MODEL itself stays as it is. One pair only: stream and detect --on --off.\n"
+    "The new file also has rules for alarms: stream and detect --alarm-rate 1, 5 or 10 (false alarms in 24 h).\n"
+    "example: brrctl tune job:train-260131-1 /data/labelled --out tuned.safetensors");

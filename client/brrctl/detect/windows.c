@@ -168,14 +168,9 @@ static int cmd_windows(const struct arguments *o) {
     return failed ? brrctl_fail(&err) : 0;
 }
 
-const struct command command_windows = {
-    .name = "windows",
-    .words = "FILE",
-    .options = ARGUMENTS(option_rows, .local = true),
-    .summary = "show or write the network's input for a recording; works without a daemon",
-    .run = cmd_windows,
-    .details =
-        "Writes safetensors: x F32 (n,C,T) normalised, start I64 (n) in 256 Hz samples of file time, valid I64 (n) samples.\n"
-        "Without --out, windows are only counted. Defaults: referential-19, notch 60, windows of 60 s every 10 s.\n"
-        "example: brrctl windows sub-01_eeg.edf --montage bipolar-18 --out windows.safetensors",
-};
+BRRCTL_COMMAND(
+    windows, "FILE", ARGUMENTS(option_rows, .local = true), cmd_windows,
+    "show or write the network's input for a recording; works without a daemon",
+    "Writes safetensors: x F32 (n,C,T) normalised, start I64 (n) in 256 Hz samples of file time, valid I64 (n) samples.\n"
+    "Without --out, windows are only counted. Defaults: referential-19, notch 60, windows of 60 s every 10 s.\n"
+    "example: brrctl windows sub-01_eeg.edf --montage bipolar-18 --out windows.safetensors");

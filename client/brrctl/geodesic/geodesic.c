@@ -269,15 +269,9 @@ static int cmd_geodesic(const struct arguments *o) {
     return rc;
 }
 
-const struct command command_geodesic = {
-    .name = "geodesic",
-    .words = "predict|metric MODEL",
-    .options = ARGUMENTS(rows),
-    .summary = "spectra and metric of a geodesic model",
-    .run = cmd_geodesic,
-    .details = "MODEL: model.safetensors of a job of kind geodesic (works without a daemon), or job:ID, which the daemon sends.\n"
+BRRCTL_COMMAND(geodesic, "predict|metric MODEL", ARGUMENTS(rows), cmd_geodesic, "spectra and metric of a geodesic model",
+               "MODEL: model.safetensors of a job of kind geodesic (works without a daemon), or job:ID, which the daemon sends.\n"
                "  predict MODEL --at C --csv FILE   the spectrum at concentration C: mean over sources, spread, each source;\n"
                "                                    --rule NAME: by a classical rule\n"
                "  metric MODEL --csv FILE           g over concentration (columns) and wavelength (rows)\n"
-               "example: brrctl geodesic predict job:geodesic-260131-1 --at 25 --csv spectrum.csv",
-};
+               "example: brrctl geodesic predict job:geodesic-260131-1 --at 25 --csv spectrum.csv");

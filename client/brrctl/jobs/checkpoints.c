@@ -248,30 +248,20 @@ static const struct command_verb checkpoint_verbs[] = {
     {.name = NULL},
 };
 
-const struct command command_checkpoints = {
-    .name = "checkpoints",
-    .words = "[JOB]",
-    .options = &arguments_none,
-    .summary = "list model files of jobs, and uploads",
-    .run = cmd_checkpoints,
-    .details = "example: brrctl checkpoints train-260131-1",
-};
+BRRCTL_COMMAND(checkpoints, "[JOB]", &arguments_none, cmd_checkpoints, "list model files of jobs, and uploads",
+               "example: brrctl checkpoints train-260131-1");
 
-const struct command command_checkpoint = {
-    .name = "checkpoint",
-    .words = "get|put|verify|pin|unpin|delete|promote REF",
-    .options = &checkpoint_arguments,
-    .summary = "fetch, upload, check, pin, delete or serve a model file",
-    .verbs = checkpoint_verbs,
-    .details =
-        "REF: job:ID (best, else last), job:ID@best, job:ID@last, job:ID@STEP, upload:NAME, or a path of the daemon's machine.\n"
-        "  get REF --out FILE     fetch the model file; its SHA-256 is compared\n"
-        "  put FILE [--name N]    upload FILE; its REF is then upload:N\n"
-        "  verify REF             read the file again and compare its SHA-256\n"
-        "  pin REF                protect it from pruning\n"
-        "  unpin REF              end the protection\n"
-        "  delete REF             refused for pinned, served and last checkpoints\n"
-        "  promote REF NAME       serve it as NAME; REF may be store://NAME/KEY of a store in daemon.yaml, which is fetched,\n"
-        "                         checked, and kept as upload:NAME\n"
-        "example: brrctl checkpoint get job:train-260131-1 --out model.safetensors",
-};
+BRRCTL_COMMAND(
+    checkpoint, "get|put|verify|pin|unpin|delete|promote REF", &checkpoint_arguments, NULL,
+    "fetch, upload, check, pin, delete or serve a model file",
+    "REF: job:ID (best, else last), job:ID@best, job:ID@last, job:ID@STEP, upload:NAME, or a path of the daemon's machine.\n"
+    "  get REF --out FILE     fetch the model file; its SHA-256 is compared\n"
+    "  put FILE [--name N]    upload FILE; its REF is then upload:N\n"
+    "  verify REF             read the file again and compare its SHA-256\n"
+    "  pin REF                protect it from pruning\n"
+    "  unpin REF              end the protection\n"
+    "  delete REF             refused for pinned, served and last checkpoints\n"
+    "  promote REF NAME       serve it as NAME; REF may be store://NAME/KEY of a store in daemon.yaml, which is fetched,\n"
+    "                         checked, and kept as upload:NAME\n"
+    "example: brrctl checkpoint get job:train-260131-1 --out model.safetensors",
+    .verbs = checkpoint_verbs);

@@ -303,12 +303,6 @@ static int cmd_compare(const struct arguments *o) {
     return 0;
 }
 
-const struct command command_compare = {
-    .name = "compare",
-    .words = "JOB JOB",
-    .options = ARGUMENTS(rows),
-    .summary = "show what differs between two jobs: keys, results, curves",
-    .run = cmd_compare,
-    .details = "Keys that only one job file has are compared with \"(default)\".\n"
-               "example: brrctl compare train-260131-1 train-260131-2 --plot curves.png",
-};
+BRRCTL_COMMAND(compare, "JOB JOB", ARGUMENTS(rows), cmd_compare, "show what differs between two jobs: keys, results, curves",
+               "Keys that only one job file has are compared with \"(default)\".\n"
+               "example: brrctl compare train-260131-1 train-260131-2 --plot curves.png");

@@ -107,13 +107,7 @@ static int cmd_export(const struct arguments *o) {
     return 0;
 }
 
-const struct command command_export = {
-    .name = "export",
-    .words = "MODEL",
-    .options = ARGUMENTS(rows),
-    .summary = "write a network as ONNX, for other runtimes",
-    .run = cmd_export,
-    .details = "MODEL: a file or demo (both without a daemon), else a REF as in `brrctl checkpoint get`, which the daemon sends.\n"
+BRRCTL_COMMAND(export, "MODEL", ARGUMENTS(rows), cmd_export, "write a network as ONNX, for other runtimes",
+               "MODEL: a file or demo (both without a daemon), else a REF as in `brrctl checkpoint get`, which the daemon sends.\n"
                "The Python package brr writes it: python3 with NumPy, for --int8 also MNE. docs/scan.md says what is in the file.\n"
-               "example: brrctl export job:train-260131-1 --onnx model.onnx --int8 other.edf",
-};
+               "example: brrctl export job:train-260131-1 --onnx model.onnx --int8 other.edf");

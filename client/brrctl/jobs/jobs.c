@@ -601,86 +601,38 @@ static int cmd_logs(const struct arguments *o) {
     return brrctl_follow(o, "/brr.v1.Jobs/Logs", &in.base, on_line, &json);
 }
 
-const struct command command_submit = {
-    .name = "submit",
-    .words = "FILE",
-    .options = ARGUMENTS(submit_rows),
-    .summary = "queue a job file",
-    .run = cmd_submit,
-    .details =
-        "Relative paths in FILE are relative to its folder, paths in --set to the working directory. data.source is a path here "
-        "only\n"
-        "with file:// (file://eeg); without, it is a folder below paths.data of the daemon. With --watch the exit code is that of\n"
-        "`brrctl watch`.\n"
-        "example: brrctl submit configs/tiny.yaml --set data.source=file:///data/eeg --watch",
-};
+BRRCTL_COMMAND(
+    submit, "FILE", ARGUMENTS(submit_rows), cmd_submit, "queue a job file",
+    "Relative paths in FILE are relative to its folder, paths in --set to the working directory. data.source is a path here "
+    "only\n"
+    "with file:// (file://eeg); without, it is a folder below paths.data of the daemon. With --watch the exit code is that of\n"
+    "`brrctl watch`.\n"
+    "example: brrctl submit configs/tiny.yaml --set data.source=file:///data/eeg --watch");
 
-const struct command command_jobs = {
-    .name = "jobs",
-    .words = "",
-    .options = ARGUMENTS(jobs_rows),
-    .summary = "list jobs, newest first, with their scores",
-    .run = cmd_jobs,
-    .details = "F1 and FA/24h: event F1 and false alarms in 24 h of trainings and evaluations, on the recordings that each of them "
+BRRCTL_COMMAND(jobs, "", ARGUMENTS(jobs_rows), cmd_jobs, "list jobs, newest first, with their scores",
+               "F1 and FA/24h: event F1 and false alarms in 24 h of trainings and evaluations, on the recordings that each of them "
                "scored.\n"
-               "example: brrctl jobs --sort f1",
-};
+               "example: brrctl jobs --sort f1");
 
-const struct command command_job = {
-    .name = "job",
-    .words = "ID",
-    .options = ARGUMENTS(job_rows),
-    .summary = "show one job, or its curves as CSV",
-    .run = cmd_job,
-    .details = "ID: the id, or the first characters of it that no other job has (also for watch, logs, cancel and resume).\n"
+BRRCTL_COMMAND(job, "ID", ARGUMENTS(job_rows), cmd_job, "show one job, or its curves as CSV",
+               "ID: the id, or the first characters of it that no other job has (also for watch, logs, cancel and resume).\n"
                "example: brrctl job train-260131-1\n"
-               "example: brrctl job train-260131-1 --csv > curves.csv",
-};
+               "example: brrctl job train-260131-1 --csv > curves.csv");
 
-const struct command command_watch = {
-    .name = "watch",
-    .words = "ID",
-    .options = &arguments_none,
-    .summary = "follow a job to its end; Ctrl-C detaches",
-    .run = cmd_watch,
-    .details =
-        "Exit 0 when it succeeded, 75 when it was interrupted and can be resumed, else 1.\nexample: brrctl watch train-260131-1",
-};
+BRRCTL_COMMAND(
+    watch, "ID", &arguments_none, cmd_watch, "follow a job to its end; Ctrl-C detaches",
+    "Exit 0 when it succeeded, 75 when it was interrupted and can be resumed, else 1.\nexample: brrctl watch train-260131-1");
 
-const struct command command_logs = {
-    .name = "logs",
-    .words = "ID",
-    .options = ARGUMENTS(logs_rows),
-    .summary = "print the log of a job",
-    .run = cmd_logs,
-    .details = "example: brrctl logs train-260131-1 --follow",
-};
+BRRCTL_COMMAND(logs, "ID", ARGUMENTS(logs_rows), cmd_logs, "print the log of a job",
+               "example: brrctl logs train-260131-1 --follow");
 
-const struct command command_cancel = {
-    .name = "cancel",
-    .words = "ID…",
-    .options = ARGUMENTS(cancel_rows),
-    .summary = "cancel jobs; running ones save first, and checkpoints stay",
-    .run = cmd_cancel,
-    .details = "example: brrctl cancel train-260131-1",
-};
+BRRCTL_COMMAND(cancel, "ID…", ARGUMENTS(cancel_rows), cmd_cancel, "cancel jobs; running ones save first, and checkpoints stay",
+               "example: brrctl cancel train-260131-1");
 
-const struct command command_delete = {
-    .name = "delete",
-    .words = "ID",
-    .options = &arguments_none,
-    .summary = "delete a job that has ended, with its checkpoints and its folder",
-    .run = cmd_delete,
-    .details = "Refused while a checkpoint is pinned or serves, or a job that has not ended names one.\n"
-               "example: brrctl delete train-260131-1",
-};
+BRRCTL_COMMAND(delete, "ID", &arguments_none, cmd_delete, "delete a job that has ended, with its checkpoints and its folder",
+               "Refused while a checkpoint is pinned or serves, or a job that has not ended names one.\n"
+               "example: brrctl delete train-260131-1");
 
-const struct command command_resume = {
-    .name = "resume",
-    .words = "ID",
-    .options = ARGUMENTS(resume_rows),
-    .summary = "queue an interrupted, failed or cancelled job again",
-    .run = cmd_resume,
-    .details = "The job continues from its newest valid checkpoint; only limits.* may change, and after to null.\n"
-               "example: brrctl resume train-260131-1 --set limits.wall_clock=24h",
-};
+BRRCTL_COMMAND(resume, "ID", ARGUMENTS(resume_rows), cmd_resume, "queue an interrupted, failed or cancelled job again",
+               "The job continues from its newest valid checkpoint; only limits.* may change, and after to null.\n"
+               "example: brrctl resume train-260131-1 --set limits.wall_clock=24h");

@@ -76,12 +76,7 @@ static int cmd_keys(const struct arguments *o) {
     return 0;
 }
 
-const struct command command_keys = {
-    .name = "keys",
-    .words = "[KIND]",
-    .options = &arguments_local,
-    .summary = "list the kinds of job and every key of their files; works without a daemon",
-    .run = cmd_keys,
-    .details = "Shows meaning, accepted values and default of each key, for one kind or all; docs/jobs.md has the same as tables.\n"
-               "example: brrctl keys train | grep -A1 data.balance",
-};
+BRRCTL_COMMAND(keys, "[KIND]", &arguments_local, cmd_keys,
+               "list the kinds of job and every key of their files; works without a daemon",
+               "Shows meaning, accepted values and default of each key, for one kind or all; docs/jobs.md has the same as tables.\n"
+               "example: brrctl keys train | grep -A1 data.balance");

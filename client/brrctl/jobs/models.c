@@ -227,35 +227,17 @@ static int cmd_unload(const struct arguments *o) {
     return brrctl_show(o, "/brr.v1.Models/Unload", &in.base, &view);
 }
 
-const struct command command_models = {
-    .name = "models",
-    .words = "[NAME]",
-    .options = &arguments_none,
-    .summary = "list served models, or show one in detail",
-    .run = cmd_models,
-    .details = "example: brrctl models best",
-};
+BRRCTL_COMMAND(models, "[NAME]", &arguments_none, cmd_models, "list served models, or show one in detail",
+               "example: brrctl models best");
 
-const struct command command_load = {
-    .name = "load",
-    .words = "NAME [REF]",
-    .options = ARGUMENTS(load_rows),
-    .summary = "serve a model",
-    .run = cmd_load,
-    .details =
-        "REF: as in `brrctl checkpoint promote`. A NAME of a built-in model (ward, demo, line_length, band_power) means the "
-        "served model\n"
-        "from then on, until `brrctl unload NAME`. `brrctl models NAME` lists its last five loads; --previous goes back to the "
-        "newest\n"
-        "of other weights than now, by their SHA-256.\n"
-        "example: brrctl load best job:train-260131-1",
-};
+BRRCTL_COMMAND(
+    load, "NAME [REF]", ARGUMENTS(load_rows), cmd_load, "serve a model",
+    "REF: as in `brrctl checkpoint promote`. A NAME of a built-in model (ward, demo, line_length, band_power) means the "
+    "served model\n"
+    "from then on, until `brrctl unload NAME`. `brrctl models NAME` lists its last five loads; --previous goes back to the "
+    "newest\n"
+    "of other weights than now, by their SHA-256.\n"
+    "example: brrctl load best job:train-260131-1");
 
-const struct command command_unload = {
-    .name = "unload",
-    .words = "NAME",
-    .options = &arguments_none,
-    .summary = "stop serving a model; open streams finish with it",
-    .run = cmd_unload,
-    .details = "example: brrctl unload best",
-};
+BRRCTL_COMMAND(unload, "NAME", &arguments_none, cmd_unload, "stop serving a model; open streams finish with it",
+               "example: brrctl unload best");

@@ -475,17 +475,12 @@ static int cmd_sweep(const struct arguments *o) {
     return code;
 }
 
-const struct command command_sweep = {
-    .name = "sweep",
-    .words = "FILE",
-    .options = ARGUMENTS(rows),
-    .summary = "train with all combinations of some keys, and for each left-out patient; one table of scores",
-    .run = cmd_sweep,
-    .details = "Each training is a job of the queue, or of --executor. With --folds a training neither trains nor validates on the "
+BRRCTL_COMMAND(sweep, "FILE", ARGUMENTS(rows), cmd_sweep,
+               "train with all combinations of some keys, and for each left-out patient; one table of scores",
+               "Each training is a job of the queue, or of --executor. With --folds a training neither trains nor validates on the "
                "patients that it\n"
                "leaves out; an evaluate job scores its model on them, and the row `pooled` adds up what the folds found. Jobs that "
                "are queued\n"
                "go on if the command ends.\n"
                "example: brrctl sweep configs/tiny.yaml --grid training.learning_rate=1e-3,2e-3 --grid model.d_state=8,16\n"
-               "example: brrctl sweep configs/chbmit.yaml --folds patients --executor cluster --output folds.tsv",
-};
+               "example: brrctl sweep configs/chbmit.yaml --folds patients --executor cluster --output folds.tsv");

@@ -121,12 +121,6 @@ static int cmd_usage(const struct arguments *o) {
     return 0;
 }
 
-const struct command command_usage = {
-    .name = "usage",
-    .words = "",
-    .options = ARGUMENTS(usage_rows),
-    .summary = "show who used the device: jobs, time, energy and cost by caller",
-    .run = cmd_usage,
-    .details = "Counts the jobs that are listed (jobs.keep_finished); an attempt counts when it has ended.\nexample: brrctl usage "
-               "--since 30d",
-};
+BRRCTL_COMMAND(usage, "", ARGUMENTS(usage_rows), cmd_usage, "show who used the device: jobs, time, energy and cost by caller",
+               "Counts the jobs that are listed (jobs.keep_finished); an attempt counts when it has ended.\nexample: brrctl usage "
+               "--since 30d");

@@ -91,13 +91,7 @@ static int cmd_validate(const struct arguments *o) {
     return code;
 }
 
-const struct command command_validate = {
-    .name = "validate",
-    .words = "FILE",
-    .options = ARGUMENTS(rows),
-    .summary = "show what a job would need, before it runs",
-    .run = cmd_validate,
-    .details = "Memory, steps and a time estimate from a short measurement of the device, and what that costs by the daemon's\n"
+BRRCTL_COMMAND(validate, "FILE", ARGUMENTS(rows), cmd_validate, "show what a job would need, before it runs",
+               "Memory, steps and a time estimate from a short measurement of the device, and what that costs by the daemon's\n"
                "devices_price_per_hour. Exit 1 if the job does not fit.\n"
-               "example: brrctl validate configs/train_a100.yaml --set training.micro_batch_size=8",
-};
+               "example: brrctl validate configs/train_a100.yaml --set training.micro_batch_size=8");

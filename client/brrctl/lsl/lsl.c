@@ -261,21 +261,17 @@ static const struct command_verb lsl_verbs[] = {
     {.name = NULL},
 };
 
-const struct command command_lsl = {
-    .name = "lsl",
-    .words = "list|in|out [STREAM|SESSION]",
-    .options = &arguments_none,
-    .summary = "streams of the Lab Streaming Layer: list, run through a model, send",
-    .details =
-        "Needs liblsl, which is no package of Debian: LSL_LIBRARY names its file.\n"
-        "  list           streams in the network; works without a daemon\n"
-        "  in STREAM      an EEG stream (its name, source_id or uid) through a model, like `brrctl stream --follow`: live, until\n"
-        "                 Ctrl-C; channels and units are the stream's, gaps are those of its time stamps, and it may vanish and "
-        "come back\n"
-        "  out SESSION    probability and alarms of an open stream as two LSL streams, `brrd probability` (256 Hz) and `brrd "
-        "events`\n"
-        "                 (markers alarm_on, alarm_off, sz_on, sz_off), for LabRecorder and others; needs --yes, as every outlet\n"
-        "                 listens on all addresses of the machine\n"
-        "example: brrctl lsl in EEG-amplifier --model ward --alarms",
-    .verbs = lsl_verbs,
-};
+BRRCTL_COMMAND(
+    lsl, "list|in|out [STREAM|SESSION]", &arguments_none, NULL,
+    "streams of the Lab Streaming Layer: list, run through a model, send",
+    "Needs liblsl, which is no package of Debian: LSL_LIBRARY names its file.\n"
+    "  list           streams in the network; works without a daemon\n"
+    "  in STREAM      an EEG stream (its name, source_id or uid) through a model, like `brrctl stream --follow`: live, until\n"
+    "                 Ctrl-C; channels and units are the stream's, gaps are those of its time stamps, and it may vanish and "
+    "come back\n"
+    "  out SESSION    probability and alarms of an open stream as two LSL streams, `brrd probability` (256 Hz) and `brrd "
+    "events`\n"
+    "                 (markers alarm_on, alarm_off, sz_on, sz_off), for LabRecorder and others; needs --yes, as every outlet\n"
+    "                 listens on all addresses of the machine\n"
+    "example: brrctl lsl in EEG-amplifier --model ward --alarms",
+    .verbs = lsl_verbs);

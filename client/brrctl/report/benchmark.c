@@ -303,15 +303,10 @@ static int cmd_benchmark(const struct arguments *o) {
     return code;
 }
 
-const struct command command_benchmark = {
-    .name = "benchmark",
-    .words = "DIR",
-    .options = ARGUMENTS(rows),
-    .summary = "compare detectors on labelled recordings: one table of scores with intervals, one picture",
-    .run = cmd_benchmark,
-    .details =
-        "Each model runs over the recordings below DIR as `brrctl detect` does, with its own thresholds, and its events are "
-        "scored\n"
-        "against the labels as `brrctl score` does. If a model cannot run on one of the recordings, there is no table.\n"
-        "example: brrctl benchmark /data/my-eeg --model ward --model line_length --model job:train-260131-1 --output compared",
-};
+BRRCTL_COMMAND(
+    benchmark, "DIR", ARGUMENTS(rows), cmd_benchmark,
+    "compare detectors on labelled recordings: one table of scores with intervals, one picture",
+    "Each model runs over the recordings below DIR as `brrctl detect` does, with its own thresholds, and its events are "
+    "scored\n"
+    "against the labels as `brrctl score` does. If a model cannot run on one of the recordings, there is no table.\n"
+    "example: brrctl benchmark /data/my-eeg --model ward --model line_length --model job:train-260131-1 --output compared");

@@ -381,20 +381,15 @@ static int cmd_labels(const struct arguments *o) {
     return 0;
 }
 
-const struct command command_labels = {
-    .name = "labels",
-    .words = "import TABLE [DIR]",
-    .options = ARGUMENTS(rows, .local = true),
-    .summary = "make label files of one table of seizures, such as a spreadsheet saved as CSV; works without a daemon",
-    .run = cmd_labels,
-    .details =
-        "TABLE has a row for each seizure: the recording's file name, onset, end or duration. Columns are separated by commas,\n"
-        "semicolons or tabs. Times are seconds, or hours:minutes:seconds of the recording (--clock: of the day), or YYYY-MM-DD\n"
-        "hh:mm:ss. A row without times says that its recording has no seizure. The recordings are those below DIR (default: the\n"
-        "table's folder), and NAME_events.tsv is written beside each, or below --output.\n"
-        "Names of the column of types: type, eventType, trial_type, label, event, description, Typ, Ereignis, Art, Anfallstyp,\n"
-        "Seizure type, Kind of event, Kategorie, category, class, annotation, tipo, événement, evento, catégorie, categoría,\n"
-        "anotación. A column seizure, is_seizure, Anfall, crise or crisis may say yes or no (1 or 0, ja or nein, …).\n"
-        "A note lists the columns that are not used.\n"
-        "example: brrctl labels import seizures.csv /data/my-eeg --file Recording --onset Start --end Stop",
-};
+BRRCTL_COMMAND(
+    labels, "import TABLE [DIR]", ARGUMENTS(rows, .local = true), cmd_labels,
+    "make label files of one table of seizures, such as a spreadsheet saved as CSV; works without a daemon",
+    "TABLE has a row for each seizure: the recording's file name, onset, end or duration. Columns are separated by commas,\n"
+    "semicolons or tabs. Times are seconds, or hours:minutes:seconds of the recording (--clock: of the day), or YYYY-MM-DD\n"
+    "hh:mm:ss. A row without times says that its recording has no seizure. The recordings are those below DIR (default: the\n"
+    "table's folder), and NAME_events.tsv is written beside each, or below --output.\n"
+    "Names of the column of types: type, eventType, trial_type, label, event, description, Typ, Ereignis, Art, Anfallstyp,\n"
+    "Seizure type, Kind of event, Kategorie, category, class, annotation, tipo, événement, evento, catégorie, categoría,\n"
+    "anotación. A column seizure, is_seizure, Anfall, crise or crisis may say yes or no (1 or 0, ja or nein, …).\n"
+    "A note lists the columns that are not used.\n"
+    "example: brrctl labels import seizures.csv /data/my-eeg --file Recording --onset Start --end Stop");

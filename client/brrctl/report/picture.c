@@ -57,12 +57,6 @@ static int cmd_picture(const struct arguments *o) {
     return 0;
 }
 
-const struct command command_picture = {
-    .name = "picture",
-    .words = "SVG|job:ID/PATH",
-    .options = ARGUMENTS(rows),
-    .summary = "write a picture as PNG or PDF",
-    .run = cmd_picture,
-    .details = "The picture is an SVG file, or one in the folder of a job. Needs the library librsvg2-2.\n"
-               "example: brrctl picture job:train-260131-1/training.svg --output training.pdf",
-};
+BRRCTL_COMMAND(picture, "SVG|job:ID/PATH", ARGUMENTS(rows), cmd_picture, "write a picture as PNG or PDF",
+               "The picture is an SVG file, or one in the folder of a job. Needs the library librsvg2-2.\n"
+               "example: brrctl picture job:train-260131-1/training.svg --output training.pdf");

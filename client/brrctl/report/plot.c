@@ -126,11 +126,6 @@ static int cmd_plot(const struct arguments *o) {
     return 0;
 }
 
-const struct command command_plot = {
-    .name = "plot",
-    .words = "FILE",
-    .options = ARGUMENTS(rows, .local = true),
-    .summary = "draw some seconds of a recording with its labels; works without a daemon and a model",
-    .run = cmd_plot,
-    .details = "example: brrctl plot night_eeg.edf --from 3600 --seconds 20 --montage bipolar-18 --output page.png",
-};
+BRRCTL_COMMAND(plot, "FILE", ARGUMENTS(rows, .local = true), cmd_plot,
+               "draw some seconds of a recording with its labels; works without a daemon and a model",
+               "example: brrctl plot night_eeg.edf --from 3600 --seconds 20 --montage bipolar-18 --output page.png");

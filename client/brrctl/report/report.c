@@ -269,14 +269,9 @@ static int cmd_report(const struct arguments *o) {
     return code && err.code ? brrctl_fail(&err) : code;
 }
 
-const struct command command_report = {
-    .name = "report",
-    .words = "job:ID|DIR",
-    .options = ARGUMENTS(rows),
-    .summary = "write a job or a folder of events as one HTML file, with a page of EEG an event",
-    .run = cmd_report,
-    .details =
-        "DIR: the output of `brrctl detect`, or the folder of a job. Scores need labels, pages of EEG the recordings (--eeg).\n"
-        "example: brrctl detect eeg --model demo --output found && brrctl report found --eeg eeg --output found.html\n"
-        "example: brrctl report job:evaluate-260131-1",
-};
+BRRCTL_COMMAND(
+    report, "job:ID|DIR", ARGUMENTS(rows), cmd_report,
+    "write a job or a folder of events as one HTML file, with a page of EEG an event",
+    "DIR: the output of `brrctl detect`, or the folder of a job. Scores need labels, pages of EEG the recordings (--eeg).\n"
+    "example: brrctl detect eeg --model demo --output found && brrctl report found --eeg eeg --output found.html\n"
+    "example: brrctl report job:evaluate-260131-1");

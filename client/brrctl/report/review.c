@@ -531,24 +531,19 @@ static int cmd_review(const struct arguments *o) {
     return code;
 }
 
-const struct command command_review = {
-    .name = "review",
-    .words = "DIR [accept|reject|unsure|withdraw|add|done|view EVENT|RECORDING]",
-    .options = ARGUMENTS(rows),
-    .summary = "look through events, the most doubtful first, and correct them: label files that training reads",
-    .run = cmd_review,
-    .details =
-        "  DIR --eeg EEG          begin: look for events in the recordings below EEG with one model or several, and list them\n"
-        "  DIR                    events without an answer, those most worth a look first, as RECORDING@SECOND\n"
-        "  DIR accept EVENT       it is a seizure; --onset and --end move it, --type names its kind\n"
-        "  DIR reject EVENT       it is none\n"
-        "  DIR unsure EVENT       nobody can say: training leaves it out\n"
-        "  DIR withdraw EVENT     take its answer back\n"
-        "  DIR add RECORDING      a seizure that nobody found, from --onset to --end\n"
-        "  DIR done RECORDING     the rest of the recording has no seizure\n"
-        "  DIR view EVENT         print the address of a page with the EEG, where events are answered too\n"
-        "DIR gets a link to each recording with an answer and its label file, never EEG. Where nobody has answered, the labels of "
-        "the\n"
-        "recording count, and without labels training leaves the time out.\n"
-        "example: brrctl review mine --eeg /data/eeg --model ward --model line_length && brrctl review mine reject night@512.5",
-};
+BRRCTL_COMMAND(
+    review, "DIR [accept|reject|unsure|withdraw|add|done|view EVENT|RECORDING]", ARGUMENTS(rows), cmd_review,
+    "look through events, the most doubtful first, and correct them: label files that training reads",
+    "  DIR --eeg EEG          begin: look for events in the recordings below EEG with one model or several, and list them\n"
+    "  DIR                    events without an answer, those most worth a look first, as RECORDING@SECOND\n"
+    "  DIR accept EVENT       it is a seizure; --onset and --end move it, --type names its kind\n"
+    "  DIR reject EVENT       it is none\n"
+    "  DIR unsure EVENT       nobody can say: training leaves it out\n"
+    "  DIR withdraw EVENT     take its answer back\n"
+    "  DIR add RECORDING      a seizure that nobody found, from --onset to --end\n"
+    "  DIR done RECORDING     the rest of the recording has no seizure\n"
+    "  DIR view EVENT         print the address of a page with the EEG, where events are answered too\n"
+    "DIR gets a link to each recording with an answer and its label file, never EEG. Where nobody has answered, the labels of "
+    "the\n"
+    "recording count, and without labels training leaves the time out.\n"
+    "example: brrctl review mine --eeg /data/eeg --model ward --model line_length && brrctl review mine reject night@512.5");

@@ -146,16 +146,10 @@ static int cmd_score(const struct arguments *o) {
     return p.unusable || p.missing == p.n ? EXIT_FAILED : 0;
 }
 
-const struct command command_score = {
-    .name = "score",
-    .words = "REF HYP",
-    .options = ARGUMENTS(rows, .local = true),
-    .summary = "score event files or directories; works without a daemon",
-    .run = cmd_score,
-    .details =
-        "REF and HYP are two files, or two folders whose files are paired by their paths below them. A file is an event file of "
-        "any\n"
-        "--format of detect, a TUSZ csv, or an EDF or BDF recording, whose labels are found as a training finds them. The length\n"
-        "of a recording is its header's, else what the label files state.\n"
-        "example: brrctl score /data/reference /data/hypothesis --json",
-};
+BRRCTL_COMMAND(
+    score, "REF HYP", ARGUMENTS(rows, .local = true), cmd_score, "score event files or directories; works without a daemon",
+    "REF and HYP are two files, or two folders whose files are paired by their paths below them. A file is an event file of "
+    "any\n"
+    "--format of detect, a TUSZ csv, or an EDF or BDF recording, whose labels are found as a training finds them. The length\n"
+    "of a recording is its header's, else what the label files state.\n"
+    "example: brrctl score /data/reference /data/hypothesis --json");

@@ -210,14 +210,9 @@ static int cmd_view(const struct arguments *o) {
     return code;
 }
 
-const struct command command_view = {
-    .name = "view",
-    .words = "FILE",
-    .options = ARGUMENTS(option_rows),
-    .summary = "show a recording's EEG, labels and events on a page of the daemon, where events are answered too",
-    .run = cmd_view,
-    .details = "The daemon reads FILE, by the rules for the files that jobs name. The address is a link as of `brrctl page`; a "
+BRRCTL_COMMAND(view, "FILE", ARGUMENTS(option_rows), cmd_view,
+               "show a recording's EEG, labels and events on a page of the daemon, where events are answered too",
+               "The daemon reads FILE, by the rules for the files that jobs name. The address is a link as of `brrctl page`; a "
                "terminal on\n"
                "a desktop opens it in the browser (xdg-open).\n"
-               "example: brrctl view recording.edf --model ward",
-};
+               "example: brrctl view recording.edf --model ward");
