@@ -72,6 +72,9 @@ struct arguments {
     void *own; /* the command's struct */
 };
 
+/* The value of a NUMBER, or this one where it was not given. */
+static inline double argument_or(double given, double otherwise) { return isnan(given) ? otherwise : given; }
+
 /* Reads argv[2..]. table: NULL: no option at all. False with a message on stderr. arguments_done frees. */
 bool arguments_parse(int argc, char **argv, const struct argument_table *table, struct arguments *ret);
 void arguments_done(struct arguments *a);

@@ -545,8 +545,8 @@ static int cmd_dataset(const struct arguments *o) {
                                     .notch_hz = 60,
                                     .bandpass_hz = {0.5, 120},
                                     .fill_gap_s = fill_gap_s},
-                       .window = llround((isnan(own(o)->window_s) ? 60 : own(o)->window_s) * FRONTEND_RATE_HZ),
-                       .hop = llround((isnan(own(o)->hop_s) ? 10 : own(o)->hop_s) * FRONTEND_RATE_HZ),
+                       .window = llround(argument_or(own(o)->window_s, 60) * FRONTEND_RATE_HZ),
+                       .hop = llround(argument_or(own(o)->hop_s, 10) * FRONTEND_RATE_HZ),
                        .terminal = output_redraws(stderr) && !o->json};
     struct err err;
     int channels, code;

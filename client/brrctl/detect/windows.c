@@ -45,7 +45,7 @@ static int open_recording(const struct arguments *o, const char *dir, struct rec
     const struct window_build request = {.recording_path = o->args[0],
                                          .cache_dir = dir,
                                          .frontend = {.montage = own(o)->montage ? own(o)->montage : "referential-19",
-                                                      .notch_hz = isnan(own(o)->notch_hz) ? 60 : own(o)->notch_hz,
+                                                      .notch_hz = argument_or(own(o)->notch_hz, 60),
                                                       .bandpass_hz = {0.5, 120},
                                                       .fill_gap_s = 2},
                                          .labels = "none",
@@ -125,8 +125,8 @@ static void tensors_done(struct tensors *t) { FREE_MEMBERS(*t, x, start, valid);
 static int make(const struct arguments *o, struct recording *rec, struct err *err) {
     struct recording_info info;
     OWNED(tensors_done)
-    struct tensors t = {.window = llround((isnan(own(o)->window_s) ? 60 : own(o)->window_s) * FRONTEND_RATE_HZ)};
-    int64_t hop = llround((isnan(own(o)->hop_s) ? 10 : own(o)->hop_s) * FRONTEND_RATE_HZ);
+    struct tensors t = {.window = llround(argument_or(own(o)->window_s, 60) * FRONTEND_RATE_HZ)};
+    int64_t hop = llround(argument_or(own(o)->hop_s, 10) * FRONTEND_RATE_HZ);
     int rc;
     recording_info(rec, &info);
     t.channels = info.channels;

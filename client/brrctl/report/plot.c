@@ -28,8 +28,6 @@ static const struct argument rows[] = {
 
 enum { PATH_SIZE = 4096, PICTURE_BYTES = 64 << 20 };
 
-static double given(double value, double otherwise) { return isnan(value) ? otherwise : value; }
-
 /* "night_eeg.edf" → "night_eeg.svg" here. */
 static const char *output_of(const struct arguments *o, char buf[PATH_SIZE]) {
     if (own(o)->output)
@@ -66,8 +64,8 @@ static int draw(const struct arguments *o, const struct eegfile *edf, const stru
     char subtitle[512];
     struct eeg_page page = {.title = fsio_basename(o->args[0]),
                             .subtitle = subtitle,
-                            .from_s = given(own(o)->from_s, 0),
-                            .seconds = given(own(o)->seconds, 15),
+                            .from_s = argument_or(own(o)->from_s, 0),
+                            .seconds = argument_or(own(o)->seconds, 15),
                             .has_clock = start->known,
                             .clock_s = start->hour * 3600 + start->minute * 60 + start->second,
                             SAME_MEMBERS(*clip, channels, names, uv, n),
@@ -76,7 +74,8 @@ static int draw(const struct arguments *o, const struct eegfile *edf, const stru
                             .n_reference = (int)labels->n_runs,
                             .has_reference = labels->source != LABELS_NONE};
     str_format(subtitle, sizeof subtitle, "%g to %g Hz, %s; montage %.40s; %g µV between channels, negative up",
-               given(own(o)->low_hz, 0.5), given(own(o)->high_hz, 70), eeg_clip_notch_text(eeg_clip_notch(own(o)->notch)),
+               argument_or(own(o)->low_hz, 0.5), argument_or(own(o)->high_hz, 70),
+               eeg_clip_notch_text(eeg_clip_notch(own(o)->notch)),
                str_starts(clip->montage, "custom:") ? "of the recording" : clip->montage, eeg_page_spacing_uv(&page));
     int rc = eeg_page_draw(&page, &svg, err);
     return rc ? rc : write_picture(path, &svg, err);
@@ -87,17 +86,17 @@ static int plot(const struct arguments *o, const char *path, struct err *err) {
     OWNED(labels_done) struct labels labels = {.source = LABELS_NONE};
     OWNED_MEMORY struct plot_span *spans = NULL;
     const struct eeg_clip_config config = {.montage = own(o)->montage,
-                                           .bandpass_hz = {given(own(o)->low_hz, 0.5), given(own(o)->high_hz, 70)},
+                                           .bandpass_hz = {argument_or(own(o)->low_hz, 0.5), argument_or(own(o)->high_hz, 70)},
                                            .notch_hz = eeg_clip_notch(own(o)->notch)};
     struct eeg_clip clip;
     int rc = eegfile_open(o->args[0], &edf, err);
     if (rc)
         return rc;
-    double from_s = given(own(o)->from_s, 0), length_s = eegfile_info(edf)->duration_s;
+    double from_s = argument_or(own(o)->from_s, 0), length_s = eegfile_info(edf)->duration_s;
     if (from_s >= length_s)
         return err_set(err, ERR_INVALID, "--from %g: %s lasts %.1f s", from_s, o->args[0], length_s);
     if ((rc = take_labels(o->args[0], edf, &labels, &spans, err)) ||
-        (rc = eeg_clip_read(edf, &config, from_s, given(own(o)->seconds, 15), &clip, err)))
+        (rc = eeg_clip_read(edf, &config, from_s, argument_or(own(o)->seconds, 15), &clip, err)))
         return rc;
     rc = draw(o, edf, &clip, &labels, spans, path, err);
     eeg_clip_done(&clip);

@@ -188,8 +188,6 @@ static void tell_no_pages(const struct arguments *o, const struct report_input *
         str_copy(buf, size, "the channels cannot be shown; the report says why at each event");
 }
 
-static double given(double value, double otherwise) { return isnan(value) ? otherwise : value; }
-
 static void print_report(const struct arguments *o, const struct report_input *in, const char *path, size_t bytes, int pages) {
     char note[4096] = "";
     if (!in->data.n)
@@ -220,14 +218,14 @@ static int write_report(const struct arguments *o, const struct report_input *in
     struct str html = str_of(REPORT_BYTES);
     int pages = 0;
     const struct eeg_clip_config clip = {.montage = own(o)->montage,
-                                         .bandpass_hz = {given(own(o)->low_hz, 0.5), given(own(o)->high_hz, 70)},
+                                         .bandpass_hz = {argument_or(own(o)->low_hz, 0.5), argument_or(own(o)->high_hz, 70)},
                                          .notch_hz = eeg_clip_notch(own(o)->notch)};
     const struct report_content content = {.title = in->title,
                                            .source = o->args[0],
                                            SAME_MEMBERS(*in, seen, report, picture, picture_is_own, job_file),
                                            .data = &in->data,
                                            .clip = &clip,
-                                           .page_s = given(own(o)->seconds, 15),
+                                           .page_s = argument_or(own(o)->seconds, 15),
                                            .most_pages = own(o)->most >= 0 ? own(o)->most : MOST_PAGES};
     int rc = report_html(&content, &html, &pages, err);
     size_t bytes = html.len;

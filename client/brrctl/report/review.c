@@ -404,8 +404,6 @@ static void tell_change(const struct review *r, const struct reviewed *v, const 
     print_sum(r);
 }
 
-static double given_or(double value, double otherwise) { return isnan(value) ? otherwise : value; }
-
 /* The span that the options or the event give, and the type. */
 static int fill_correction(const struct review *r, const struct reviewed *v, const struct review_item *item, struct correction *c,
                            struct err *err) {
@@ -421,8 +419,8 @@ static int fill_correction(const struct review *r, const struct reviewed *v, con
     c->has_event = item != NULL;
     c->event_onset_s = item ? item->onset_s : 0;
     c->event_end_s = item ? fmin(item->end_s, end_s) : end_s;
-    c->answer.onset_s = given ? given->onset_s : given_or(options->onset_s, c->event_onset_s);
-    c->answer.end_s = given ? given->end_s : given_or(options->end_s, c->event_end_s);
+    c->answer.onset_s = given ? given->onset_s : argument_or(options->onset_s, c->event_onset_s);
+    c->answer.end_s = given ? given->end_s : argument_or(options->end_s, c->event_end_s);
     c->answer.confidence = options->confidence;
     str_copy(c->answer.type, sizeof c->answer.type,
              adds || accepts                  ? (options->type ? options->type : "sz")
