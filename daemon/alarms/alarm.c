@@ -54,6 +54,10 @@ bool alarm_action_find(const char *name, enum alarm_action *ret) {
     return false;
 }
 
+bool alarm_author_is_later(const struct alarm_author *a, const struct alarm_author *b) {
+    return a->boot_ms && b->boot_ms ? a->boot_ms > b->boot_ms : a->at_ms > b->at_ms;
+}
+
 bool alarm_bed_is_named(const char *bed) {
     static const char *const programs[] = {"", "brrctl", "libbrr", "brr for Python", "stream.py", "example"};
     return STR_AMONG(bed, programs) < 0;

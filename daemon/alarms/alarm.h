@@ -49,6 +49,9 @@ struct alarm_author {
 };
 const char *alarm_author_name(const struct alarm_author *author); /* of the person, else of the caller, for people */
 
+/* Whether a did it after b. */
+bool alarm_author_is_later(const struct alarm_author *a, const struct alarm_author *b);
+
 struct alarm_answer {
     enum alarm_action action;
     struct alarm_author author;

@@ -269,6 +269,7 @@ void alarm_entry_on(const struct alarm *a, struct journal_entry *ret) {
     put_alarm(a, ret);
     ret->start_s = a->changed_s;
     ret->number = sample_of(a);
+    str_copy(ret->where, sizeof ret->where, a->where);
     str_copy(ret->person, sizeof ret->person, *a->answered.person ? a->answered.person : a->answered.by);
 }
 

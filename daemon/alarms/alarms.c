@@ -424,6 +424,15 @@ void alarms_moved(struct alarms *all, const char *session, const struct alarms_n
     all->changed = true;
 }
 
+void alarms_carried_by(struct alarms *all, const char *id, const char *where) {
+    struct alarm *a = map_get(all->patients, id);
+    a = a ? a : map_get(all->away, id);
+    if (!a || *a->where)
+        return;
+    str_copy(a->where, sizeof a->where, where);
+    all->changed = true;
+}
+
 static bool holds_onset(const struct alarm *a, const struct alarms_start *start) {
     return !strcmp(a->session, start->session) && a->joined_s <= start->start_s && (!a->off_ms || start->start_s <= a->changed_s);
 }
@@ -460,7 +469,7 @@ void alarms_tick(struct alarms *all, const struct alarms_now *now) {
 static struct alarm *find(const struct alarms *all, const char *id) {
     struct alarm *a = map_get(all->patients, id);
     void *at;
-    for (size_t cursor = 0; !a && alarms_each(all->technical, &cursor, &at);) {
+    for (size_t cursor = 0; !a && *id && alarms_each(all->technical, &cursor, &at);) {
         struct technical *t = at;
         if (t->begun && !strcmp(t->alarm.id, id))
             a = &t->alarm;

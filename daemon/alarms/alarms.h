@@ -119,6 +119,8 @@ void alarms_ended(struct alarms *all, const struct alarms_end *end, const struct
 /* Every second of an alarm that is shown: whether a stream of its bed is heard. Of one that is not, whose caller held the bed, the
  * caller is whoever holds it now. */
 void alarms_look_at_bed(struct alarms *all, const char *id, bool heard);
+/* These channels carried the alarm at an onset at another daemon, unless it has some. */
+void alarms_carried_by(struct alarms *all, const char *id, const char *where);
 /* The alarm that is on in this session; NULL: there is none. */
 const struct alarm *alarms_on_in(const struct alarms *all, const char *session);
 /* why: of the end of an alarm whose cause is not over. */
@@ -195,7 +197,8 @@ int alarms_answer(struct alarms *all, const char *id, const struct alarm_answer 
  * standby, or all together have. */
 int alarms_standby(struct alarms *all, const char *bed, int64_t until_ms, const struct alarm_author *author,
                    const struct alarms_now *now, struct err *err);
-/* The end of the standby of the bed as Unix time; 0: it has none. *ret_author (may be NULL): who set it. */
+/* The end of the standby of the bed as Unix time; 0: it has none. *ret_author (may be NULL): who set or ended it, if
+ * anybody did lately. */
 int64_t alarms_in_standby(const struct alarms *all, const char *bed, const struct alarms_now *now,
                           const struct alarm_author **ret_author);
 

@@ -202,9 +202,18 @@ static int describe_answers(const struct desk *d, const char *alarm, struct jour
 int desk_describe(void *desk, const struct journal_entry *of, struct journal_entry ret[DESK_DESCRIBED]) {
     const struct desk *d = desk;
     const struct alarms_cause stream = {.bed = of->client, .principal = of->principal, .session = of->session, .why = ""};
-    const struct alarm *list[DESK_DESCRIBED - DESK_ANSWERS];
+    const struct alarm *list[DESK_DESCRIBED], *a = alarms_find(d->alarms, of->alarm);
+    const struct alarms_now now = desk_now();
+    struct alarms_row standby = {.kind = ALARMS_ROW_STANDBY, .bed = of->client};
+    standby.until_ms = alarms_in_standby(d->alarms, of->client, &now, &standby.author);
     int n = describe_answers(d, of->alarm, ret);
-    const int technical = alarms_technical_of(d->alarms, &stream, list, DESK_DESCRIBED - DESK_ANSWERS);
+    if (a && *a->where)
+        alarm_entry_on(a, &ret[n++]);
+    if (standby.author && !alarms_is_anothers(d->alarms, of->principal, of->client)) {
+        COPY_MEMBERS(standby, *standby.author, at_ms, boot_ms);
+        alarm_entry_make(&standby, &ret[n++]);
+    }
+    const int technical = alarms_technical_of(d->alarms, &stream, list, DESK_DESCRIBED - n);
     for (int i = 0; i < technical; i++)
         alarm_entry_make(&(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_ON, .alarm = list[i], .at_ms = list[i]->on_ms},
                          &ret[n++]);
@@ -232,6 +241,16 @@ static void inherit_technical(struct desk *d, struct journal_entry *e) {
     add_entry(d, e);
 }
 
+/* Whether the register knows it, or a newer change, or nothing of what it is about: a, or a bed of this caller's. */
+static bool is_known(const struct desk *d, const struct alarm *a, const struct journal_entry *e) {
+    const struct alarm_author author = {.at_ms = e->received_ms, .boot_ms = e->boot_ms}, *by = NULL;
+    const struct alarms_now now = desk_now();
+    if (e->kind != JOURNAL_STANDBY)
+        return !a || (e->kind == JOURNAL_ESCALATED && a->step >= e->step);
+    (void)alarms_in_standby(d->alarms, e->client, &now, &by);
+    return (by && !alarm_author_is_later(&author, by)) || alarms_is_anothers(d->alarms, e->principal, e->client);
+}
+
 void desk_take_over(void *desk, struct journal_entry *e) {
     struct desk *d = desk;
     const struct alarm *a = alarms_find(d->alarms, e->alarm);
@@ -239,15 +258,20 @@ void desk_take_over(void *desk, struct journal_entry *e) {
         inherit_technical(d, e);
         return;
     }
-    a = a ? a : alarms_away(d->alarms, e->alarm);
-    if (!a || (e->kind == JOURNAL_ESCALATED && a->step >= e->step))
+    if (e->kind == JOURNAL_ALARM_ON) {
+        alarms_carried_by(d->alarms, e->alarm, e->where);
         return;
-    e->number = e->received_ms;      /* as on_row gave it where the answer was given */
+    }
+    a = a ? a : alarms_away(d->alarms, e->alarm);
+    if (is_known(d, a, e))
+        return;
+    e->number = e->received_ms; /* as on_row gave it where the answer was given */
+    e->untold = e->kind == JOURNAL_STANDBY;
     alarms_restore(d->alarms, true); /* its row is the one below, of which nobody is told */
     desk_note(d, e);
     alarms_restore(d->alarms, false);
     d->own = true;
-    if (e->kind == JOURNAL_ANSWERED && d->config.journal)
+    if (e->kind != JOURNAL_ESCALATED && d->config.journal)
         (void)journal_add_again(d->config.journal, e);
     d->own = false;
 }
@@ -288,7 +312,7 @@ bool desk_receive(void *desk, struct journal_entry *list, int n) {
         desk_note(d, &list[0]);
     else if (strcmp(known->id, list[0].alarm) != 0)
         end_under(d, &list[0], known->id);
-    for (int i = 1; i < n; i++) {
+    for (int i = !known; i < n; i++) {
         str_copy(list[i].alarm, sizeof list[i].alarm, known ? known->id : list[0].alarm);
         desk_take_over(d, &list[i]);
     }

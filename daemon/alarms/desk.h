@@ -44,9 +44,9 @@ bool desk_holds(void *desk, const char *principal, const char *bed);
  * it is not known yet, or alarms from before the start are still being read; ask again. */
 enum desk_place { DESK_GONE, DESK_HERE, DESK_ELSEWHERE, DESK_ASKED /* not known yet */, DESK_UNKNOWN };
 bool desk_settle(void *desk, int (*place)(void *sessions, const char *session), void *sessions);
-/* Describes, as entries of the journal, the answers to the alarm of this entry and the technical alarms of its stream;
- * returns their number. */
-enum { DESK_ANSWERS = 2, DESK_DESCRIBED = DESK_ANSWERS + 6 };
+/* Describes, as entries of the journal, the answers to the alarm of this entry, its channels, the standby of its bed
+ * and the technical alarms of its stream; returns their number. */
+enum { DESK_ANSWERS = 2, DESK_DESCRIBED = DESK_ANSWERS + 8 };
 int desk_describe(void *desk, const struct journal_entry *of, struct journal_entry ret[DESK_DESCRIBED]);
 /* Takes such an entry of a stream that goes on here: what is known changes nothing, the journal gets the rest. */
 void desk_take_over(void *desk, struct journal_entry *e);

@@ -3,7 +3,7 @@
 #include "base/pack.h"
 #include "base/trusted_time.h"
 
-enum { PACKED_VERSION = 1 };
+enum { PACKED_VERSION = 2 /* 1 had no channels */ };
 
 #define NAME(constant, name, words)  name,
 #define WORDS(constant, name, words) words,
@@ -52,10 +52,10 @@ void journal_alarm_id(const char *session, int64_t sample, char ret[JOURNAL_ALAR
 static void pack_entry(const struct journal_entry *e, struct str *out) {
     pack_text(out, journal_kind_name(e->kind));
     PACK(out, *e, number, received_ms, boot_ms, sample_ms, live, step, until_ms, on_ms, start_s, end_s, value);
-    PACK(out, *e, session, principal, client, address, model, sha256, detail, alarm, person);
+    PACK(out, *e, session, principal, client, address, model, sha256, detail, alarm, person, where);
 }
 
-static void unpack_entry(struct unpack *in, bool same_boot, struct journal_entry *e) {
+static void unpack_entry(struct unpack *in, bool same_boot, int64_t version, struct journal_entry *e) {
     char kind[32];
     *e = (struct journal_entry){0};
     unpack_text(in, kind, sizeof kind);
@@ -71,6 +71,8 @@ static void unpack_entry(struct unpack *in, bool same_boot, struct journal_entry
     e->on_ms = unpack_i64(in, 0, INT64_MAX);
     UNPACK(in, *e, start_s, end_s, value);
     UNPACK(in, *e, session, principal, client, address, model, sha256, detail, alarm, person);
+    if (version > 1)
+        unpack_text(in, e->where, sizeof e->where);
 }
 
 void journal_entries_pack(const struct journal_entry *list, int n, struct str *out) {
@@ -87,10 +89,10 @@ int journal_entries_unpack(const void *data, size_t len, struct journal_entry *l
     struct unpack in = unpack_of(data, len);
     char boot[TRUSTED_BOOT_ID], here[TRUSTED_BOOT_ID];
     trusted_boot_id(here);
-    unpack_same(&in, PACKED_VERSION);
+    const int64_t version = unpack_i64(&in, 1, PACKED_VERSION);
     unpack_text(&in, boot, sizeof boot);
     const int n = (int)unpack_i64(&in, 0, most);
     for (int i = 0; i < n; i++)
-        unpack_entry(&in, *here && !strcmp(boot, here), &list[i]);
+        unpack_entry(&in, *here && !strcmp(boot, here), version, &list[i]);
     return unpack_done(&in) ? n : -1;
 }

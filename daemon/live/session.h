@@ -81,7 +81,7 @@ struct session_store {
 
 /* The register of alarms (alarms/desk.h), which alone decides which alarm of which bed is on. Zeroed: each alarm is of its session
  * alone. */
-enum { SESSION_DESCRIBED = 8, SESSION_GIVEN = 3 };
+enum { SESSION_DESCRIBED = 10, SESSION_GIVEN = 3 };
 struct session_register {
     /* The id of the alarm that begins with this entry. ret: receives it in place of that of the session's alarm before, which went
      * off at e->end_s. alone: no other stream of the bed sends. */
@@ -93,8 +93,8 @@ struct session_register {
     /* The streams of snapshots are here: alarms of sessions that are gone are cut, and those of other daemons are moved. False: ask
      * again. */
     bool (*settle)(void *ctx, int (*place)(void *sessions, const char *session), void *sessions);
-    /* What people did about the alarm of this entry and the technical alarms of its stream, which travel with it to another daemon;
-     * returns how many. */
+    /* What people did about the alarm of this entry, its channels, the standby of its bed and the technical alarms of
+     * its stream, which travel with it to another daemon; returns how many. */
     int (*describe)(void *ctx, const struct journal_entry *of, struct journal_entry ret[SESSION_DESCRIBED]);
     void (*take)(void *ctx, struct journal_entry *e); /* known ones change nothing */
     /* The alarm that is on in the session, for another daemon: what began it, then what people did; returns how many. */

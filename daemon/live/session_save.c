@@ -9,7 +9,8 @@
 
 /* VERSION: of a snapshot's layout, its first number. FIRST to VERSION are read, for streams that are open during an upgrade; those
  * before PATIENTS have no patient, those before BOOTS no CLOCK_BOOTTIME, those before LEARNING not how long a patient was learned,
- * those before CHANNELS not which channels carry an event or an alarm, those before TECHNICAL no technical alarms. */
+ * those before CHANNELS not which channels carry an event or an alarm, those before TECHNICAL no technical alarms,
+ * those before STANDBYS no standby, nor the channels of an onset before the newest one. */
 enum {
     FIRST = 9,
     PATIENTS = 10,
@@ -17,7 +18,8 @@ enum {
     LEARNING = 12,
     CHANNELS = 13,
     TECHNICAL = 14,
-    VERSION = TECHNICAL,
+    STANDBYS = 15,
+    VERSION = STANDBYS,
     STATE_MAX = 192 << 20,
     PERIOD_MS = 2000,
     BYTES_A_SECOND = 8 << 20,
@@ -50,9 +52,11 @@ static void pack_open(const struct live_open *open, struct str *out) {
          partial);
 }
 
-static const enum journal_kind described[] = {JOURNAL_ESCALATED, JOURNAL_ANSWERED, JOURNAL_TECHNICAL_ON};
+static const enum journal_kind kinds[] = {JOURNAL_ESCALATED, JOURNAL_ANSWERED, JOURNAL_TECHNICAL_ON, JOURNAL_STANDBY,
+                                          JOURNAL_ALARM_ON};
 
-/* Entries of the journal, as far as they say what people did, and which technical alarms are on. */
+/* Entries of the journal, as far as they say what people did, which technical alarms are on, and which channels
+ * carry an alarm. */
 static void pack_described(const struct session *s, struct str *out) {
     const struct session_register *alarms = &s->all->config.alarms;
     struct journal_entry of = {0}, list[SESSION_DESCRIBED];
@@ -64,8 +68,11 @@ static void pack_described(const struct session *s, struct str *out) {
     pack_i64(out, n);
     for (int i = 0; i < n; i++) {
         const struct journal_entry *e = &list[i];
-        pack_i64(out, e->kind == JOURNAL_TECHNICAL_ON ? 2 : e->kind == JOURNAL_ANSWERED);
-        PACK(out, *e, received_ms, boot_ms, step, until_ms, person, detail, alarm, number, on_ms);
+        int kind = 0;
+        while (kinds[kind] != e->kind)
+            kind++;
+        pack_i64(out, kind);
+        PACK(out, *e, received_ms, boot_ms, step, until_ms, person, detail, alarm, number, on_ms, where);
     }
 }
 
@@ -86,11 +93,11 @@ static int64_t unpack_boot_ms(struct unpack *in, const struct opening *o) {
 }
 
 static void unpack_described(struct unpack *in, const struct session *s, struct opening *o) {
-    const bool older = o->version < TECHNICAL;
+    const int last = o->version < TECHNICAL ? 1 : o->version < STANDBYS ? 2 : 4;
     o->n_described = (int)unpack_i64(in, 0, SESSION_DESCRIBED);
     for (int i = 0; i < o->n_described; i++) {
         struct journal_entry *e = &o->described[i];
-        *e = (struct journal_entry){.kind = described[unpack_i64(in, 0, older ? 1 : 2)], .number = -1};
+        *e = (struct journal_entry){.kind = kinds[unpack_i64(in, 0, last)], .number = -1};
         e->received_ms = unpack_i64(in, 0, INT64_MAX);
         e->boot_ms = unpack_boot_ms(in, o);
         e->step = unpack_i64(in, 0, INT32_MAX);
@@ -98,11 +105,13 @@ static void unpack_described(struct unpack *in, const struct session *s, struct 
         UNPACK(in, *e, person, detail);
         e->live = live_open_is_live(&o->open);
         str_copy(e->alarm, sizeof e->alarm, s->notes.alarm_id);
-        if (!older) {
+        if (o->version >= TECHNICAL) {
             unpack_text(in, e->alarm, sizeof e->alarm);
             e->number = unpack_i64(in, -1, INT64_MAX);
             e->on_ms = unpack_i64(in, 0, INT64_MAX);
         }
+        if (o->version >= STANDBYS)
+            unpack_text(in, e->where, sizeof e->where);
         str_copy(e->session, sizeof e->session, o->id);
         COPY_TEXTS(*e, *o, client, principal);
     }
@@ -462,7 +471,8 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     session_alarm_goes_on(s);
     s->notes.onset.answered_by = NULL;
     for (int i = 0; i < o->n_described && all->config.alarms.take; i++)
-        if (all->claims || o->described[i].kind != JOURNAL_TECHNICAL_ON) /* this daemon's journal knows its own better */
+        if (all->claims || (o->described[i].kind != JOURNAL_TECHNICAL_ON && o->described[i].kind != JOURNAL_STANDBY))
+            /* this daemon's journal knows its own better */
             all->config.alarms.take(all->config.alarms.ctx, &o->described[i]);
     if (!s->ended)
         session_note(s, JOURNAL_RESTORED, "");

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Live streams of two daemons that share their snapshots (sessions.shared), while one of them at a time is killed: the streams move to the other
-one, brrctl writes the files of an undisturbed run, and each alarm comes once. An alarm that was answered moves to the other daemon and back.
+one, brrctl writes the files of an undisturbed run, and each alarm comes once. An alarm that was answered moves to the other daemon and back, with
+the standby of its bed, which somebody ends at the other daemon.
 BRR_TEST_KILLS: how many (3)."""
 import contextlib
 import glob
@@ -201,6 +202,21 @@ def an_alarm_that_is_newer_than_the_snapshot_goes_after_its_stream(folder, recor
         d.stop()
 
 
+def standby(d):
+    """Its end, of the bed's tile; 0: the bed is in none."""
+    def shown():
+        return [int(b["standby_until_ms"]) for b in map(json.loads, d.ctl("beds", "--json")[1].splitlines()) if b["name"] == "mover"]
+    return until(shown, "no tile of the bed")[0]
+
+
+def end_standby(bed, folder, d, name):
+    """Until a snapshot of the stream knows it."""
+    code, _, err = d.ctl("alarms", "standby", "mover", "off")
+    assert code == 0, err
+    ended, (path,) = time.time(), snapshots(folder, name)
+    bed.send_until(lambda: os.path.getmtime(path) > ended + 2, "no snapshot")
+
+
 def an_answered_alarm_moves_and_comes_back(folder, recording):
     pair = ward(folder, 2)
     a, b = pair
@@ -208,8 +224,9 @@ def an_answered_alarm_moves_and_comes_back(folder, recording):
     bed = Bed(pair, recording)
     bed.send_until(lambda: {"first", "second"} <= {hook for hook, _ in told(a)}, log)
     (alarm,) = {alarm for kind, alarm, _ in rows(a) if kind == "alarm_on"}
-    code, _, err = a.ctl("alarms", "ack", alarm, "--person", "Ana B")
-    assert code == 0, err
+    for words in (("standby", "mover", "1h"), ("ack", alarm, "--person", "Ana B")):
+        code, _, err = a.ctl("alarms", *words)
+        assert code == 0, err
     until(lambda: ("all", "answered") in told(a), log)
     before = told(a)
     assert sorted(before) == [("all", "alarm_on"), ("all", "answered"), *((x, "escalated") for x in ("first", "second"))], before
@@ -226,6 +243,9 @@ def an_answered_alarm_moves_and_comes_back(folder, recording):
         assert not open_alarms(now), log()
         (x,) = open_alarms(then)
         assert x["alarm"] == alarm and not x["off_ms"] and "Ana B" in json.dumps(x), x
+        assert bool(standby(then)) == (then is b), log()
+        if then is b:
+            end_standby(bed, folder, b, "b")
     bed.end()
     until(lambda: ("all", "alarm_off") in told(a), log)
     for d, changes in ((a, ["alarm_on", "moved", "alarm_off"]), (b, ["alarm_on", "moved"])):

@@ -132,6 +132,109 @@ static void an_alarm_goes_after_its_stream_to_the_daemon_that_has_it(void **stat
     desk_free(to);
 }
 
+/* As the snapshot of the stream takes it to the other daemon. */
+static int take_along(struct desk *from, struct desk *to, const struct journal_entry *of) {
+    struct journal_entry list[DESK_DESCRIBED];
+    const int n = desk_describe(from, of, list);
+    for (int i = 0; i < n; i++) {
+        COPY_TEXTS(list[i], *of, session, client, principal);
+        desk_take_over(to, &list[i]);
+    }
+    return n;
+}
+
+static int whose(void *ctx, const char *principal, const char *bed) { return (void)ctx, (void)bed, !strcmp(principal, "token:a"); }
+
+/* The newest change counts at both daemons, also where the stream goes back and forth, and after what was ended is forgotten. */
+static void the_standby_of_a_bed_goes_with_its_stream(void **state) {
+    static const char *const roster[] = {"bed-7"};
+    const struct desk_config config = {.plan = {.roster = roster, .n_roster = 1, .named = whose}};
+    const struct journal_entry of = {.session = "s", .client = "bed-7", .principal = "token:a"};
+    const struct journal_entry strangers = {.session = "x", .client = "bed-7", .principal = "token:x"};
+    struct alarm_author ana = {.by = "token:nurse", .person = "Ana B", .via = "page"};
+    const struct alarm_author *who = NULL;
+    struct desk *d[2] = {NULL};
+    const struct alarms_now now = desk_now();
+    const int64_t until_ms = now.wall_ms + 60 * MINUTE;
+    (void)state;
+    ana.at_ms = now.wall_ms - 10000;
+    ana.boot_ms = now.boot_ms - 10000;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(desk_new(&config, &d[i], NULL), 0);
+    assert_int_equal(take_along(d[0], d[1], &of), 0);
+    assert_int_equal(alarms_standby(desk_alarms(d[0]), "bed-7", until_ms, &ana, &now, NULL), 0);
+    assert_int_equal(take_along(d[0], d[1], &strangers), 0);
+    assert_int_equal(take_along(d[0], d[1], &of), 1);
+    assert_int_equal(alarms_in_standby(desk_alarms(d[1]), "bed-7", &now, &who), until_ms);
+    assert_string_equal(who->person, "Ana B");
+    ana.at_ms -= 500 * MINUTE; /* the wall clock there is behind */
+    ana.boot_ms += 1000;
+    assert_int_equal(alarms_standby(desk_alarms(d[1]), "bed-7", 0, &ana, &now, NULL), 0);
+    for (int i = 0; i < 5; i++) { /* there and back */
+        assert_int_equal(take_along(d[!(i % 2)], d[i % 2], &of), 1);
+        assert_true(i < 1 || !alarms_in_standby(desk_alarms(d[1]), "bed-7", &now, NULL));
+        assert_true(!alarms_in_standby(desk_alarms(d[0]), "bed-7", &now, NULL));
+    }
+    ana.boot_ms += 1000;
+    assert_int_equal(alarms_standby(desk_alarms(d[0]), "bed-7", until_ms + 1, &ana, &now, NULL), 0);
+    assert_int_equal(take_along(d[0], d[1], &of), 1);
+    assert_int_equal(alarms_in_standby(desk_alarms(d[1]), "bed-7", &now, NULL), until_ms + 1);
+    desk_free(d[0]);
+    desk_free(d[1]);
+}
+
+/* Standbys that somebody ended are no standbys: they take no share, and make room. */
+static void a_standby_that_was_ended_takes_no_room(void **state) {
+    struct ward *w = *state;
+    const struct alarm_author callers[] = {{.by = "token:a", .at_ms = w->now.wall_ms}, {.by = "token:b", .at_ms = w->now.wall_ms}};
+    const int64_t until_ms = w->now.wall_ms + MINUTE;
+    struct alarms *alone = alarms_new(&plan, NULL, NULL);
+    const struct alarm_author *who = NULL;
+    char bed[16];
+    for (int i = 0; i < 2 * ALARMS_STANDBYS; i++) {
+        str_format(bed, sizeof bed, "bed-%d", i);
+        assert_int_equal(alarms_standby(alone, bed, until_ms, &callers[0], &w->now, NULL), 0);
+        assert_int_equal(alarms_standby(alone, bed, 0, &callers[0], &w->now, NULL), 0);
+    }
+    assert_int_equal(alarms_standby(alone, "bed", until_ms, &callers[1], &w->now, NULL), 0);
+    assert_true(!alarms_in_standby(alone, bed, &w->now, &who) && who);
+    w->now.boot_ms += ALARMS_STANDBY_MS;
+    alarms_tick(alone, &w->now);
+    who = NULL;
+    assert_true(!alarms_in_standby(alone, bed, &w->now, &who) && !who);
+    alarms_free(alone);
+}
+
+/* Its newest onset named no channels, so the stream that goes on knows none; also where the alarm goes after its stream. */
+static void the_channels_of_an_earlier_onset_go_with_an_alarm(void **state) {
+    struct journal_entry e = {.kind = JOURNAL_ALARM_ON, .start_s = 10, .live = true, .session = "s1", .client = "bed-7"};
+    struct desk *d[3] = {NULL};
+    const struct alarms_now now = desk_now();
+    (void)state;
+    journal_alarm_id(e.session, 2560, e.alarm);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(desk_new(&(struct desk_config){.journal = NULL}, &d[i], NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        e.kind = i % 2 ? JOURNAL_ALARM_OFF : JOURNAL_ALARM_ON;
+        e.start_s = 10 * (i + 1);
+        e.received_ms = now.wall_ms - (3 - i) * 1000;
+        str_copy(e.where, sizeof e.where, i ? "" : "left: F7-T3");
+        str_copy(e.detail, sizeof e.detail, i == 1 ? "ended" : "");
+        struct journal_entry copy = e;
+        desk_note(d[0], &copy);
+    }
+    assert_string_equal(alarms_find(desk_alarms(d[0]), e.alarm)->where, "left: F7-T3");
+    struct journal_entry again = e; /* the snapshot's */
+    desk_note(d[1], &again);
+    assert_string_equal(alarms_find(desk_alarms(d[1]), e.alarm)->where, "");
+    assert_int_equal(take_along(d[0], d[1], &e), 1);
+    assert_string_equal(alarms_find(desk_alarms(d[1]), e.alarm)->where, "left: F7-T3");
+    assert_true(give(d[1], d[2]));
+    assert_string_equal(alarms_find(desk_alarms(d[2]), e.alarm)->where, "left: F7-T3");
+    for (int i = 0; i < 3; i++)
+        desk_free(d[i]);
+}
+
 /* The stream goes to another daemon, where its alarms are on under the same ids; that nothing was heard of it is over. */
 static void technical_alarms_go_with_their_stream(void **state) {
     struct ward *w = *state;
@@ -242,6 +345,9 @@ int main(void) {
         in_ward(an_alarm_that_moved_is_not_taken_back_by_an_older_stream),
         in_ward(an_alarm_goes_after_its_stream_to_the_daemon_that_has_it),
         in_ward(technical_alarms_go_with_their_stream),
+        in_ward(the_standby_of_a_bed_goes_with_its_stream),
+        in_ward(a_standby_that_was_ended_takes_no_room),
+        in_ward(the_channels_of_an_earlier_onset_go_with_an_alarm),
         in_ward(a_step_has_one_number_at_all_daemons),
         in_ward(no_step_has_the_number_of_an_earlier_one),
         in_ward(an_onset_that_names_no_channels_leaves_those_of_an_earlier_one),

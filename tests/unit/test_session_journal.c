@@ -78,7 +78,7 @@ static bool keep_state(void *ctx, const struct session_snapshot *snapshot) {
 }
 
 /* What people did. */
-static struct journal_entry taken, taken_technical;
+static struct journal_entry taken, taken_technical, taken_standby, taken_onset;
 static int describe(void *ctx, const struct journal_entry *of, struct journal_entry ret[SESSION_DESCRIBED]) {
     (void)ctx;
     ret[1] = (struct journal_entry){.kind = JOURNAL_TECHNICAL_ON, .number = 79, .received_ms = 80, .on_ms = 81};
@@ -88,11 +88,19 @@ static int describe(void *ctx, const struct journal_entry *of, struct journal_en
     str_copy(ret[0].alarm, sizeof ret[0].alarm, of->alarm);
     str_copy(ret[0].person, sizeof ret[0].person, "token:nurse");
     str_copy(ret[0].detail, sizeof ret[0].detail, "acknowledge");
-    return 2;
+    ret[2] = (struct journal_entry){.kind = JOURNAL_STANDBY, .received_ms = 82, .boot_ms = 83, .until_ms = 84};
+    str_copy(ret[2].person, sizeof ret[2].person, "token:nurse");
+    ret[3] = (struct journal_entry){.kind = JOURNAL_ALARM_ON, .number = 85, .received_ms = 86};
+    str_copy(ret[3].alarm, sizeof ret[3].alarm, of->alarm);
+    str_copy(ret[3].where, sizeof ret[3].where, "left: F7-T3");
+    return 4;
 }
 static void take_described(void *ctx, struct journal_entry *e) {
     (void)ctx;
-    *(journal_kind_is_technical(e->kind) ? &taken_technical : &taken) = *e;
+    *(journal_kind_is_technical(e->kind) ? &taken_technical
+      : e->kind == JOURNAL_STANDBY       ? &taken_standby
+      : e->kind == JOURNAL_ALARM_ON      ? &taken_onset
+                                         : &taken) = *e;
 }
 
 static void name(void *ctx, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]) {
@@ -417,7 +425,12 @@ static void technical_alarms_come_with_a_stream_of_another_daemon(void **state) 
             moved ? sessions_restore_moved : sessions_restore;
         assert_int_equal(restore(b->all, kept_state, kept_len, false, NULL), 0);
         assert_string_equal(taken_technical.alarm, moved ? "no_signal-5-1" : "");
+        assert_int_equal(taken_standby.until_ms, moved ? 84 : 0); /* which its own journal knows better */
     }
+    assert_true(taken_standby.received_ms == 82 && taken_standby.boot_ms == 83 && !strcmp(taken_standby.person, "token:nurse"));
+    assert_string_equal(taken_standby.session, session);
+    assert_string_equal(taken_standby.client, "bed 7");
+    assert_string_equal(taken_onset.where, "left: F7-T3");
     assert_true(taken_technical.number == 79 && taken_technical.received_ms == 80 && taken_technical.on_ms == 81);
     assert_string_equal(taken_technical.session, session);
     assert_string_equal(taken_technical.detail, "no_signal");
