@@ -9,7 +9,6 @@ struct html {
     struct str out;
 };
 static inline struct html html_of(void) { return (struct html){str_of(HTML_MAX_BYTES)}; }
-static inline void html_init(struct html *h) { *h = html_of(); }
 void html_done(struct html *h);
 /* fmt is markup, a constant of the program. In it %s is filled in as escaped text (element content and quoted attribute values);
  * %d, %lld, %zu, %.Nf and %.*f are numbers; %% is a percent sign. Nothing else is known. A NULL text writes nothing

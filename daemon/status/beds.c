@@ -43,7 +43,6 @@ void beds_free(struct beds *all) {
 static void on_report(struct session_watch *w, const struct live_report *r) {
     struct bed *b = (struct bed *)w;
     if (r->message.kind == LIVE_ALARM) {
-        b->alarm = r->on;
         b->alarm_ms = r->on ? clock_ms() : b->alarm_ms;
         b->all->changed = true;
     }
@@ -120,7 +119,7 @@ static void begin(struct beds *all, const struct session_state *state) {
                       .trace = past_new(),
                       .peak = NAN,
                       .newest = state->probability,
-                      SAME_MEMBERS(*state, alarm, live, opened_ms),
+                      SAME_MEMBERS(*state, live, opened_ms),
                       .mood = STATUS_FINE,
                       .begun_ms = all->now_ms,
                       .value_ms = all->now_ms,

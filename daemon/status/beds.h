@@ -21,7 +21,7 @@ struct bed {
     float peak, newest;  /* of the values since the newest point, and the last one; NaN: none */
     struct past *trace;  /* NULL: out of memory */
     struct eegring *eeg; /* NULL: it keeps none */
-    bool alarm, live;
+    bool live;
     bool held;             /* its caller held this bed of the roster */
     bool restored;         /* from before the daemon's start */
     enum status_mood mood; /* as it was shown last, as `heard` */

@@ -67,12 +67,11 @@ void gather_alarms(struct gather *g, struct status *to) {
         }
     if (n)
         qsort(to->alarms, (size_t)n, sizeof *to->alarms, alarms_by_rank);
-    for (; to->n_alarms < n && to->n_alarms < open + STATUS_ALARMS; to->n_alarms++) {
-        struct alarm *copy = arena_alloc(&to->arena, sizeof *copy);
-        if (!copy)
-            break;
-        *copy = *to->alarms[to->n_alarms];
-        to->alarms[to->n_alarms] = copy;
+    n = n < open + STATUS_ALARMS ? n : open + STATUS_ALARMS;
+    struct alarm *copies = arena_alloc(&to->arena, (size_t)n * sizeof *copies);
+    for (; copies && to->n_alarms < n; to->n_alarms++) {
+        copies[to->n_alarms] = *to->alarms[to->n_alarms];
+        to->alarms[to->n_alarms] = &copies[to->n_alarms];
     }
     g->open = index_open(g, to);
 }

@@ -24,11 +24,6 @@ struct gather {
     struct map *open;   /* of the status that is being made: open alarms of patients, by session and by bed */
 };
 
-/* A copy that lives as long as the status; "" for NULL, and without memory. */
-static inline char *gather_text(struct status *to, const char *text) {
-    char *copy = text && *text ? arena_strdup(&to->arena, text) : NULL;
-    return copy ? copy : (char *)(uintptr_t) "";
-}
 /* The streams, as many as a turn of the loop may take. True: there are more, for the next call. */
 bool gather_streams(struct gather *g, struct status *to);
 enum { GATHER_TURN_MS = 5 };

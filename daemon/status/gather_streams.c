@@ -11,6 +11,12 @@ struct gathering {
     int64_t now_ms; /* monotonic */
 };
 
+/* A copy that lives as long as the status; "" for NULL, and without memory. */
+static char *keep_text(struct status *to, const char *text) {
+    char *copy = text && *text ? arena_strdup(&to->arena, text) : NULL;
+    return copy ? copy : (char *)(uintptr_t) "";
+}
+
 /* "F3 flat, O2 clipped noisy", of the channels that the model uses, behind the note of the whole. */
 static char *name_flaws(struct status *to, const struct status_stream *s, const char *note) {
     struct str text = str_of(QUALITY_TEXT);
@@ -22,9 +28,16 @@ static char *name_flaws(struct status *to, const struct status_stream *s, const 
         str_printf(&text, "%s%s", text.len ? ", " : "", c->name);
         quality_put_flaws(&text, c->flaws);
     }
-    char *copy = gather_text(to, str_cstr(&text));
+    char *copy = keep_text(to, str_cstr(&text));
     str_done(&text);
     return copy;
+}
+
+/* The name of a channel; most streams of a ward have those of the stream before, which they share. */
+static const char *channel_name(struct status *to, const struct status_stream *s, int i, const char *name) {
+    const struct status_stream *before = s > to->streams ? s - 1 : NULL;
+    const bool same = before && i < before->n_channels && !strcmp(before->channels[i].name, name);
+    return same ? before->channels[i].name : keep_text(to, name);
 }
 
 static void put_channels(struct status *to, const struct session_state *from, struct status_stream *s) {
@@ -32,7 +45,7 @@ static void put_channels(struct status *to, const struct session_state *from, st
     if (!c)
         return;
     for (int i = 0; i < from->n_channels; i++)
-        c[i] = (struct status_channel){.name = gather_text(to, from->channels[i]), .used = !from->opened};
+        c[i] = (struct status_channel){.name = channel_name(to, s, i, from->channels[i]), .used = !from->opened};
     for (int i = 0; from->opened && i < from->opened->n_sources; i++)
         if (from->opened->sources[i] >= 0 && from->opened->sources[i] < from->n_channels)
             c[from->opened->sources[i]].used = true;
@@ -76,10 +89,10 @@ static struct status_stream *next_stream(struct status *to) {
 }
 
 static void name_bed(struct status *to, struct status_stream *s, const char *const texts[4]) {
-    s->bed.session_id = gather_text(to, texts[0]);
-    s->bed.name = gather_text(to, texts[1]);
-    s->bed.model = gather_text(to, texts[2]);
-    s->bed.principal = gather_text(to, texts[3]);
+    s->bed.session_id = keep_text(to, texts[0]);
+    s->bed.name = keep_text(to, texts[1]);
+    s->bed.model = keep_text(to, texts[2]);
+    s->bed.principal = keep_text(to, texts[3]);
 }
 
 static void put_stream(void *ctx, const struct session *session) {
@@ -92,11 +105,11 @@ static void put_stream(void *ctx, const struct session *session) {
     if (!s)
         return;
     *s = (struct status_stream){.bed = BRR__V1__BED__INIT,
-                                .address = gather_text(g->to, from.address),
+                                .address = keep_text(g->to, from.address),
                                 SAME_MEMBERS(from, realtime, rate_hz, events, reconnects, learned_before_ms),
                                 .measured_hz = from.measured_rate_hz,
                                 .received_s = (int64_t)((double)from.received_through / from.rate_hz),
-                                .montage = gather_text(g->to, from.opened ? from.opened->info.file.montage : "")};
+                                .montage = keep_text(g->to, from.opened ? from.opened->info.file.montage : "")};
     name_bed(g->to, s, (const char *[]){from.id, from.client, from.model, from.principal});
     COPY_MEMBERS(s->bed, from, live, connected, learning_s, lag_s, opened_ms);
     s->bed.probability = (double)from.probability;

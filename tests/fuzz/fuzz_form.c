@@ -34,8 +34,8 @@ static size_t count(const struct html *h, char c) {
 /* The login page with this text has as many signs of markup as without. */
 static void check_page(const char *text) {
     struct html plain, filled;
-    html_init(&plain);
-    html_init(&filled);
+    plain = html_of();
+    filled = html_of();
     page_login(&plain, "", "");
     page_login(&filled, text, text);
     for (const char *c = "<>\""; *c; c++)

@@ -26,13 +26,13 @@ static void assert_harmless(const struct html *h) {
 static void every_text_is_escaped(void **state) {
     (void)state;
     struct html h;
-    html_init(&h);
+    h = html_of();
     html_put(&h, "<p title=\"%s\">%s %d %lld %zu %.2f %%</p>", HOSTILE, "a&b", -3, 1LL << 40, (size_t)7, 0.5);
     assert_string_equal(str_cstr(&h.out), "<p title=\"&lt;script&gt;alert(1)&lt;/script&gt;&quot; onload=&#39;x&#39; &amp; "
                                           "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\">a&amp;b -3 "
                                           "1099511627776 7 0.50 %</p>");
     html_done(&h);
-    html_init(&h);
+    h = html_of();
     html_put_url(&h, "a b/\"<\xc3\xa9");
     assert_string_equal(str_cstr(&h.out), "a%20b%2F%22%3C%C3%A9");
     html_done(&h);
@@ -41,7 +41,7 @@ static void every_text_is_escaped(void **state) {
 static void a_cut_character_at_the_end_is_replaced(void **state) {
     (void)state;
     struct html h;
-    html_init(&h);
+    h = html_of();
     html_put_text(&h, "a\xc3\xa9", 2);
     assert_string_equal(str_cstr(&h.out), "a\xEF\xBF\xBD");
     html_done(&h);
@@ -88,22 +88,22 @@ static void hostile_names_are_no_markup_on_any_page(void **state) {
                                                                       page_models};
     struct html h;
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
-        html_init(&h);
+        h = html_of();
         pages[i](&h, &v);
         assert_harmless(&h);
         assert_int_equal(pages[i] == page_models, strstr(str_cstr(&h.out), "on the 0.6 h with 8 seizures of 1 patient on") != NULL);
         html_done(&h);
     }
-    html_init(&h);
+    h = html_of();
     assert_true(page_stream(&h, &v, s->streams[0].bed.session_id));
     assert_harmless(&h);
     assert_non_null(strstr(str_cstr(&h.out), "The journal cannot be read now"));
     html_done(&h);
-    html_init(&h);
+    h = html_of();
     assert_true(page_job(&h, &v, "train-1"));
     assert_harmless(&h);
     html_done(&h);
-    html_init(&h);
+    h = html_of();
     page_login(&h, HOSTILE, HOSTILE);
     page_error(&h, &v, HOSTILE, HOSTILE);
     assert_harmless(&h);
@@ -117,7 +117,7 @@ static const char *sorted_by(struct status *s, const char *sort, char ret[8]) {
     struct html h;
     int n = 0;
     v.sort = sort;
-    html_init(&h);
+    h = html_of();
     page_jobs(&h, &v);
     for (const char *p = str_cstr(&h.out); (p = strstr(p, "type=\"checkbox\" name=\"")); n++)
         ret[n] = *(p += strlen("type=\"checkbox\" name=\""));
@@ -159,7 +159,7 @@ static void an_alarm_keeps_its_place_among_two_hundred(void **state) {
     struct status *s = made(200);
     const struct page_view v = all_of(s);
     struct html h;
-    html_init(&h);
+    h = html_of();
     page_streams(&h, &v);
     const char *page = str_cstr(&h.out);
     assert_int_equal(count(page, "<li class=\"tile\""), 200);
@@ -178,7 +178,7 @@ static void streams_beyond_the_tiles_are_counted(void **state) {
     const struct page_view v = all_of(s);
     struct html h;
     struct str event;
-    html_init(&h);
+    h = html_of();
     page_streams(&h, &v);
     assert_int_equal(count(str_cstr(&h.out), "<li class=\"tile\""), TILES_MOST);
     assert_non_null(strstr(str_cstr(&h.out), "76 more streams are not shown; their alarms are."));
@@ -195,7 +195,7 @@ static void no_stream_is_said_in_words(void **state) {
     struct status *s = made(0);
     const struct page_view v = all_of(s);
     struct html h;
-    html_init(&h);
+    h = html_of();
     page_streams(&h, &v);
     page_overview(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "No stream is open"));
@@ -212,12 +212,12 @@ static void a_reader_sees_the_streams_of_its_own_principal_only(void **state) {
     v.principal = "token:odd";
     s->streams[1].bed.name = "odd"; /* the token's own name */
     struct html h;
-    html_init(&h);
+    h = html_of();
     page_streams(&h, &v);
     assert_int_equal(count(str_cstr(&h.out), "<li class=\"tile\""), 5);
     assert_int_equal(count(str_cstr(&h.out), "<h2 data-by=\"odd\">"), 4);
     html_done(&h);
-    html_init(&h);
+    h = html_of();
     assert_false(page_stream(&h, &v, "00000000000000000000000000000002"));
     assert_int_equal(h.out.len, 0);
     html_done(&h);
@@ -269,7 +269,7 @@ static void a_wall_has_names_and_no_forms(void **state) {
     put_alarms(s, "bed-2", 1);
     s->streams[2].alarm = s->alarms[0];
     v.wall = v.answers = true;
-    html_init(&h);
+    h = html_of();
     page_streams(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "class=\"wall\""));
     assert_null(strstr(str_cstr(&h.out), "<nav"));
@@ -463,7 +463,7 @@ static void look_at_all(const struct page_view *v) {
     struct html h;
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
         struct str event = str_of(4 << 20);
-        html_init(&h);
+        h = html_of();
         pages[i](&h, v);
         assert_true(str_ok(&h.out));
         assert_null(strstr(str_cstr(&h.out), "(null)"));
@@ -473,7 +473,7 @@ static void look_at_all(const struct page_view *v) {
         assert_null(strstr(str_cstr(&event), "(null)"));
         str_done(&event);
     }
-    html_init(&h);
+    h = html_of();
     assert_true(page_stream(&h, v, v->status->streams[0].bed.session_id));
     assert_null(strstr(str_cstr(&h.out), "(null)"));
     html_done(&h);
@@ -558,7 +558,7 @@ static void every_kind_of_entry_is_on_the_page_of_its_stream(void **state) {
         assert_int_equal(journaldb_insert(db, &e, &id, &err), 0);
     }
     db_close(db);
-    html_init(&h);
+    h = html_of();
     assert_true(page_stream(&h, &v, s->streams[0].bed.session_id));
     for (int kind = 0; kind < JOURNAL_KINDS; kind++) {
         char row[80];
@@ -602,7 +602,7 @@ static void no_text_is_written_as_nothing(void **state) {
     unsetenv("BRR_STOP_AT_NULL"); // NOLINT(concurrency-mt-unsafe): no other thread
     const char *volatile none = NULL;
     struct html h;
-    html_init(&h);
+    h = html_of();
     html_put(&h, "<p>%s|%s</p>", none, "a");
     assert_string_equal(str_cstr(&h.out), "<p>|a</p>");
     html_done(&h);

@@ -11,7 +11,7 @@ static void an_alarm_that_is_over_stays_until_somebody_answers(void **state) {
     put_alarms(s, "bed-2", 1);
     s->streams[2].alarm = s->alarms[0];
     s->streams[2].mood = STATUS_WAS;
-    html_init(&h);
+    h = html_of();
     page_streams(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "Was on 40 s</p>"));
     assert_non_null(strstr(str_cstr(&h.out), "data-mood=\"was\" data-waiting=\"1\""));
@@ -19,14 +19,14 @@ static void an_alarm_that_is_over_stays_until_somebody_answers(void **state) {
     assert_null(strstr(str_cstr(&h.out), "action=\"/alarms\"")); /* this reader may not answer */
     html_done(&h);
     s->streams[2].bed.connected = false; /* it was lost after the alarm */
-    html_init(&h);
+    h = html_of();
     page_streams(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), ">connection lost; nobody has acknowledged</span> since <time"));
     html_done(&h);
     s->streams[2].bed.connected = true;
     v.answers = true;
     v.names = "icu-*";
-    html_init(&h);
+    h = html_of();
     page_streams(&h, &v);
     assert_null(strstr(str_cstr(&h.out), "action=\"/alarms\"")); /* nor this bed */
     v.names = "bed-*";
@@ -42,7 +42,7 @@ static void an_alarm_that_is_over_stays_until_somebody_answers(void **state) {
     a->silent_boot_ms = s->boot_ms + 60000;
     struct json *silent = event_of(NULL, &v, "/streams");
     assert_string_not_equal(json_str(json_get(silent, "order"), ""), order); /* the page is fetched again */
-    html_init(&h);
+    h = html_of();
     page_streams(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "<p class=\"silent\">silent until <time"));
     assert_non_null(strstr(str_cstr(&h.out), "</time>, by Ana &lt;B&gt;</p>"));
@@ -71,7 +71,7 @@ static void an_alarm_of_a_lost_stream_says_that_it_is_blind(void **state) {
     s->streams[2].alarm = s->alarms[0];
     s->streams[2].mood = STATUS_ALARM;
     s->streams[2].bed.seen_ms = s->taken_ms - 20000;
-    html_init(&h);
+    h = html_of();
     page_streams(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "blind: no signal for 0:20; nobody has answered; 2 calls"));
     assert_non_null(strstr(str_cstr(&h.out), ">Alarm 0:40</p>")); /* by the register, as `brrctl alarms` has it */
@@ -80,18 +80,18 @@ static void an_alarm_of_a_lost_stream_says_that_it_is_blind(void **state) {
     assert_non_null(strstr(str_cstr(&h.out), "Nobody has answered; 2 calls</strong></p><p>At the onset: left: F7-T3</p>"));
     html_done(&h);
     a->step = 1;
-    html_init(&h);
+    h = html_of();
     page_alarms(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "<strong>Nobody has answered; 1 call</strong>"));
     html_done(&h);
     a->blind = false;
     a->step = 0;
-    html_init(&h);
+    h = html_of();
     page_streams(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "<span data-f=\"note\">at the onset: left: F7-T3</span>"));
     html_done(&h);
     s->streams[1].bed.rule = "alarms off by the configuration";
-    html_init(&h);
+    h = html_of();
     page_streams(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "alarms off by the configuration"));
     html_done(&h);
@@ -114,7 +114,7 @@ static void an_acknowledged_alarm_is_calmer_than_one_that_waits(void **state) {
     acknowledge(s, 0);
     alarm_at(s, 2)->live = false;
     s->streams[3].bed.live = false;
-    html_init(&h);
+    h = html_of();
     page_streams(&h, &v);
     const char *page = str_cstr(&h.out), *banner = strstr(page, "<strong>Alarm</strong>");
     assert_int_equal(count(page, "data-calm=\"answered\""), 1);
@@ -126,7 +126,7 @@ static void an_acknowledged_alarm_is_calmer_than_one_that_waits(void **state) {
     assert_non_null(strstr(page, ">1 replay in alarm</span>"));
     assert_true(banner && strstr(banner, ">bed-2</a>") < strstr(banner, ">bed-1 <small>acknowledged</small></a>"));
     html_done(&h);
-    html_init(&h);
+    h = html_of();
     page_alarms(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "Replay: on</span>"));
     html_done(&h);
@@ -149,12 +149,12 @@ static void times_have_their_zone(void **state) {
     put_alarms(s, "bed-2", 1);
     s->streams[2].alarm = s->alarms[0];
     s->streams[2].mood = STATUS_WAS;
-    html_init(&h);
+    h = html_of();
     page_alarms(&h, &v);
     assert_non_null(strstr(
         str_cstr(&h.out), "“bed-2” (Ana, <time class=\"whole\" datetime=\"2027-01-15T07:59:10Z\">2027-01-15 08:59:10 CET</time>)"));
     html_done(&h);
-    html_init(&h);
+    h = html_of();
     assert_true(page_stream(&h, &v, s->streams[2].bed.session_id));
     assert_non_null(strstr(str_cstr(&h.out), "nobody has acknowledged</span> since <time class=\"whole\" "));
     html_done(&h);
@@ -173,7 +173,7 @@ static void a_restored_stream_is_silent_since_before_the_start(void **state) {
     s->streams[2].bed.connected = false;
     s->streams[2].bed.seen_ms = 0;
     s->streams[2].restored_ms = s->taken_ms - 20000;
-    html_init(&h);
+    h = html_of();
     page_streams(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), ">No signal over 0:20</p>"));
     assert_non_null(strstr(str_cstr(&h.out), ">nothing heard since the daemon started</span>"));
@@ -192,7 +192,7 @@ static void several_alarms_of_a_bed_are_acknowledged_at_once(void **state) {
     put_alarms(s, "bed-2", 3);
     str_copy(alarm_at(s, 1)->bed, sizeof s->alarms[1]->bed, "bed-3");
     acknowledge(s, 4);
-    html_init(&h);
+    h = html_of();
     page_alarms(&h, &v);
     const char *page = str_cstr(&h.out), *button = strstr(page, "Acknowledge all 4 of bed-2</button>");
     assert_non_null(button);
@@ -213,12 +213,12 @@ static void an_alarm_leads_to_the_eeg_while_its_stream_is_there(void **state) {
     struct html h;
     put_alarms(s, "bed-2", 1);
     str_copy(alarm_at(s, 0)->session, sizeof s->alarms[0]->session, s->streams[2].bed.session_id);
-    html_init(&h);
+    h = html_of();
     page_alarms(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "#eeg\">EEG of the onset</a>"));
     html_done(&h);
     str_copy(alarm_at(s, 0)->session, sizeof s->alarms[0]->session, "gone");
-    html_init(&h);
+    h = html_of();
     page_alarms(&h, &v);
     assert_null(strstr(str_cstr(&h.out), "/streams/gone"));
     assert_non_null(strstr(str_cstr(&h.out), "The stream has ended; its EEG is no longer here"));
@@ -250,7 +250,7 @@ static void no_list_leaves_out_an_alarm_that_is_on(void **state) {
     struct html h;
     put_alarms(s, "bed-1", 400);
     put_on(s, 399);
-    html_init(&h);
+    h = html_of();
     page_alarms(&h, &v);
     assert_non_null(strstr(str_cstr(&h.out), "id=\"a-a-399\""));
     assert_null(strstr(str_cstr(&h.out), "id=\"a-a-398\""));
