@@ -62,21 +62,11 @@ static int answer_all(const struct http_state *state, const char *body, struct d
     return rc;
 }
 
-/* Back to the page of the form. */
-static enum MHD_Result go_back(const struct http_request *r, const char *body) {
-    char next[NEXT], location[NEXT + 16];
-    form_field(body, "next", next, sizeof next);
-    str_format(location, sizeof location, "Location: %s", form_is_own_path(next) ? next : "/alarms");
-    return http_answer(r->connection, &(struct http_answer){.status = MHD_HTTP_SEE_OTHER,
-                                                            .type = "text/plain; charset=utf-8",
-                                                            .data = "",
-                                                            .headers = {location, "Cache-Control: no-store"}});
-}
-
 enum MHD_Result http_answer_alarm(struct http_request *r, const struct http_form *f) {
     const struct http_state *state = &r->server->http->state;
     const bool open = !auth_has_tokens(state->auth);
     struct desk_order o = {.permit = open ? permit_all : alarm_rights_permit, .ctx = &r->caller};
+    char next[NEXT];
     struct err err;
     int rc = read_order(http_form_text(f), &o, &err);
     const char *person = http_person(r);
@@ -88,5 +78,6 @@ enum MHD_Result http_answer_alarm(struct http_request *r, const struct http_form
     str_copy(o.answer.author.via, sizeof o.answer.author.via, "page");
     if (rc || (rc = answer_all(state, http_form_text(f), &o, &err)))
         return http_answer_error(r, NULL, http_status(rc), "Not answered", err.message);
-    return go_back(r, http_form_text(f));
+    form_field(http_form_text(f), "next", next, sizeof next);
+    return http_go(r, form_is_own_path(next) ? next : "/alarms", NULL);
 }

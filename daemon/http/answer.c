@@ -14,8 +14,6 @@
 
 enum { HOST_SIZE = 256, METRICS_BYTES = 8 << 20, LINE_BYTES = 4096 };
 
-static const char text_type[] = "text/plain; charset=utf-8";
-
 /* ---- readiness ---- */
 
 static void say_loading(const struct http_state *state, struct str *body) {
@@ -226,7 +224,7 @@ static enum MHD_Result answer_line(const struct http_request *r, const struct pa
     str_printf(&body, "brrd %s (%s): %s\n%s%s\n/metrics /healthz /readyz, and pages for browsers\n", v->status->version,
                v->status->revision, atomic_load(&r->server->http->state.ready->serving) ? "serving" : "not serving", v->readiness,
                v->status->notice);
-    return http_answer_text(r, MHD_HTTP_OK, text_type, &body);
+    return http_answer_text(r, MHD_HTTP_OK, NULL, &body);
 }
 
 /* /streams/ID/eeg: EEG of the stream that the reader may see. It touches no file. */
@@ -320,7 +318,7 @@ static enum MHD_Result answer_probe(const struct http_request *r) {
         str_puts(&body, "ok\n");
     else
         status = http_readiness(&r->server->http->state, &body) ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
-    return http_answer_text(r, status, text_type, &body);
+    return http_answer_text(r, status, NULL, &body);
 }
 
 /* A page, or the answer to the form of a recording, for an admitted caller. */
@@ -393,7 +391,6 @@ static enum MHD_Result answer_post(struct http_request *r, const struct http_for
 static enum MHD_Result refuse_method(const struct http_request *r) {
     static const char text[] = "only GET and HEAD are answered here\n";
     return http_answer(r->connection, &(struct http_answer){.status = MHD_HTTP_METHOD_NOT_ALLOWED,
-                                                            .type = text_type,
                                                             .data = text,
                                                             .len = strlen(text),
                                                             .headers = {"Allow: GET, HEAD"}});

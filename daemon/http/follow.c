@@ -81,7 +81,6 @@ static void follow_free(void *ctx) {
 static enum MHD_Result refuse(const struct http_request *r) {
     static const char text[] = "too many pages are open at this daemon, or with this token; close some\n";
     return http_answer(r->connection, &(struct http_answer){.status = MHD_HTTP_SERVICE_UNAVAILABLE,
-                                                            .type = "text/plain; charset=utf-8",
                                                             .data = text,
                                                             .len = strlen(text),
                                                             .headers = {"Retry-After: 10", "Cache-Control: no-store"}});

@@ -92,13 +92,9 @@ struct page_view http_view(const struct http_state *state, const struct auth_cal
 }
 
 static enum MHD_Result go(const struct http_request *r, const char *next, const struct cookie *c) {
-    char cookie[HEADER_MAX], location[NEXT_MAX + 16];
+    char cookie[HEADER_MAX];
     put_cookie(r, c, cookie);
-    str_format(location, sizeof location, "Location: %s", next);
-    return http_answer(r->connection, &(struct http_answer){.status = MHD_HTTP_SEE_OTHER,
-                                                            .type = "text/plain; charset=utf-8",
-                                                            .data = "",
-                                                            .headers = {cookie, location, "Cache-Control: no-store"}});
+    return http_go(r, next, cookie);
 }
 
 enum MHD_Result http_logout(struct http_request *r) { return go(r, "/", NULL); }

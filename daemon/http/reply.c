@@ -2,7 +2,8 @@
 
 #include "daemon/http/http_parts.h"
 
-static const char text_type[] = "text/plain; charset=utf-8";
+enum { LOCATION_MAX = 400 };
+
 /* Pages load their own style, script and pictures, and nothing from anywhere else; pictures of jobs load nothing. */
 static const char page_policy[] = "Content-Security-Policy: default-src 'none'; style-src 'self'; script-src 'self'; img-src "
                                   "'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -23,12 +24,12 @@ enum MHD_Result http_answer(struct MHD_Connection *connection, const struct http
         a->sent(data);
     if (!response)
         return MHD_NO;
-    MHD_add_response_header(response, "Content-Type", a->type);
+    MHD_add_response_header(response, "Content-Type", a->type ? a->type : "text/plain; charset=utf-8");
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
     if (a->status == MHD_HTTP_UNAUTHORIZED)
         MHD_add_response_header(response, "WWW-Authenticate", "Bearer realm=\"brrd\"");
     if (a->document) {
-        put_header(response, strcmp(a->type, "image/svg+xml") != 0 ? page_policy : picture_policy);
+        put_header(response, a->type && !strcmp(a->type, "image/svg+xml") ? picture_policy : page_policy);
         MHD_add_response_header(response, "Referrer-Policy",
                                 "same-origin" /* of own forms: with "no-referrer" their Origin would be "null" */);
         MHD_add_response_header(response, "Cache-Control", "no-store");
@@ -47,10 +48,18 @@ enum MHD_Result http_answer_text(const struct http_request *r, unsigned status, 
             .status = status, .type = type, .data = str_cstr(body), .len = body->len, .headers = {"Cache-Control: no-store"}});
 }
 
+enum MHD_Result http_go(const struct http_request *r, const char *path, const char *cookie) {
+    char location[LOCATION_MAX];
+    str_format(location, sizeof location, "Location: %s", path);
+    const struct http_answer answer = {
+        .status = MHD_HTTP_SEE_OTHER, .data = "", .headers = {location, "Cache-Control: no-store", cookie}};
+    return http_answer(r->connection, &answer);
+}
+
 enum MHD_Result http_answer_line(const struct http_request *r, unsigned status, const char *line) {
     OWNED(str_done) struct str text = str_of(4096);
     str_printf(&text, "%s\n", line);
-    return http_answer_text(r, status, text_type, &text);
+    return http_answer_text(r, status, NULL, &text);
 }
 
 unsigned http_status(int rc) {
@@ -76,7 +85,7 @@ enum MHD_Result http_answer_html(const struct http_request *r, unsigned status, 
     const bool whole = str_ok(&page->out);
     static const char sorry[] = "the page is too long\n";
     return http_answer(r->connection, &(struct http_answer){.status = whole ? status : MHD_HTTP_INTERNAL_SERVER_ERROR,
-                                                            .type = whole ? "text/html; charset=utf-8" : text_type,
+                                                            .type = whole ? "text/html; charset=utf-8" : NULL,
                                                             .data = whole ? str_cstr(&page->out) : sorry,
                                                             .len = whole ? page->out.len : strlen(sorry),
                                                             .headers = {*r->renewed ? r->renewed : NULL},
