@@ -57,7 +57,8 @@ struct http_answer {
 enum MHD_Result http_answer(struct MHD_Connection *connection, const struct http_answer *a);
 /* A text that nobody keeps. */
 enum MHD_Result http_answer_text(const struct http_request *r, unsigned status, const char *type, const struct str *body);
-enum MHD_Result http_go(const struct http_request *r, const char *path, const char *cookie); /* 303; cookie: NULL or its header */
+/* 303; cookie: its header, or NULL. */
+enum MHD_Result http_go(const struct http_request *r, const char *path, const char *cookie);
 enum MHD_Result http_answer_line(const struct http_request *r, unsigned status, const char *line);
 unsigned http_status(int rc); /* of an error: ERR_NOT_FOUND is 404 */
 enum MHD_Result http_answer_html(const struct http_request *r, unsigned status, const struct html *page);

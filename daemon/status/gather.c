@@ -217,7 +217,7 @@ static void make_next(struct gather *g) {
     if ((step == 0 && gather_streams(g, to)) || (step == 3 && g->tick && gather_causes(g, to, &now)))
         g->step = step; /* it goes on */
     else if (step == 1)
-        gather_fold(g, to);
+        gather_fold(to);
     else if (step == 2)
         put_beds(g, to);
     else if (step == 4)

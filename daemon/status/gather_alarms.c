@@ -120,9 +120,8 @@ bool gather_holds_back(const struct gather *g, const struct status_stream *s) {
     return *s->bed.session_id && g->open && map_get(g->open, index_key(key, 'u', "", s->bed.session_id));
 }
 
-void gather_alarm_of_stream(const struct gather *g, const struct status *to, struct status_stream *s) {
+void gather_alarm_of_stream(const struct gather *g, struct status_stream *s) {
     const struct alarms_now now = desk_now();
-    (void)to;
     if (g->source.desk && s->bed.live && is_open(s))
         alarms_streams(desk_alarms(g->source.desk), s->bed.principal, s->bed.name, s->bed.opened_ms, &now);
     s->place = stream_place(g, s);
@@ -187,11 +186,10 @@ static const char *bed_key(char key[KEY], const struct status_stream *s) {
 
 static bool is_bed(const struct status_stream *s) { return (s->bed.live || s->bed.ended_ms) && alarm_bed_is_named(s->bed.name); }
 
-void gather_fold(const struct gather *g, struct status *to) {
+void gather_fold(struct status *to) {
     struct map *best = map_new((size_t)to->n_streams + 1);
     char key[KEY];
     int last = to->n_streams;
-    (void)g;
     for (int i = 0; best && i < to->n_streams; i++) {
         struct status_stream *s = &to->streams[i], *other = is_bed(s) ? map_get(best, bed_key(key, s)) : s;
         if (other && other != s && gather_is_heard(s) && gather_is_heard(other))
@@ -215,7 +213,7 @@ void gather_fold(const struct gather *g, struct status *to) {
     map_free(best, NULL);
 }
 
-static struct status_stream *add_absent(struct status *to, const char *bed, const char *principal) {
+struct status_stream *gather_add(struct status *to) {
     if (!to->streams || to->n_streams + to->n_folded == to->room_streams) {
         to->left_streams++;
         return NULL;
@@ -223,14 +221,21 @@ static struct status_stream *add_absent(struct status *to, const char *bed, cons
     if (to->n_folded) /* these stay behind the others */
         to->streams[to->n_streams + to->n_folded] = to->streams[to->n_streams];
     struct status_stream *s = &to->streams[to->n_streams++];
-    *s = (struct status_stream){.bed = BRR__V1__BED__INIT, .address = "", .montage = "", .mood = STATUS_ABSENT};
-    s->realtime = true;
-    s->bed.name = (char *)(uintptr_t)bed;
-    s->bed.principal = (char *)(uintptr_t)principal;
-    s->bed.live = true;
+    *s = (struct status_stream){.bed = BRR__V1__BED__INIT, .address = "", .montage = ""};
     s->bed.probability = NAN;
     for (int i = 0; i < STATUS_MINUTE; i++)
         s->minute[i] = NAN;
+    return s;
+}
+
+static struct status_stream *add_absent(struct status *to, const char *bed, const char *principal) {
+    struct status_stream *s = gather_add(to);
+    if (!s)
+        return NULL;
+    s->bed.name = (char *)(uintptr_t)bed;
+    s->bed.principal = (char *)(uintptr_t)principal;
+    s->realtime = true;
+    s->bed.live = true;
     return s;
 }
 
@@ -243,7 +248,7 @@ static void add_beds(const struct gather *g, struct status *to) {
         struct status_stream *s = found[i] ? NULL : add_absent(to, g->source.beds[i], "");
         if (!s)
             continue;
-        gather_alarm_of_stream(g, to, s);
+        gather_alarm_of_stream(g, s);
         if (s->alarm)
             s->bed.principal = (char *)(uintptr_t)s->alarm->principal;
         s->mood = gather_mood(s);
@@ -285,7 +290,7 @@ static void add_orphans(const struct gather *g, struct status *to) {
         struct status_stream *s = add_absent(to, a->bed, a->principal);
         if (!s)
             continue;
-        gather_alarm_of_stream(g, to, s);
+        gather_alarm_of_stream(g, s);
         s->alarm = a;
         s->mood = gather_mood(s);
         if (alarm_bed_is_named(a->bed))

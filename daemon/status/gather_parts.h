@@ -27,16 +27,18 @@ struct gather {
 /* The streams, as many as a turn of the loop may take. True: there are more, for the next call. */
 bool gather_streams(struct gather *g, struct status *to);
 enum { GATHER_TURN_MS = 5 };
+/* A stream of which nothing is known yet; NULL: there is no room, which is counted. */
+struct status_stream *gather_add(struct status *to);
 /* Streams whose bed has a newer one that is heard, and those that are no bed, go behind the others; streams of one name that are
  * both heard are told apart. */
-void gather_fold(const struct gather *g, struct status *to);
+void gather_fold(struct status *to);
 /* Before the streams: the alarms. Of each stream: its alarm, place and standby. After the streams: the beds without one. */
 void gather_alarms(struct gather *g, struct status *to);
 /* Whether an alarm is on in this stream that a rule of the bed holds back. */
 bool gather_holds_back(const struct gather *g, const struct status_stream *s);
 bool gather_is_heard(const struct status_stream *s);         /* it sends */
 enum status_mood gather_mood(const struct status_stream *s); /* once its alarm is known */
-void gather_alarm_of_stream(const struct gather *g, const struct status *to, struct status_stream *s);
+void gather_alarm_of_stream(const struct gather *g, struct status_stream *s);
 void gather_roster(const struct gather *g, struct status *to);
 /* Once a second: tells the desk what of this is a technical alarm now. True: there are more streams, as above. */
 bool gather_causes(struct gather *g, const struct status *from, const struct alarms_now *now);

@@ -80,14 +80,6 @@ static void put_past(const struct gathering *g, const struct bed *b, struct stat
     s->eeg = eegring_mention(b->eeg);
 }
 
-static struct status_stream *next_stream(struct status *to) {
-    if (!to->streams || to->n_streams == to->room_streams) {
-        to->left_streams++;
-        return NULL;
-    }
-    return &to->streams[to->n_streams++];
-}
-
 static void name_bed(struct status *to, struct status_stream *s, const char *const texts[4]) {
     s->bed.session_id = keep_text(to, texts[0]);
     s->bed.name = keep_text(to, texts[1]);
@@ -101,15 +93,14 @@ static void put_stream(void *ctx, const struct session *session) {
     session_describe(session, &from);
     if (g->from->tick || !beds_find(g->from->beds, from.id)) /* its first picture begins the bed */
         beds_look(g->from->beds, session);
-    struct status_stream *s = next_stream(g->to);
+    struct status_stream *s = gather_add(g->to);
     if (!s)
         return;
-    *s = (struct status_stream){.bed = BRR__V1__BED__INIT,
-                                .address = keep_text(g->to, from.address),
-                                SAME_MEMBERS(from, realtime, rate_hz, events, reconnects, learned_before_ms),
-                                .measured_hz = from.measured_rate_hz,
-                                .received_s = (int64_t)((double)from.received_through / from.rate_hz),
-                                .montage = keep_text(g->to, from.opened ? from.opened->info.file.montage : "")};
+    COPY_MEMBERS(*s, from, realtime, rate_hz, events, reconnects, learned_before_ms);
+    s->address = keep_text(g->to, from.address);
+    s->measured_hz = from.measured_rate_hz;
+    s->received_s = (int64_t)((double)from.received_through / from.rate_hz);
+    s->montage = keep_text(g->to, from.opened ? from.opened->info.file.montage : "");
     name_bed(g->to, s, (const char *[]){from.id, from.client, from.model, from.principal});
     COPY_MEMBERS(s->bed, from, live, connected, learning_s, lag_s, opened_ms);
     s->bed.probability = (double)from.probability;
@@ -118,8 +109,6 @@ static void put_stream(void *ctx, const struct session *session) {
     s->off = from.opened ? from.opened->alarms.off : 0;
     put_channels(g->to, &from, s);
     const struct bed *b = beds_find(g->from->beds, from.id);
-    for (int i = 0; i < STATUS_MINUTE; i++)
-        s->minute[i] = NAN;
     if (b)
         put_past(g, b, s);
     s->loaded = from.opened != NULL;
@@ -128,22 +117,20 @@ static void put_stream(void *ctx, const struct session *session) {
                      : NAN;
     s->silent = s->realtime && silence(g, b) > SILENT_MS;
     s->late = s->realtime && s->bed.lag_s > LATE_S;
-    gather_alarm_of_stream(g->from, g->to, s);
+    gather_alarm_of_stream(g->from, s);
     s->mood = from.alarm && !gather_holds_back(g->from, s) ? STATUS_ALARM : gather_mood(s);
     beds_show(g->from->beds, s, gather_is_heard(s));
 }
 
 static void put_ended(struct gathering *g, const struct bed *b) {
-    struct status_stream *s = next_stream(g->to);
+    struct status_stream *s = gather_add(g->to);
     if (!s)
         return;
-    *s = (struct status_stream){.bed = BRR__V1__BED__INIT, .address = "", .montage = ""};
     name_bed(g->to, s, (const char *[]){b->id, b->client, b->model, b->principal});
-    s->bed.probability = NAN;
     COPY_MEMBERS(s->bed, *b, live, opened_ms);
     s->moved = b->watch.moved;
     put_past(g, b, s);
-    gather_alarm_of_stream(g->from, g->to, s);
+    gather_alarm_of_stream(g->from, s);
     s->mood = gather_mood(s);
 }
 

@@ -429,19 +429,18 @@ static struct status_stream tile(const char *id, const char *client, const char 
                                   .bed.opened_ms = 1000};
 }
 
-static struct status *folded(const struct gather *g, const struct status_stream *list, int n) {
+static struct status *folded(const struct status_stream *list, int n) {
     struct status *s = status_new();
     s->room_streams = n + 8;
     s->streams = arena_alloc(&s->arena, (size_t)s->room_streams * sizeof *s->streams);
     for (int i = 0; i < n; i++)
         s->streams[s->n_streams++] = list[i];
-    gather_fold(g, s);
+    gather_fold(s);
     return s;
 }
 
 static void a_bed_has_one_tile_while_one_stream_of_it_is_heard(void **state) {
     (void)state;
-    const struct gather g = {.places = NULL};
     struct status_stream list[5] = {tile("old", "bed-1", "token:a"), tile("new", "bed-1", "token:a"),
                                     tile("ended", "bed-1", "token:a"), tile("x", "brrctl", "token:a"),
                                     tile("y", "brrctl", "token:a")};
@@ -449,7 +448,7 @@ static void a_bed_has_one_tile_while_one_stream_of_it_is_heard(void **state) {
     list[2].bed.ended_ms = 5;
     list[2].bed.live = false;
     list[3].bed.connected = false; /* a program's own name is no bed */
-    struct status *s = folded(&g, list, 5);
+    struct status *s = folded(list, 5);
     assert_int_equal(s->n_streams, 3);
     assert_int_equal(s->n_folded, 2);
     for (int i = 0; i < 3; i++) {
@@ -458,22 +457,22 @@ static void a_bed_has_one_tile_while_one_stream_of_it_is_heard(void **state) {
     }
     status_drop(s);
     list[0].bed.connected = true; /* two that send are two tiles, which is said */
-    s = folded(&g, list, 2);
+    s = folded(list, 2);
     assert_true(s->n_streams == 2 && s->streams[0].twice && s->streams[1].twice);
     status_drop(s);
     struct status_stream files[3] = {tile("d", "brrctl detect", "token:a"), tile("v", "brrctl view", "token:a"),
                                      tile("l", "brrctl view", "token:a")};
     files[0].bed.live = files[1].bed.live = false; /* recordings that are read for a person; the third is a bed with an odd name */
-    s = folded(&g, files, 3);
+    s = folded(files, 3);
     assert_true(s->n_streams == 1 && s->n_folded == 2 && !strcmp(s->streams[0].bed.session_id, "l"));
     status_drop(s);
     list[1].bed.principal = "token:b"; /* another caller's bed of that name is another bed */
     list[0].bed.connected = false;
-    s = folded(&g, list, 2);
+    s = folded(list, 2);
     assert_true(s->n_streams == 2 && !s->streams[0].twice);
     status_drop(s);
     list[0].place = list[1].place = 0; /* but the roster has it once */
-    s = folded(&g, list, 2);
+    s = folded(list, 2);
     assert_true(s->n_streams == 1 && !strcmp(s->streams[0].bed.session_id, "new"));
     status_drop(s);
 }
@@ -514,9 +513,9 @@ static struct status *ward_of(struct gather *g, const struct status_stream *list
     for (int i = 0; i < n; i++) {
         struct status_stream *one = &s->streams[s->n_streams++];
         *one = list[i];
-        gather_alarm_of_stream(g, s, one);
+        gather_alarm_of_stream(g, one);
     }
-    gather_fold(g, s);
+    gather_fold(s);
     gather_roster(g, s);
     map_free(g->open, NULL);
     g->open = NULL;
@@ -597,7 +596,7 @@ static struct status *ward_now(struct gather *g) {
     s->taken_ms = now_ms + set_ms;
     gather_alarms(g, s);
     assert_false(gather_streams(g, s));
-    gather_fold(g, s);
+    gather_fold(s);
     gather_roster(g, s);
     map_free(g->open, NULL);
     g->open = NULL;
