@@ -11,8 +11,8 @@ enum {
     MAX_LOOKBACK_S = 3600,
     FIND_CHUNK = 65536,
     TRIMMED = 4096, /* samples at least, so that the others are rarely moved */
-    BLOCK = 64,     /* samples, of struct events_trace */
-    WIDE = 16 * BLOCK
+    BLOCK = 16,     /* samples, of struct events_trace: in which features stay the same */
+    WIDE = 64 * BLOCK
 };
 
 /* Flat morphology on a binary trace is a rule on run lengths. With an odd kernel k = 2r + 1 and samples outside the segment

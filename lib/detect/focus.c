@@ -90,8 +90,9 @@ static bool in_pair(const struct focus *f, int c) {
     for (int d = 0; d < f->channels; d++) {
         const float both = f->turns[c][c] * f->turns[d][d];
         const float alike = d != c && both > 0 ? fabsf(f->turns[c][d]) / sqrtf(both) : 0;
-        next = fmaxf(next, fminf(alike, most));
-        most = fmaxf(most, alike);
+        const float less = alike < most ? alike : most;
+        next = less > next ? less : next;
+        most = alike > most ? alike : most;
     }
     return f->channels > 2 && most - next >= PAIR;
 }
@@ -154,18 +155,30 @@ static void end_block(struct focus *f) {
     add_products(f->turns, turn, f->channels);
 }
 
-int focus_push(struct focus *f, const uint16_t *rows, int columns, int64_t n, bool held, struct err *err) {
-    float x[FOCUS_CHANNELS];
-    int rc = 0;
-    for (int64_t i = 0; i < n && !rc; i++, rows += columns) {
-        f->held |= held;
-        if (f->now % 2 == 0) {
-            half_to_floats(rows, (size_t)f->channels, x);
+/* Adds n rows to the block at hand, one after the other. */
+CLONES static void add_rows(struct focus *f, const double *restrict x, int64_t n) {
+    const int lanes = (f->channels + 7) & ~7;
+    for (int64_t i = 0; i < n; i++, x += lanes)
 #pragma omp simd
-            for (int c = 0; c < f->channels; c++)
-                f->block[c] += x[c];
+        for (int c = 0; c < f->channels; c++)
+            f->block[c] += (float)x[c];
+}
+
+int focus_push(struct focus *f, const uint16_t *rows, int columns, int64_t n, bool held, struct err *err) {
+    double x[BLOCK / 2 * FOCUS_CHANNELS];
+    int rc = 0;
+    for (int64_t some; n > 0 && !rc; n -= some, rows += some * columns) {
+        const int64_t odd = f->now % 2, left = BLOCK - f->now % BLOCK;
+        some = n < left ? n : left;
+        const struct half_rows even = {(uint16_t *)(uintptr_t)(rows + odd * columns), 2 * columns, f->channels,
+                                       (some - odd + 1) / 2};
+        f->held |= held;
+        if (even.n) {
+            half_rows_to_doubles(&even, x);
+            add_rows(f, x, even.n);
         }
-        if (++f->now % BLOCK == 0)
+        f->now += some;
+        if (f->now % BLOCK == 0)
             end_block(f);
         rc = f->now % RATE_HZ == 0 ? end_second(f, err) : 0;
     }

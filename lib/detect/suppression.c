@@ -251,18 +251,15 @@ static void start(struct suppression *s, const uint16_t *row, int64_t first) {
 
 /* Eight channels of a row, several in one instruction, each with the same operations. */
 typedef double eight __attribute__((vector_size(64), aligned(8), may_alias));
-typedef float eight_floats __attribute__((vector_size(32)));
 typedef int8_t eight_bytes __attribute__((vector_size(8)));
 
 /* Takes n rows of `wide` values: means and variances, and a byte of ones in active (n, wide) for each channel that is active. */
-CLONES static void follow_signal(struct suppression *s, const float *x, int wide, int64_t n, uint8_t *active) {
+CLONES static void follow_signal(struct suppression *s, const double *x, int wide, int64_t n, uint8_t *active) {
     const double keep = SUPPRESSION_KEEP, take = 1 - SUPPRESSION_KEEP;
     for (int c = 0; c < wide; c += WIDE) {
         eight mean = *(const eight *)(const void *)(s->mean + c), variance = *(const eight *)(const void *)(s->variance + c);
         for (int64_t i = 0; i < n; i++) {
-            eight_floats at;
-            memcpy(&at, x + i * wide + c, sizeof at);
-            const eight now = __builtin_convertvector(at, eight);
+            const eight now = *(const eight *)(const void *)(x + i * wide + c);
             mean = keep * mean + take * now;
             variance = keep * variance + take * (now - mean) * (now - mean);
             const eight_bytes is = __builtin_convertvector(variance >= SUPPRESSION_THRESHOLD_UV2, eight_bytes);
@@ -312,11 +309,11 @@ static int push_row(struct suppression *s, const uint8_t *of_channel, int active
 
 static int push_rows(struct suppression *s, const uint16_t *rows, int stride, int64_t n, struct err *err) {
     const int wide = (s->channels + WIDE - 1) / WIDE * WIDE; /* those behind the channels stay flat */
-    float x[ROWS * SUPPRESSION_MAX_CHANNELS] = {0};
+    const struct half_rows block = {(uint16_t *)(uintptr_t)rows, stride, s->channels, n};
+    double x[ROWS * SUPPRESSION_MAX_CHANNELS];
     uint8_t active[ROWS * SUPPRESSION_MAX_CHANNELS];
     int rc = 0;
-    for (int64_t i = 0; i < n; i++)
-        half_to_floats(rows + i * stride, (size_t)s->channels, x + i * wide);
+    half_rows_to_doubles(&block, x);
     follow_signal(s, x, wide, n, active);
     for (int64_t i = 0; i < n && !rc; i++)
         rc = push_row(s, active + i * wide, count_active(active + i * wide, wide), err);

@@ -123,6 +123,8 @@ static int judge(struct timeline *t, int64_t known, const float *p, int64_t n, s
     int rc = t->sink.judged ? t->sink.judged(t->sink.ctx, first, p, n, err) : 0;
     for (int64_t i = 0; i < n && !rc; i++) {
         float taken = p ? p[i] : 0;
+        if (p && !t->alarm.active && !t->alarm.run && (double)taken < t->alarm.config.on)
+            continue;                     /* nearly all */
         const int64_t run = t->alarm.run; /* of samples before this one */
         int change = alarm_rule_push(&t->alarm, taken);
         t->deaf_end = p ? t->deaf_end : first + i + 1;

@@ -39,7 +39,7 @@ struct feature {
     int channels, lanes, blocks; /* blocks of the mean */
     struct dsp_cascade band;
     double *banded, *before;      /* (DSP_BLOCK, lanes); (lanes) the newest row */
-    int64_t *block, *ring, *sum;  /* (lanes) of the present block; (blocks, channels) of the blocks before; their sums */
+    int64_t *block, *ring, *sum;  /* (lanes) of the present block; (blocks, channels) of those before; (lanes) their sums */
     int64_t at, filled;           /* the oldest block in the ring; samples in the present block */
     struct background background; /* ln(b + OFFSET_UV) */
     bool learns, hears;           /* feature_learn; the newest block was heard */
@@ -49,10 +49,9 @@ struct feature {
     int64_t evidence, calm;       /* blocks in an event, less those out of one; since the newest of them */
     int64_t lasts;                /* blocks that the event lasts; -1: none can begin yet in this segment */
     uint16_t value;
-    uint8_t order[FRONTEND_MAX_CHANNELS]; /* the channels, sorted by their sums */
-    struct feature *beside;               /* the second of two, whose mean is given; or NULL */
-    struct feature_blocks *noted;         /* feature_note, in its first segment; or NULL */
-    const double *given;                  /* feature_give: its next block; or NULL */
+    struct feature *beside;       /* the second of two, whose mean is given; or NULL */
+    struct feature_blocks *noted; /* feature_note, in its first segment; or NULL */
+    const double *given;          /* feature_give: its next block; or NULL */
 };
 
 static int feature_one(int normalize, int channels, struct feature **ret, struct err *err) {
@@ -65,13 +64,11 @@ static int feature_one(int normalize, int channels, struct feature **ret, struct
     f->channels = channels;
     f->lanes = dsp_lanes(channels);
     f->blocks = f->measure->seconds * BLOCKS_PER_S;
-    for (int c = 0; c < channels; c++)
-        f->order[c] = (uint8_t)c;
     f->banded = dsp_rows(DSP_BLOCK, f->lanes);
     f->before = dsp_rows(1, f->lanes);
     f->block = calloc((size_t)f->lanes, sizeof *f->block);
     f->ring = calloc(n * (size_t)f->blocks, sizeof *f->ring);
-    f->sum = calloc(n, sizeof *f->sum);
+    f->sum = calloc((size_t)f->lanes, sizeof *f->sum);
     int rc = f->banded && f->before && f->block && f->ring && f->sum
                  ? dsp_bandpass(f->measure->band_hz[0], f->measure->band_hz[1], DSP_RATE_HZ, sections, err)
                  : err_set(err, ERR_EXHAUSTED, "out of memory for the feature of %d channels", channels);
@@ -211,37 +208,45 @@ CLONES static void count_rows(const struct feature *f, const double *y, int64_t 
             count_row(y, before, m->steps_per_unit, false, f->lanes, f->block);
 }
 
-/* In order of their sums: that of the block before is nearly it. */
-static void sort_channels(struct feature *f) {
-    for (int i = 1, at; i < f->channels; i++) {
-        const uint8_t c = f->order[i];
-        for (at = i; at > 0 && f->sum[f->order[at - 1]] > f->sum[c]; at--)
-            f->order[at] = f->order[at - 1];
-        f->order[at] = c;
+typedef int64_t eight __attribute__((vector_size(64), aligned(8), may_alias));
+
+/* The sums that stand at three places `at` of all channels in ascending order: each is the largest one that has no more below it.
+ */
+CLONES static void find_places(const struct feature *f, const int at[3], int64_t ret[3]) {
+    eight found[3] = {0};
+    for (int c = 0; c < f->channels; c += 8) {
+        const eight sums = *(const eight *)(const void *)(f->sum + c);
+        eight below = {0};
+        for (int d = 0; d < f->channels; d++)
+            below -= f->sum[d] < sums;
+        for (int k = 0; k < 3; k++) {
+            const eight may = sums & (below <= at[k]), more = may > found[k];
+            found[k] = (may & more) | (found[k] & ~more);
+        }
     }
+    for (int k = 0; k < 3; k++)
+        for (int c = ret[k] = 0; c < 8; c++)
+            ret[k] = found[k][c] > ret[k] ? found[k][c] : ret[k];
 }
 
-/* The mean of the channel that is the i-th from below, as it was summed. */
-static double channel_mean(const struct feature *f, int i) {
-    return (double)f->sum[f->order[i]] / ((double)f->blocks * FEATURE_BLOCK * f->measure->steps_per_unit);
-}
-
-static double in_uv(const struct feature *f, double mean) { return f->measure->square ? sqrt(mean) : mean; }
-
-/* The median of m over the channels. */
-static double median(struct feature *f) {
-    const int n = f->channels;
-    sort_channels(f);
-    return (in_uv(f, channel_mean(f, (n - 1) / 2)) + in_uv(f, channel_mean(f, n / 2))) / 2;
-}
-
-/* Whether M says something of a person: after median(f), which has sorted the channels. */
-static bool hears(const struct feature *f, double m) {
-    const double flat = f->measure->flat_uv, of_channel = flat / 4;
-    const int middle = (f->channels - 1) / 2, few = f->channels < 2 * MOST_FLAT ? middle : MOST_FLAT - 1;
-    const double fourth = few < middle ? channel_mean(f, few) : in_uv(f, channel_mean(f, few));
-    return !f->fresh && m >= flat && m <= LOUDEST * f->measure->prior_uv &&
-           fourth >= (f->measure->square && few < middle ? of_channel * of_channel : of_channel);
+/* The median of m over the channels; *ret_hears: whether it says something of a person. */
+static double median(const struct feature *f, bool *ret_hears) {
+    const struct measure *measure = f->measure;
+    const double flat = measure->flat_uv, of_channel = flat / 4;
+    const double samples = (double)f->blocks * FEATURE_BLOCK * measure->steps_per_unit;
+    const int n = f->channels, middle = (n - 1) / 2, few = n < 2 * MOST_FLAT ? middle : MOST_FLAT - 1;
+    int64_t sums[3];
+    double means[3]; /* of the lower and the upper channel in the middle, and of one of few */
+    find_places(f, (int[]){middle, n / 2, few}, sums);
+    for (int k = 0; k < 3; k++) {
+        means[k] = (double)sums[k] / samples;
+        if (measure->square && (k < 2 || few == middle))
+            means[k] = sqrt(means[k]);
+    }
+    const double m = (means[0] + means[1]) / 2;
+    *ret_hears = !f->fresh && m >= flat && m <= LOUDEST * measure->prior_uv &&
+                 means[2] >= (measure->square && few < middle ? of_channel * of_channel : of_channel);
+    return m;
 }
 
 /* The newest block measured m. */
@@ -271,8 +276,8 @@ static void measure_block(struct feature *f) {
     }
     f->at = (f->at + 1) % f->blocks;
     f->fresh -= f->fresh > 0;
-    const double m = median(f);
-    const bool heard = hears(f, m);
+    bool heard;
+    const double m = median(f, &heard);
     if (f->noted)
         note_block(f->noted, heard ? m : -m);
     take_block(f, m, heard);

@@ -5,7 +5,7 @@
 #include "base/rng.h"
 #include "score/interval.h"
 
-enum { RATE_HZ = 256, BLOCK = 64, CANDIDATES = 32, DRAWS = 1000, BOOTSTRAP_SEED = 1 };
+enum { RATE_HZ = 256, BLOCK = 16 /* in which features stay the same */, CANDIDATES = 32, DRAWS = 1000, BOOTSTRAP_SEED = 1 };
 static const double off_ratios[] = {1, 0.75};
 static const int64_t min_onsets[] = {64, 128, 256, 512, 1024}; /* samples */
 enum { N_RATIOS = sizeof off_ratios / sizeof *off_ratios, N_ONSETS = sizeof min_onsets / sizeof *min_onsets };

@@ -20,7 +20,7 @@ static void look_apart(struct missing_count *count, const float *uv, const float
 
 bool missing_look(struct missing_count *count, const float *uv, const float *beside_uv, int64_t n) {
     const int64_t before = count->n;
-    if (!count->apart)
+    if (beside_uv && !count->apart)
         look_apart(count, uv, beside_uv, n);
     if (n > 0 && count->moves > 1 && quality_finite(uv, n)) { /* nearly always; that it moves is known */
         count->last = uv[n - 1];

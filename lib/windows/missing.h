@@ -11,7 +11,8 @@ struct missing_count {
     bool compared, apart;
     float lowest, highest; /* differences from the channel before; apart: they have changed by 0.5 µV */
 };
-/* Counts the next n samples of a channel; beside_uv: those of the one before. Returns whether some of them are no numbers. */
+/* Counts the next n samples of a channel; beside_uv: those of the one before, or NULL. Returns whether some of them are no numbers.
+ */
 bool missing_look(struct missing_count *count, const float *uv, const float *beside_uv, int64_t n);
 
 /* Says how many of the samples of n channels, `samples` of each, are no numbers, which channels are flat, and whether all have one

@@ -120,7 +120,7 @@ int builder_segment_start(const struct eeg_segment *segment, double rate_hz, int
 static void hold_missing(struct builder *b, float **uv, int channels, int64_t n) {
     for (int c = 0; c < channels; c++) {
         float held = b->missing[c].last;
-        const bool some = missing_look(&b->missing[c], uv[c], uv[c > 0 ? c - 1 : 0], n);
+        const bool some = missing_look(&b->missing[c], uv[c], c ? uv[c - 1] : NULL, n);
         for (int64_t i = 0; some && i < n; i++)
             (void)quality_hold(&uv[c][i], &held);
     }
