@@ -127,6 +127,7 @@ const struct alarm *alarms_on_in(const struct alarms *all, const char *session);
 #define ALARMS_ENDED  "the stream has ended"
 #define ALARMS_GONE   ALARMS_ENDED ", and nothing is heard of the bed"
 #define ALARMS_STANDS "the bed is in standby"
+#define ALARMS_MOVED  "the stream has moved to another daemon"
 bool alarms_is_over(const char *why);
 bool alarms_is_of_stream(enum alarm_kind kind); /* nothing is heard of it: a move to another daemon ends the alarm */
 /* The stream of this session is over: its connection is not lost any more, but nobody hears the bed either, and nobody

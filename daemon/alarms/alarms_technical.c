@@ -89,14 +89,17 @@ int alarms_technical_of(const struct alarms *all, const struct alarms_cause *str
     return n;
 }
 
-/* They go on there; that nothing was heard is over, which the other daemon knows only if its snapshot is new enough. */
+/* They go on there; that nothing was heard ends here, for the other daemon knows it only if its snapshot is new enough.
+ * A client came there, so that its connection is back; nobody knows that of its signal. */
 void alarms_technical_moved(struct alarms *all, const char *session, const struct alarms_now *now) {
     const char *key;
     void *at;
     for (size_t cursor = 0; *session && map_next(all->technical, &cursor, &key, &at);) {
-        const struct technical *t = at;
+        struct technical *t = at;
         if (strcmp(t->alarm.session, session) != 0)
             continue;
+        if (t->alarm.kind == ALARM_NO_SIGNAL)
+            str_copy(t->alarm.why, sizeof t->alarm.why, ALARMS_MOVED);
         if (t->begun && alarms_is_of_stream(t->alarm.kind))
             alarms_write(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_OFF, .alarm = &t->alarm, ROW_AT(now)});
         free(map_remove(all->technical, key));
@@ -120,7 +123,9 @@ void alarms_round_back(struct alarms *all, const struct alarms_cause *stream) {
     }
 }
 
-bool alarms_is_over(const char *why) { return !str_starts(why, ALARMS_ENDED) && strcmp(why, ALARMS_STANDS) != 0; }
+bool alarms_is_over(const char *why) {
+    return !str_starts(why, ALARMS_ENDED) && strcmp(why, ALARMS_STANDS) != 0 && strcmp(why, ALARMS_MOVED) != 0;
+}
 
 bool alarms_round_put(struct alarms *all, const struct alarms_cause *c, const struct alarms_now *now) {
     char key[CAUSE_KEY];

@@ -220,8 +220,8 @@ int desk_describe(void *desk, const struct journal_entry *of, struct journal_ent
     return n;
 }
 
-/* Its hooks tell people what the daemon before has not told them. That daemon says that lost and no_signal are over
- * (alarms_moved), so they are over here too: a signal that is still not there is another alarm, of which people hear. */
+/* Its hooks tell people what the daemon before has not told them. That daemon ends lost and no_signal (alarms_moved),
+ * so they end here too: a signal that is still not there is another alarm, of which people hear. */
 static void inherit_technical(struct desk *d, struct journal_entry *e) {
     struct alarms_cause cause;
     if (alarms_find(d->alarms, e->alarm))
@@ -236,6 +236,8 @@ static void inherit_technical(struct desk *d, struct journal_entry *e) {
         return;
     const struct alarms_now now = desk_now();
     e->kind = JOURNAL_TECHNICAL_OFF;
+    if (cause.kind == ALARM_NO_SIGNAL)
+        str_format(e->detail, sizeof e->detail, "%s: " ALARMS_MOVED, alarm_kind_name(cause.kind));
     e->received_ms = now.wall_ms;
     e->boot_ms = now.boot_ms;
     add_entry(d, e);

@@ -271,6 +271,29 @@ static void technical_alarms_go_with_their_stream(void **state) {
     assert_int_equal(rows_of(w, JOURNAL_TECHNICAL_OFF), ended + 1);
 }
 
+/* Neither daemon knows whether samples come again: the client that came to the other one may have none. */
+static void no_signal_is_not_over_because_its_stream_moved(void **state) {
+    static const enum alarm_kind kinds[] = {ALARM_LOST, ALARM_NO_SIGNAL};
+    struct ward *w = *state;
+    for (int i = 0; i < 2; i++) {
+        struct desk *to = NULL;
+        struct alarms_cause cause;
+        struct journal_entry e;
+        assert_int_equal(desk_new(&(struct desk_config){.journal = NULL}, &to, NULL), 0);
+        hold(w, kinds[i], "bed-7", 31 * 1000);
+        alarm_entry_make(
+            &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_ON, .alarm = technical(w, kinds[i]), .at_ms = w->now.wall_ms}, &e);
+        desk_take_over(to, &e);
+        assert_true(e.kind == JOURNAL_TECHNICAL_OFF && alarm_entry_cause(&e, &cause) && cause.kind == kinds[i]);
+        assert_int_equal(alarms_is_over(cause.why), !i);
+        alarms_moved(w->all, "s", &w->now);
+        const struct journal_entry *row = &w->rows[w->n - 1];
+        assert_true(row->kind == JOURNAL_TECHNICAL_OFF && alarm_entry_cause(row, &cause) && cause.kind == kinds[i]);
+        assert_int_equal(alarms_is_over(cause.why), !i);
+        desk_free(to);
+    }
+}
+
 /* By its number a hook knows that another daemon has told of it. */
 static void a_step_has_one_number_at_all_daemons(void **state) {
     struct ward *w = *state;
@@ -345,6 +368,7 @@ int main(void) {
         in_ward(an_alarm_that_moved_is_not_taken_back_by_an_older_stream),
         in_ward(an_alarm_goes_after_its_stream_to_the_daemon_that_has_it),
         in_ward(technical_alarms_go_with_their_stream),
+        in_ward(no_signal_is_not_over_because_its_stream_moved),
         in_ward(the_standby_of_a_bed_goes_with_its_stream),
         in_ward(a_standby_that_was_ended_takes_no_room),
         in_ward(the_channels_of_an_earlier_onset_go_with_an_alarm),
