@@ -294,23 +294,23 @@ static int check_served_devices(const struct raw *raw, const char *file, struct 
     return 0;
 }
 
-static int read_store(struct raw *raw, const struct yaml_node *node, const char *file, struct arena *arena, struct err *err) {
+static int read_store(const struct yaml_node *node, const char *file, struct arena *arena, struct config *c, struct err *err) {
     struct source_store store = {.name = node->key};
-    if (raw->c.n_stores == CONFIG_MAX_STORES)
+    if (c->n_stores == CONFIG_MAX_STORES)
         return options_error(node, file, err, "more than %d stores", CONFIG_MAX_STORES);
     int rc = store_options_read(node, file, arena, &store.config, err);
     if (rc)
         return rc;
     if (str_starts(store.config.url, "file://"))
         store.dir = store.config.url + strlen("file://");
-    raw->c.stores[raw->c.n_stores++] = store;
+    c->stores[c->n_stores++] = store;
     return 0;
 }
 
-static int read_served(struct raw *raw, const struct yaml_node *node, const char *file, struct arena *arena, struct err *err) {
+static int read_served(const struct yaml_node *node, const char *file, struct arena *arena, struct config *c, struct err *err) {
     struct serve_raw served = {0};
     int rc;
-    if (raw->c.n_served == CONFIG_MAX_SERVED)
+    if (c->n_served == CONFIG_MAX_SERVED)
         return options_error(node, file, err, "more than %d models to serve", CONFIG_MAX_SERVED);
     if (node->type != YAML_MAPPING)
         return options_error(node, file, err, "serve: expected a list of {name, checkpoint}");
@@ -318,27 +318,39 @@ static int read_served(struct raw *raw, const struct yaml_node *node, const char
         return err_wrap(err, "serve");
     if ((rc = refuse(served.alarm_hop_s, file, "serve[].alarm_hop_s", err)))
         return rc;
-    raw->c.served[raw->c.n_served++] = (struct config_served){served.name, served.checkpoint, served.device, served.max_delay_ms};
+    c->served[c->n_served++] = (struct config_served){served.name, served.checkpoint, served.device, served.max_delay_ms};
     return 0;
 }
 
+/* The lists, in this order, and what reads an item of each. Escalation comes after the hooks, whose names its steps use. */
+static const struct {
+    size_t at;
+    enum yaml_type type;
+    const char *expected;
+    config_item_fn *read;
+} lists[] = {
+    {R(stores), YAML_MAPPING, "stores: expected NAME: {url: …}", read_store},
+    {R(serve), YAML_SEQUENCE, "serve: expected a list of {name, checkpoint}", read_served},
+    {R(executors), YAML_MAPPING, "executors: expected NAME: {kind: slurm, …}", config_executor},
+    {R(hooks), YAML_SEQUENCE, "alarms.hooks: expected a list of {name, command} or {name, url, secret_file}", config_hook},
+    {R(escalation), YAML_SEQUENCE, "alarms.escalation: expected a list of {after, hooks}", config_step},
+};
+
 static int read_lists(struct raw *raw, const char *file, struct arena *arena, struct err *err) {
-    int rc;
-    if (raw->stores && !yaml_is_null(raw->stores) && raw->stores->type != YAML_MAPPING)
-        return options_error(raw->stores, file, err, "stores: expected NAME: {url: …}");
-    if (raw->serve && !yaml_is_null(raw->serve) && raw->serve->type != YAML_SEQUENCE)
-        return options_error(raw->serve, file, err, "serve: expected a list of {name, checkpoint}");
-    for (const struct yaml_node *n = raw->stores ? raw->stores->child : NULL; n; n = n->next)
-        if ((rc = read_store(raw, n, file, arena, err)))
+    struct config *c = &raw->c;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        const struct yaml_node *list = *(const struct yaml_node *const *)((const char *)raw + lists[i].at);
+        const bool some = list && !yaml_is_null(list);
+        int rc = some && list->type != lists[i].type ? options_error(list, file, err, "%s", lists[i].expected) : 0;
+        for (const struct yaml_node *n = some ? list->child : NULL; n && !rc; n = n->next)
+            rc = lists[i].read(n, file, arena, c, err);
+        if (rc)
             return rc;
-    for (const struct yaml_node *n = raw->serve ? raw->serve->child : NULL; n; n = n->next)
-        if ((rc = read_served(raw, n, file, arena, err)))
-            return rc;
-    if ((rc = config_read_executors(raw->executors, file, arena, &raw->c, err)))
-        return rc;
-    if ((rc = config_read_hooks(raw->hooks, file, arena, &raw->c, err)))
-        return rc;
-    return config_read_escalation(raw->escalation, file, arena, &raw->c, err);
+    }
+    for (int i = 0; i < c->n_hooks; i++)
+        if (c->hooks[i].steps >> c->escalation.n & 1)
+            c->hooks[i].steps |= ~0u << c->escalation.n; /* the repeats of the last step */
+    return 0;
 }
 
 /* Values that are accepted because they are what the daemon does anyway. */

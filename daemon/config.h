@@ -82,4 +82,7 @@ int config_read(const struct config_source *source, struct arena *arena, struct 
 /* The same for a text that was read from the file. */
 int config_parse(const struct config_source *source, const char *text, size_t len, struct arena *arena, struct config *ret,
                  struct err *err);
+/* Reads an item of one of its lists. */
+struct yaml_node;
+typedef int config_item_fn(const struct yaml_node *node, const char *file, struct arena *arena, struct config *c, struct err *err);
 void config_print_keys(FILE *out);

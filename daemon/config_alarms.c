@@ -20,7 +20,7 @@ static struct hook *find_hook(struct config *c, const char *name) {
     return NULL;
 }
 
-static int read_step(const struct yaml_node *node, const char *file, struct arena *arena, struct config *c, struct err *err) {
+int config_step(const struct yaml_node *node, const char *file, struct arena *arena, struct config *c, struct err *err) {
     struct alarms_plan *plan = &c->escalation;
     struct step_raw raw = {0};
     int rc;
@@ -41,22 +41,6 @@ static int read_step(const struct yaml_node *node, const char *file, struct aren
             return options_error(node, file, err, "alarms.escalation: alarms.hooks has no hook named '%.60s'", raw.hooks.items[i]);
         h->steps |= 1u << plan->n;
     }
-    return 0;
-}
-
-int config_read_escalation(const struct yaml_node *node, const char *file, struct arena *arena, struct config *ret,
-                           struct err *err) {
-    int rc;
-    if (!node || yaml_is_null(node))
-        return 0;
-    if (node->type != YAML_SEQUENCE)
-        return options_error(node, file, err, "alarms.escalation: expected a list of {after, hooks}");
-    for (const struct yaml_node *n = node->child; n; n = n->next)
-        if ((rc = read_step(n, file, arena, ret, err)))
-            return rc;
-    for (int i = 0; i < ret->n_hooks; i++)
-        if (ret->hooks[i].steps >> ret->escalation.n & 1)
-            ret->hooks[i].steps |= ~0u << ret->escalation.n; /* the repeats of the last step */
     return 0;
 }
 

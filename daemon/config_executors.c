@@ -23,7 +23,7 @@ static const struct option_table table = OPTION_TABLE(rows);
 
 static bool is_device(const char *name) { return !strncmp(name, "cpu", 3) || !strncmp(name, "cuda", 4); }
 
-static int read_executor(const struct yaml_node *node, const char *file, struct arena *arena, struct config *c, struct err *err) {
+int config_executor(const struct yaml_node *node, const char *file, struct arena *arena, struct config *c, struct err *err) {
     struct executor_raw raw = {0};
     int64_t jobs = 0;
     int rc;
@@ -51,16 +51,5 @@ static int read_executor(const struct yaml_node *node, const char *file, struct 
         jobs += c->clusters[i].jobs;
     if (jobs > CONFIG_MAX_REMOTE)
         return options_error(node, file, err, "executors: more than %d jobs at a time in all", CONFIG_MAX_REMOTE);
-    return 0;
-}
-
-int config_read_executors(const struct yaml_node *node, const char *file, struct arena *arena, struct config *ret,
-                          struct err *err) {
-    int rc;
-    if (node && !yaml_is_null(node) && node->type != YAML_MAPPING)
-        return options_error(node, file, err, "executors: expected NAME: {kind: slurm, …}");
-    for (const struct yaml_node *n = node ? node->child : NULL; n; n = n->next)
-        if ((rc = read_executor(n, file, arena, ret, err)))
-            return rc;
     return 0;
 }

@@ -94,7 +94,7 @@ static int check(const struct yaml_node *node, const char *file, const struct co
     return 0;
 }
 
-static int read_hook(const struct yaml_node *node, const char *file, struct arena *arena, struct config *c, struct err *err) {
+int config_hook(const struct yaml_node *node, const char *file, struct arena *arena, struct config *c, struct err *err) {
     struct hook_raw raw = {0};
     int rc;
     if (node->type != YAML_MAPPING)
@@ -115,17 +115,5 @@ static int read_hook(const struct yaml_node *node, const char *file, struct aren
     if (raw.to.count && !(h->to = option_list_words(arena, &raw.to)))
         return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
     c->n_hooks++;
-    return 0;
-}
-
-int config_read_hooks(const struct yaml_node *node, const char *file, struct arena *arena, struct config *ret, struct err *err) {
-    int rc;
-    if (!node || yaml_is_null(node))
-        return 0;
-    if (node->type != YAML_SEQUENCE)
-        return options_error(node, file, err, "alarms.hooks: expected a list of {name, command} or {name, url, secret_file}");
-    for (const struct yaml_node *n = node->child; n; n = n->next)
-        if ((rc = read_hook(n, file, arena, ret, err)))
-            return rc;
     return 0;
 }
