@@ -15,7 +15,8 @@ struct wanted {
     const char *name;
     enum group group;
     enum safetensors_dtype dtype;
-    const void **data;
+    const void **data; /* where to; */
+    const void *value; /* what is there, to be written: NULL: no such array */
 };
 
 struct reader {
@@ -64,15 +65,15 @@ static int read_arrays(struct reader *r, const struct wanted *wanted, size_t n) 
 }
 
 #define WANT(group, dtype, name, to)                                                                                               \
-    { name, group, SAFETENSORS_##dtype, (const void **)&(to) }
+    { name, group, SAFETENSORS_##dtype, (const void **)&(to), to }
 #define NETWORK_ARRAYS(a)                                                                                                          \
     WANT(NEURON, F32, "neuron.threshold", a.threshold), WANT(NEURON, F32, "neuron.v", a.v),                                        \
         WANT(NEURON, F32, "neuron.threshold_limit", a.threshold_limit), WANT(NEURON, F32, "neuron.leak", a.leak),                  \
-        WANT(NEURON, F32, "neuron.excitability", a.excitability), WANT(NEURON, F32, "neuron.current", a.current),                  \
-        WANT(NEURON, F32, "neuron.current_leak", a.current_leak), WANT(NEURON, F32, "neuron.current_gain", a.current_gain),        \
-        WANT(NEURON, U16, "neuron.refractory", a.refractory), WANT(NEURON, U16, "neuron.fire_limit", a.fire_limit),                \
-        WANT(NEURON, U16, "neuron.snooze", a.snooze), WANT(NEURON, U8, "neuron.accumulate", a.accumulate),                         \
-        WANT(NEURON, U32, "neuron.area", a.area), WANT(SYNAPSE, U32, "synapse.src", a.src),                                        \
+        WANT(NEURON, F32, "neuron.excitability", a.excitability), WANT(NEURON, U16, "neuron.refractory", a.refractory),            \
+        WANT(NEURON, U16, "neuron.fire_limit", a.fire_limit), WANT(NEURON, U16, "neuron.snooze", a.snooze),                        \
+        WANT(NEURON, U8, "neuron.accumulate", a.accumulate), WANT(NEURON, U32, "neuron.area", a.area),                             \
+        WANT(NEURON, F32, "neuron.current", a.current), WANT(NEURON, F32, "neuron.current_leak", a.current_leak),                  \
+        WANT(NEURON, F32, "neuron.current_gain", a.current_gain), WANT(SYNAPSE, U32, "synapse.src", a.src),                        \
         WANT(SYNAPSE, U32, "synapse.dst", a.dst), WANT(SYNAPSE, U8, "synapse.weight", a.weight),                                   \
         WANT(SYNAPSE, U8, "synapse.psp", a.psp), WANT(SYNAPSE, U8, "synapse.type", a.type),                                        \
         WANT(SYNAPSE, U8, "synapse.delay", a.delay)
@@ -365,6 +366,7 @@ struct writer {
     struct safetensors_entry entries[MOST_ARRAYS];
     struct safetensors_pair metadata[8];
     struct safetensors_content content;
+    int64_t length[GROUPS];
     char tick[32], fraction[16], seed[32];
     uint64_t *pending_ticks;
     uint32_t *pending_ids;
@@ -372,14 +374,21 @@ struct writer {
     struct str areas;
 };
 
-static void add(struct writer *w, const char *name, enum safetensors_dtype dtype, int64_t n, const void *data) {
-    static const char nothing[8]; /* arrays without elements need an address */
-    w->entries[w->content.n_entries++] = (struct safetensors_entry){.name = name,
-                                                                    .dtype = dtype,
-                                                                    .rank = 1,
-                                                                    .shape = {n},
-                                                                    .data = n ? data : nothing,
-                                                                    .bytes = (size_t)n * safetensors_dtype_bytes(dtype)};
+static const uint32_t nothing[2]; /* arrays without elements need an address */
+
+/* Those of the arrays that are there. */
+static void put_arrays(struct writer *w, const struct wanted *arrays, size_t n) {
+    for (const struct wanted *a = arrays; a < arrays + n; a++) {
+        const int64_t len = w->length[a->group];
+        if (a->value)
+            w->entries[w->content.n_entries++] =
+                (struct safetensors_entry){.name = a->name,
+                                           .dtype = a->dtype,
+                                           .rank = 1,
+                                           .shape = {len},
+                                           .data = len ? a->value : nothing,
+                                           .bytes = (size_t)len * safetensors_dtype_bytes(a->dtype)};
+    }
 }
 
 static void add_metadata(struct writer *w, const char *key, const char *value) {
@@ -407,7 +416,7 @@ static void put_areas(struct writer *w, const struct connectome *c) {
 }
 
 static int put_state(struct writer *w, const struct burst_state *s, struct err *err) {
-    int64_t n = s->neurons, pending = s->n_pending;
+    const int64_t pending = s->n_pending;
     w->pending_ticks = malloc(((size_t)pending + 1) * sizeof *w->pending_ticks);
     w->pending_ids = malloc(((size_t)pending + 1) * sizeof *w->pending_ids);
     w->pending_potentials = malloc(((size_t)pending + 1) * sizeof *w->pending_potentials);
@@ -418,25 +427,25 @@ static int put_state(struct writer *w, const struct burst_state *s, struct err *
         w->pending_ids[i] = s->pending[i].id;
         w->pending_potentials[i] = s->pending[i].potential;
     }
-    add(w, "state.v", SAFETENSORS_F32, n, s->v);
-    add(w, "state.countdown", SAFETENSORS_U16, n, s->countdown);
-    add(w, "state.fire_count", SAFETENSORS_U16, n, s->fire_count);
-    add(w, "state.psp", SAFETENSORS_U8, n, s->psp);
-    add(w, "state.alive", SAFETENSORS_U8, n, s->alive);
-    if (s->divisor)
-        add(w, "state.divisor", SAFETENSORS_U32, n, s->divisor);
-    add(w, "state.fired", SAFETENSORS_U32, s->fired, s->fired_ids);
-    add(w, "state.pending.tick", SAFETENSORS_U64, pending, w->pending_ticks);
-    add(w, "state.pending.id", SAFETENSORS_U32, pending, w->pending_ids);
-    add(w, "state.pending.potential", SAFETENSORS_F32, pending, w->pending_potentials);
-    if (s->current)
-        add(w, "state.current", SAFETENSORS_F32, n, s->current);
-    if (s->n_arriving)
-        add(w, "state.arriving", SAFETENSORS_I64, s->n_arriving, s->arriving);
-    if (s->n_ledger_ticks) {
-        add(w, "state.ledger.fired", SAFETENSORS_U32, s->n_ledger_ticks, s->ledger_fired);
-        add(w, "state.ledger.ids", SAFETENSORS_U32, s->n_ledger_ids, s->ledger_ids);
-    }
+    const bool ledger = s->n_ledger_ticks > 0;
+    struct state_arrays a = {SAME_MEMBERS(*s, v, countdown, fire_count, psp, alive, divisor, current),
+                             .fired = s->fired ? s->fired_ids : nothing,
+                             .tick = w->pending_ticks,
+                             .id = w->pending_ids,
+                             .potential = w->pending_potentials,
+                             .arriving = s->n_arriving ? s->arriving : NULL,
+                             .ledger_fired = ledger ? s->ledger_fired : NULL,
+                             .ledger_ids = !ledger           ? NULL
+                                           : s->n_ledger_ids ? s->ledger_ids
+                                                             : nothing};
+    const struct wanted arrays[] = {STATE_ARRAYS(a)};
+    w->length[STATE] = s->neurons;
+    w->length[FIRED] = s->fired;
+    w->length[PENDING] = pending;
+    w->length[ARRIVING] = s->n_arriving;
+    w->length[LEDGER] = s->n_ledger_ticks;
+    w->length[LEDGER_IDS] = s->n_ledger_ids;
+    put_arrays(w, arrays, sizeof arrays / sizeof *arrays);
     str_format(w->tick, sizeof w->tick, "%" PRIu64, s->tick);
     str_format(w->fraction, sizeof w->fraction, "%d", s->fraction_bits);
     add_metadata(w, "brr.tick", w->tick);
@@ -446,30 +455,13 @@ static int put_state(struct writer *w, const struct burst_state *s, struct err *
     return 0;
 }
 
-static void put_network(struct writer *w, const struct connectome_arrays *a) {
-    int64_t n = a->neurons, s = a->synapses;
-    add(w, "neuron.threshold", SAFETENSORS_F32, n, a->threshold);
-    add(w, "neuron.v", SAFETENSORS_F32, n, a->v);
-    add(w, "neuron.threshold_limit", SAFETENSORS_F32, n, a->threshold_limit);
-    add(w, "neuron.leak", SAFETENSORS_F32, n, a->leak);
-    add(w, "neuron.excitability", SAFETENSORS_F32, n, a->excitability);
-    add(w, "neuron.refractory", SAFETENSORS_U16, n, a->refractory);
-    add(w, "neuron.fire_limit", SAFETENSORS_U16, n, a->fire_limit);
-    add(w, "neuron.snooze", SAFETENSORS_U16, n, a->snooze);
-    add(w, "neuron.accumulate", SAFETENSORS_U8, n, a->accumulate);
-    add(w, "neuron.area", SAFETENSORS_U32, n, a->area);
-    if (a->current_gain) {
-        add(w, "neuron.current", SAFETENSORS_F32, n, a->current);
-        add(w, "neuron.current_leak", SAFETENSORS_F32, n, a->current_leak);
-        add(w, "neuron.current_gain", SAFETENSORS_F32, n, a->current_gain);
-    }
-    add(w, "synapse.src", SAFETENSORS_U32, s, a->src);
-    add(w, "synapse.dst", SAFETENSORS_U32, s, a->dst);
-    add(w, "synapse.weight", SAFETENSORS_U8, s, a->weight);
-    add(w, "synapse.psp", SAFETENSORS_U8, s, a->psp);
-    add(w, "synapse.type", SAFETENSORS_U8, s, a->type);
-    if (a->delay)
-        add(w, "synapse.delay", SAFETENSORS_U8, s, a->delay);
+static void put_network(struct writer *w, struct connectome_arrays a) {
+    if (!a.current_gain)
+        a.current = a.current_leak = NULL;
+    const struct wanted arrays[] = {NETWORK_ARRAYS(a)};
+    w->length[NEURON] = a.neurons;
+    w->length[SYNAPSE] = a.synapses;
+    put_arrays(w, arrays, sizeof arrays / sizeof *arrays);
 }
 
 static struct writer *writer_new(const char *kind) {
@@ -502,7 +494,7 @@ int netfile_save(const char *path, const struct connectome *c, const struct burs
     str_format(w->seed, sizeof w->seed, "%" PRIu64, a.seed);
     if (a.seed)
         add_metadata(w, SEED_KEY, w->seed);
-    put_network(w, &a);
+    put_network(w, a);
     if (state && (rc = put_state(w, state, err)))
         return rc;
     return safetensors_write(path, &w->content, ret_sha256, err);
