@@ -154,11 +154,7 @@ int burst_output_open(struct burst_output *o, const struct task_env *env, const 
     o->row_spikes = o->area_spikes + n;
     for (uint32_t i = 0; i < net->net.n; i++)
         o->area_neurons[net->area[i]]++;
-    o->ticks = count_of(counts, "ticks");
-    o->spikes = count_of(counts, "spikes");
-    o->events = count_of(counts, "events");
-    o->spike_rows = count_of(counts, "spike_rows");
-    o->membrane_rows = count_of(counts, "membrane_rows");
+    JSON_TAKE(counts, *o, ticks, spikes, events, spike_rows, membrane_rows);
     read_areas(counts, "area_spikes", o->area_spikes, net->n_areas);
     read_areas(counts, "row_spikes", o->row_spikes, net->n_areas);
     int rc;
