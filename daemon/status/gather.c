@@ -106,7 +106,7 @@ static void put_job(const struct gather *g, struct status *to, const struct job 
     out->job.result = job->result ? arena_strdup(&to->arena, job->result) : NULL;
 }
 
-static void put_jobs(const struct gather *g, struct status *to) {
+void gather_jobs(const struct gather *g, struct status *to) {
     const struct sched *sched = g->source.sched;
     const struct job *open[STATUS_JOBS - STATUS_ENDED_JOBS];
     const int all = sched_count(sched), room = all < STATUS_JOBS ? all : STATUS_JOBS;
@@ -199,7 +199,7 @@ static void begin_status(struct gather *g, bool tick) {
         put_device(g, i, to);
     put_volumes(g, to);
     put_hooks(g, to);
-    put_jobs(g, to);
+    gather_jobs(g, to);
     gather_alarms(g, to);
 }
 

@@ -24,6 +24,7 @@ struct gather {
     struct map *open;   /* of the status that is being made: open alarms of patients, by session and by bed */
 };
 
+void gather_jobs(const struct gather *g, struct status *to);
 /* The streams, as many as a turn of the loop may take. True: there are more, for the next call. */
 bool gather_streams(struct gather *g, struct status *to);
 enum { GATHER_TURN_MS = 5 };

@@ -2,6 +2,7 @@
 #include "unit/sched_fixture.h"
 
 #include "daemon/jobs/jobref.h"
+#include "daemon/status/gather_parts.h"
 
 /* ---- a database that cannot be written ---- */
 
@@ -303,6 +304,27 @@ static void the_checkpoint_of_before_lets_no_other_job_start(void **state) {
     assert_int_equal(sched_get(f->sched, id)->isolated, 0);
 }
 
+static void pages_have_copies_of_what_runs_then_of_the_queue_then_of_what_ended(void **state) {
+    struct fixture *f = *state;
+    const struct job *ended = started(f);
+    report_end(f, 0, STOP_NONE, "{\"event_f1\":0.5}");
+    const struct job *runs = started(f), *second = submit(f), *urgent = submit_with(f, "priority=9");
+    const struct job *const order[] = {runs, urgent, second, ended};
+    const struct gather g = {.source.sched = f->sched};
+    struct status *s = status_new();
+    gather_jobs(&g, s);
+    assert_true(s->n_jobs == 4 && !s->left_jobs);
+    for (int i = 0; i < 4; i++) {
+        const struct job *shown = &s->jobs[i].job;
+        assert_string_equal(shown->id, order[i]->id);
+        assert_int_equal(s->jobs[i].position, i == 1 || i == 2 ? i : 0);
+        assert_true(!shown->yaml && !shown->overrides && !shown->result == (i < 3));
+    }
+    assert_string_equal(s->jobs[3].job.result, ended->result);
+    assert_ptr_not_equal(s->jobs[3].job.result, ended->result);
+    status_drop(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         rigged(a_change_that_could_not_be_written_is_not_acknowledged_and_written_later),
@@ -317,6 +339,7 @@ int main(void) {
         rigged(step_0_is_never_the_best_model),
         rigged(after_a_crash_a_minute_of_progress_lets_the_next_job_start),
         rigged(the_checkpoint_of_before_lets_no_other_job_start),
+        rigged(pages_have_copies_of_what_runs_then_of_the_queue_then_of_what_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
