@@ -62,13 +62,13 @@ static int answer_all(const struct http_state *state, const char *body, struct d
     return rc;
 }
 
-enum MHD_Result http_answer_alarm(struct http_request *r, const struct http_form *f) {
+enum MHD_Result http_answer_alarm(struct http_request *r, const struct str *form) {
     const struct http_state *state = &r->server->http->state;
     const bool open = !auth_has_tokens(state->auth);
     struct desk_order o = {.permit = open ? permit_all : alarm_rights_permit, .ctx = &r->caller};
     char next[NEXT];
     struct err err;
-    int rc = read_order(http_form_text(f), &o, &err);
+    int rc = read_order(http_form_text(form), &o, &err);
     const char *person = http_person(r);
     if (person)
         str_copy(o.answer.author.person, sizeof o.answer.author.person, person);
@@ -76,8 +76,8 @@ enum MHD_Result http_answer_alarm(struct http_request *r, const struct http_form
         rc = err_set(&err, ERR_DENIED, "The proxy has not said who you are (X-Forwarded-User).");
     str_copy(o.answer.author.by, sizeof o.answer.author.by, r->caller.name);
     str_copy(o.answer.author.via, sizeof o.answer.author.via, "page");
-    if (rc || (rc = answer_all(state, http_form_text(f), &o, &err)))
+    if (rc || (rc = answer_all(state, http_form_text(form), &o, &err)))
         return http_answer_error(r, NULL, http_status(rc), "Not answered", err.message);
-    form_field(http_form_text(f), "next", next, sizeof next);
+    form_field(http_form_text(form), "next", next, sizeof next);
     return http_go(r, form_is_own_path(next) ? next : "/alarms", NULL);
 }

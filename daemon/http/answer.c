@@ -12,7 +12,7 @@
 #include "daemon/models/models.h"
 #include "daemon/viewer/traces.h"
 
-enum { HOST_SIZE = 256, METRICS_BYTES = 8 << 20, LINE_BYTES = 4096 };
+enum { HOST_SIZE = 256, METRICS_BYTES = 8 << 20, LINE_BYTES = 4096, FORM_BYTES = 4096 };
 
 /* ---- readiness ---- */
 
@@ -322,7 +322,7 @@ static enum MHD_Result answer_probe(const struct http_request *r) {
 }
 
 /* A page, or the answer to the form of a recording, for an admitted caller. */
-static enum MHD_Result answer_viewed(const struct http_request *r, const struct http_form *form) {
+static enum MHD_Result answer_viewed(const struct http_request *r, const struct str *form) {
     const struct http_state *state = &r->server->http->state;
     OWNED_POINTER(status_drop) const struct status *status = status_newest(state->board);
     OWNED(str_done) struct str line = str_of(LINE_BYTES);
@@ -369,7 +369,7 @@ static enum MHD_Result answer_get(struct http_request *r) {
     return asset ? answer_asset(r, asset) : answer_reader(r);
 }
 
-static enum MHD_Result answer_post(struct http_request *r, const struct http_form *form) {
+static enum MHD_Result answer_post(struct http_request *r, const struct str *form) {
     struct auth_refusal refusal;
     char peer[AUTH_PEER_SIZE];
     if (!http_form_is_own(r))
@@ -404,11 +404,14 @@ enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, const c
     const bool post = !strcmp(method, "POST") &&
                       (!strcmp(url, "/login") || !strcmp(url, "/logout") || !strcmp(url, "/alarms") || http_is_recording_form(url));
     if (post && !*state) { /* the body follows */
-        *state = http_form_new();
-        return *state ? MHD_YES : MHD_NO;
+        struct str *form = malloc(sizeof *form);
+        if (form)
+            *form = str_of(FORM_BYTES);
+        *state = form;
+        return form ? MHD_YES : MHD_NO;
     }
     if (post && *upload_size) {
-        http_form_add(*state, upload, *upload_size);
+        str_append(*state, upload, *upload_size);
         *upload_size = 0;
         return MHD_YES;
     }
@@ -422,6 +425,8 @@ enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, const c
 void on_completed(void *ctx, struct MHD_Connection *connection, void **state, enum MHD_RequestTerminationCode why) {
     (void)why;
     http_await_next(ctx, connection);
-    http_form_free(*state);
+    if (*state)
+        str_done(*state);
+    free(*state);
     *state = NULL;
 }

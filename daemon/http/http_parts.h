@@ -69,20 +69,16 @@ enum MHD_Result http_answer_error(const struct http_request *r, const struct pag
  * the header twice. NULL: the caller is none, and forms say who answers. Lives as long as the request. */
 const char *http_person(const struct http_request *r);
 
-/* The body of a POST, as it comes; answers once it is whole. */
-struct http_form;
-struct http_form *http_form_new(void);
-void http_form_free(struct http_form *f);
-void http_form_add(struct http_form *f, const char *data, size_t len);
-const char *http_form_text(const struct http_form *f); /* NULL: the body was too long */
+/* The body of a POST; NULL: it was too long. */
+static inline const char *http_form_text(const struct str *form) { return str_ok(form) ? str_cstr(form) : NULL; }
 /* The caller has been admitted. */
-enum MHD_Result http_answer_alarm(struct http_request *r, const struct http_form *f);
+enum MHD_Result http_answer_alarm(struct http_request *r, const struct str *form);
 /* /recordings/ID/answers and /recordings/ID/labels.tsv; the first is also the address of the form. */
 bool http_is_recording_answer(const char *url);
 bool http_is_recording_form(const char *url);
 enum MHD_Result http_recording_answers(const struct http_request *r, const struct page_view *v);
-enum MHD_Result http_correct_recording(const struct http_request *r, const struct page_view *v, const struct http_form *f);
-enum MHD_Result http_login(struct http_request *r, const struct http_form *f);
+enum MHD_Result http_correct_recording(const struct http_request *r, const struct page_view *v, const struct str *sent);
+enum MHD_Result http_login(struct http_request *r, const struct str *form);
 enum MHD_Result http_logout(struct http_request *r);
 /* What the request's cookie says, if it is one of this daemon and of this kind. If it is a day old, r->renewed is its successor. */
 bool http_cookie(struct http_request *r, enum cookie_kind kind, struct cookie *ret);

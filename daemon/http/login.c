@@ -3,32 +3,10 @@
 #include "daemon/http/form.h"
 #include "daemon/http/http_parts.h"
 
-enum { FORM_BYTES = 4096, DAY_S = 86400, COOKIE_S = 30 * DAY_S, TOKEN_MAX = 512, NEXT_MAX = 300, HEADER_MAX = 320 };
+enum { DAY_S = 86400, COOKIE_S = 30 * DAY_S, TOKEN_MAX = 512, NEXT_MAX = 300, HEADER_MAX = 320 };
 
 /* The prefix makes browsers refuse the cookie from anybody but this host over TLS. */
 static const char *cookie_name(bool secure) { return secure ? "__Host-brrd" : "brrd"; }
-
-struct http_form {
-    struct str body;
-};
-
-struct http_form *http_form_new(void) {
-    struct http_form *f = calloc(1, sizeof *f);
-    if (f)
-        str_init(&f->body, FORM_BYTES);
-    return f;
-}
-
-void http_form_free(struct http_form *f) {
-    if (!f)
-        return;
-    str_done(&f->body);
-    free(f);
-}
-
-void http_form_add(struct http_form *f, const char *data, size_t len) { str_append(&f->body, data, len); }
-
-const char *http_form_text(const struct http_form *f) { return str_ok(&f->body) ? str_cstr(&f->body) : NULL; }
 
 /* The header that sets this cookie; NULL: that forgets it. */
 static void put_cookie(const struct http_request *r, const struct cookie *c, char ret[HEADER_MAX]) {
@@ -110,13 +88,13 @@ enum MHD_Result http_link(struct http_request *r) {
                              "A link opens the pages once, within five minutes. `brrctl page` prints another.");
 }
 
-enum MHD_Result http_login(struct http_request *r, const struct http_form *f) {
+enum MHD_Result http_login(struct http_request *r, const struct str *form) {
     char token[TOKEN_MAX], next[NEXT_MAX], authorization[TOKEN_MAX + 16], peer[AUTH_PEER_SIZE] = "";
     struct auth *auth = r->server->http->state.auth;
     const struct auth_connection connection = {.listener = "http", .role = ROLE_NONE};
     struct auth_refusal refusal = {0};
-    form_field(str_cstr(&f->body), "token", token, sizeof token);
-    form_field(str_cstr(&f->body), "next", next, sizeof next);
+    form_field(str_cstr(form), "token", token, sizeof token);
+    form_field(str_cstr(form), "next", next, sizeof next);
     str_copy(next, sizeof next, form_is_own_path(next) || !strcmp(next, "/streams?wall") ? next : "/");
     str_format(authorization, sizeof authorization, "Bearer %s", token);
     str_copy(peer, sizeof peer, r->caller.peer);

@@ -108,13 +108,13 @@ static int take_form(const struct http_request *r, const char *body, struct corr
     return rc || !person || *person ? rc : err_set(err, ERR_DENIED, "the proxy has not said who you are (X-Forwarded-User)");
 }
 
-enum MHD_Result http_correct_recording(const struct http_request *r, const struct page_view *v, const struct http_form *f) {
+enum MHD_Result http_correct_recording(const struct http_request *r, const struct page_view *v, const struct str *sent) {
     const struct auth_record record = {.method = r->url, .needed = ROLE_SUBMIT};
     struct auth *auth = r->server->http->state.auth;
     struct auth_refusal refusal;
     struct correction_form form;
     struct err err;
-    const char *body = http_form_text(f);
+    const char *body = http_form_text(sent);
     if (!v->corrects && !auth_permits(&r->caller, ROLE_SUBMIT, r->url, &refusal)) {
         auth_count_refusal(auth, &r->caller, &record, &refusal);
         return http_answer_line(r, MHD_HTTP_FORBIDDEN, refusal.err.message);
