@@ -35,8 +35,10 @@ static int conv_stride2(struct stream *s, const struct conv1d_args *a, struct er
 }
 
 int cpu_conv1d(struct stream *s, const struct conv1d_args *a, struct err *err) {
+    if (a->stride == 2 && (a->x.dtype == DTYPE_BF16 || dnn_like_gemm(&a->y, 2 * a->x.dim[2], a->weight_version)))
+        return dnn_conv1d_stride2(s, a, err);
     if (a->stride == 2)
-        return a->x.dtype == DTYPE_BF16 ? dnn_conv1d_stride2(s, a, err) : conv_stride2(s, a, err);
+        return conv_stride2(s, a, err);
     struct dnn_forward call = {.key = conv_key_of(a->x.dim[1], a->x.dim[2], a->w.dim[0], a->w.dim[2], a->pad),
                                .batch = a->x.dim[0],
                                .x = {a->x.data, a->x.ld, 1},

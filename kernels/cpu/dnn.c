@@ -115,6 +115,9 @@ static int lanes_of(const struct dnn_cache *cache, int64_t units) {
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
+/* Batch rows of a call of oneDNN where a row is one piece; the bits are those of a call for each row. */
+static const int64_t together[] = {16, 4};
+
 /* One forward call. */
 struct walk {
     const struct dnn_forward *call;
@@ -125,6 +128,7 @@ struct walk {
         bool fresh;
     } kinds[MAX_KINDS];
     int lanes;
+    int64_t units, calls[MAX_KINDS]; /* the first units are calls of several batch rows: calls[k] of kind k, from 1 on */
     const void *bias;
     bool copy_y;
     /* scratch of a lane: scratchpad, x and y without gaps */
@@ -157,8 +161,31 @@ static int find_packed(struct walk *w, int k, struct err *err) {
     return packed_find(w->cache, w->cut.prims[k], &weights, &w->kinds[k].packed, &w->kinds[k].fresh, err);
 }
 
+/* As many large calls as keep all lanes busy; the remaining rows are calls of one. */
+static int group_rows(struct walk *w, struct err *err) {
+    struct cut *c = &w->cut;
+    int64_t rest = w->call->batch;
+    int rc = 0;
+    w->units = rest * c->pieces;
+    if (c->pieces > 1 || c->whole.bf16 || !x_span(w, 1).dense || !y_span(w, 1).dense)
+        return 0;
+    for (size_t i = 0; i < sizeof together / sizeof *together && !rc; i++) {
+        const int64_t calls = rest / together[i];
+        if (calls < dnn_cache_lanes(w->cache))
+            continue;
+        c->keys[c->n_kinds] = c->whole;
+        c->keys[c->n_kinds].rows = together[i];
+        rc = conv_prim_find(w->cache, &c->keys[c->n_kinds], &c->prims[c->n_kinds], err);
+        w->calls[c->n_kinds++] = calls;
+        rest -= calls * together[i];
+        w->units -= calls * (together[i] - 1);
+    }
+    return rc;
+}
+
 static int plan(struct walk *w, struct err *err) {
     int rc = cut_rows(&w->cut, w->cache, forward_limits, err);
+    rc = rc ? rc : group_rows(w, err);
     for (int k = 0; k < w->cut.n_kinds && !rc; k++) {
         struct span x = x_span(w, w->cut.keys[k].t), y = y_span(w, conv_key_outputs(&w->cut.keys[k]));
         w->pad_bytes = larger(w->pad_bytes, round_up(conv_prim_scratchpad_bytes(w->cut.prims[k])));
@@ -166,7 +193,7 @@ static int plan(struct walk *w, struct err *err) {
         w->y_bytes = larger(w->y_bytes, span_bytes(&y));
         rc = find_packed(w, k, err);
     }
-    w->lanes = lanes_of(w->cache, w->call->batch * w->cut.pieces);
+    w->lanes = lanes_of(w->cache, w->units);
     return rc;
 }
 
@@ -197,10 +224,17 @@ static int run_piece(const void *ctx, int64_t unit, int lane, struct err *err) {
     const struct walk *w = ctx;
     const struct dnn_forward *call = w->call;
     const struct conv_key *whole = &w->cut.whole;
-    int64_t row = unit / w->cut.pieces;
+    int64_t row = 0;
+    int k = 1;
+    for (; k < w->cut.n_kinds && unit >= w->calls[k]; k++) {
+        row += w->calls[k] * w->cut.keys[k].rows;
+        unit -= w->calls[k];
+    }
+    const bool several = k < w->cut.n_kinds && w->calls[k];
+    row += several ? unit * w->cut.keys[k].rows : unit / w->cut.pieces;
     struct piece p = piece_of(&w->cut, unit % w->cut.pieces);
     struct span x = x_span(w, p.key.t), y = y_span(w, p.n);
-    int k = kind_of(&w->cut, &p.key);
+    k = several ? k : kind_of(&w->cut, &p.key);
     char *from = span_at(&call->x, &x, row * whole->t + p.input);
     char *to = span_at(&call->y, &y, row * conv_key_outputs(whole) + p.first);
     char *pad = w->scratch + (size_t)lane * lane_bytes(w), *dense_x = pad + w->pad_bytes, *dense_y = dense_x + w->x_bytes;
@@ -232,7 +266,7 @@ int dnn_forward(struct stream *s, const struct dnn_forward *call, struct err *er
         memcpy(scratch + plain + (size_t)(i * co / repeat) * 4, call->bias, (size_t)(co / repeat) * 4);
     w.bias = biases ? (const void *)(scratch + plain) : call->bias;
     w.scratch = scratch + plain + biases;
-    const struct lanes_work units = {run_piece, &w, 0, call->batch * w.cut.pieces, w.lanes};
+    const struct lanes_work units = {run_piece, &w, 0, w.units, w.lanes};
     w.plain = (float *)(void *)scratch;
     rc = pack(&w, err);
     return rc ? rc : lanes_run(&units, err);

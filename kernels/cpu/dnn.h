@@ -34,6 +34,10 @@ struct dnn_gradient {
 };
 int dnn_weight_gradient(struct stream *s, const struct dnn_gradient *call, struct err *err);
 
+/* True where a convolution of one tap has the bits of cpu_gemm and is faster: short F32 rows and weights of a version. With AVX-512
+ * oneDNN adds the terms of a value one by one in both, from 16 tokens and two columns on. */
+bool dnn_like_gemm(const struct tensor *y, int64_t terms, uint64_t weight_version);
+
 /* The bf16 forms of ops whose F32 forms are matrix products (kernels/cpu/gemm.c, conv1d.c). */
 int dnn_conv1d_stride2(struct stream *s, const struct conv1d_args *a, struct err *err);
 int dnn_conv1d_stride2_backward(struct stream *s, const struct conv1d_backward_args *a, struct err *err);

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 
 struct conv_key conv_key_of(int64_t t, int64_t ci, int64_t co, int64_t k, int64_t pad) {
-    return (struct conv_key){.t = t, .ci = ci, .co = co, .k = k, .pad = pad, .pad_right = pad};
+    return (struct conv_key){.rows = 1, .t = t, .ci = ci, .co = co, .k = k, .pad = pad, .pad_right = pad};
 }
 
 bool conv_key_equal(const struct conv_key *a, const struct conv_key *b) {
     return a->backward_weights == b->backward_weights && a->relu == b->relu && a->bias == b->bias && a->bf16 == b->bf16 &&
-           a->t == b->t && a->ci == b->ci && a->co == b->co && a->k == b->k && a->pad == b->pad && a->pad_right == b->pad_right;
+           a->rows == b->rows && a->t == b->t && a->ci == b->ci && a->co == b->co && a->k == b->k && a->pad == b->pad &&
+           a->pad_right == b->pad_right;
 }
 
 int64_t conv_key_outputs(const struct conv_key *key) { return key->t + key->pad + key->pad_right - key->k + 1; }
@@ -113,7 +114,7 @@ struct conv_descs {
 };
 
 static dnnl_status_t make_descs(const struct conv_key *k, struct conv_descs *d) {
-    dnnl_dims_t src = {1, k->ci, k->t}, w = {k->co, k->ci, k->k}, b = {k->co}, dst = {1, k->co, conv_key_outputs(k)};
+    dnnl_dims_t src = {k->rows, k->ci, k->t}, w = {k->co, k->ci, k->k}, b = {k->co}, dst = {k->rows, k->co, conv_key_outputs(k)};
     dnnl_data_type_t act = k->bf16 ? dnnl_bf16 : dnnl_f32, weights = k->backward_weights ? dnnl_f32 : act;
     dnnl_status_t st = dnnl_memory_desc_init_by_tag(&d->src, 3, src, act, dnnl_nwc);
     if (st == dnnl_success)

@@ -5,10 +5,10 @@
 #pragma once
 #include "kernels/cpu/cpu.h"
 
-/* A convolution of stride 1. */
+/* A convolution of stride 1; rows: batch rows of a call. */
 struct conv_key {
     int backward_weights, relu, bias, bf16;
-    int64_t t, ci, co, k, pad, pad_right;
+    int64_t rows, t, ci, co, k, pad, pad_right;
 };
 struct conv_key conv_key_of(int64_t t, int64_t ci, int64_t co, int64_t k, int64_t pad); /* padded alike on both sides */
 bool conv_key_equal(const struct conv_key *a, const struct conv_key *b);

@@ -1,4 +1,6 @@
-/* Projections, halving and doubling convolutions in bf16, each as a convolution of one tap. */
+/* Projections, halving and doubling convolutions, each as a convolution of one tap: in bf16, and where dnn_like_gemm says so. */
+#include <dnnl.h>
+
 #include "kernels/cpu/columns.h"
 #include "kernels/cpu/dnn.h"
 
@@ -10,11 +12,19 @@ static void lay_transposed(const struct dnn_forward *call, int64_t i, float *out
         out[i * cols + j] = w[j * rows + i];
 }
 
+bool dnn_like_gemm(const struct tensor *y, int64_t terms, uint64_t weight_version) {
+    enum { TOKENS = 16, LONG_ROW = 256, TERMS = 256, GEMM_COLS = 512 };
+    const int64_t tokens = y->dim[1];
+    return y->dtype == DTYPE_F32 && WEIGHTS_VERSION_OF(weight_version) && tokens % TOKENS == 0 && tokens < LONG_ROW &&
+           terms <= TERMS && y->dim[2] % GEMM_COLS != 1 &&
+           (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+}
+
 static struct dnn_rows product_rows(const struct tensor *t, int split) { return (struct dnn_rows){t->data, t->ld, split}; }
 
-static struct conv_key product_key(int64_t t, int64_t ci, int64_t co) {
+static struct conv_key product_key(int64_t t, int64_t ci, int64_t co, enum dtype dtype) {
     struct conv_key key = conv_key_of(t, ci, co, 1, 0);
-    key.bf16 = true;
+    key.bf16 = dtype == DTYPE_BF16;
     return key;
 }
 
@@ -30,14 +40,14 @@ struct product_gradients {
 };
 
 static int run_gradients(struct stream *s, const struct product_gradients *g, struct err *err) {
-    const struct dnn_forward data = {.key = product_key(g->t, g->co, g->ci),
+    const struct dnn_forward data = {.key = product_key(g->t, g->co, g->ci, DTYPE_BF16),
                                      .batch = g->x->dim[0],
                                      .x = product_rows(g->dy, g->y_split),
                                      .y = product_rows(g->dx, g->x_split),
                                      .accumulate = g->accumulate_dx,
                                      .source = g->w->data,
                                      .lay = g->lay};
-    const struct dnn_gradient weights = {.key = product_key(g->t, g->ci, g->co),
+    const struct dnn_gradient weights = {.key = product_key(g->t, g->ci, g->co, DTYPE_BF16),
                                          .batch = g->x->dim[0],
                                          .x = product_rows(g->x, g->x_split),
                                          .dy = product_rows(g->dy, g->y_split),
@@ -50,7 +60,7 @@ static int run_gradients(struct stream *s, const struct product_gradients *g, st
 int dnn_linear(struct stream *s, const struct linear_args *a, struct err *err) {
     if (tensor_present(&a->bias) && a->accumulate)
         return err_set(err, ERR_UNSUPPORTED, "op linear: a bias together with accumulate is unsupported");
-    const struct dnn_forward call = {.key = product_key(a->x.dim[1], a->x.dim[2], a->w.dim[0]),
+    const struct dnn_forward call = {.key = product_key(a->x.dim[1], a->x.dim[2], a->w.dim[0], a->x.dtype),
                                      .batch = a->x.dim[0],
                                      .x = product_rows(&a->x, 1),
                                      .y = product_rows(&a->y, 1),
@@ -97,7 +107,7 @@ static void add_stride2(const struct dnn_gradient *call, const float *plain) {
 int dnn_conv1d_stride2(struct stream *s, const struct conv1d_args *a, struct err *err) {
     if (a->x.ld != a->x.dim[2] || a->relu)
         return err_set(err, ERR_UNSUPPORTED, "op conv1d: stride 2 with a strided x or a fused ReLU is unsupported");
-    const struct dnn_forward call = {.key = product_key(a->y.dim[1], 2 * a->x.dim[2], a->w.dim[0]),
+    const struct dnn_forward call = {.key = product_key(a->y.dim[1], 2 * a->x.dim[2], a->w.dim[0], a->x.dtype),
                                      .batch = a->x.dim[0],
                                      .x = product_rows(&a->x, 2),
                                      .y = product_rows(&a->y, 1),
@@ -144,7 +154,7 @@ static void add_convt(const struct dnn_gradient *call, const float *plain) {
 }
 
 int dnn_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err) {
-    const struct dnn_forward call = {.key = product_key(a->x.dim[1], a->x.dim[2], 2 * a->w.dim[1]),
+    const struct dnn_forward call = {.key = product_key(a->x.dim[1], a->x.dim[2], 2 * a->w.dim[1], DTYPE_BF16),
                                      .batch = a->x.dim[0],
                                      .x = product_rows(&a->x, 1),
                                      .y = product_rows(&a->y, 2),

@@ -4,7 +4,7 @@
 #include "kernels/cpu/dnn.h"
 
 int cpu_linear(struct stream *s, const struct linear_args *a, struct err *err) {
-    if (a->x.dtype == DTYPE_BF16)
+    if (a->x.dtype == DTYPE_BF16 || (!a->accumulate && dnn_like_gemm(&a->y, a->x.dim[2], a->weight_version)))
         return dnn_linear(s, a, err);
     int64_t b = a->x.dim[0], l = a->x.dim[1], ci = a->x.dim[2], co = a->w.dim[0];
     if (tensor_present(&a->bias) && a->accumulate)

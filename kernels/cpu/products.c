@@ -7,7 +7,6 @@
 
 enum { MOST_COLS = 512, SHORT_TILE = 256, LONG_TILE = 4096, TILE_WORK = 1 << 22 }; /* TILE_WORK: multiplications aimed at */
 enum { SUM_TILE = 128, MANY_TILES = 8, PART = 1920, ROUND = 16 };                  /* of sums over rows; PART: terms of a part */
-enum { CHAIN_ROWS = 16, CHAIN_TERMS = 256 };
 
 struct tiling {
     const struct gemm *g;
@@ -21,21 +20,10 @@ struct tiling {
 static int64_t count_of(int64_t total, int64_t each) { return (total + each - 1) / each; }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* With AVX-512 oneDNN adds up to CHAIN_TERMS products of a value one by one, whatever rows are beside it, from
- * CHAIN_ROWS rows and two columns on. Short batch rows then make one product. */
-static bool rows_join(const struct gemm *g) {
-    return !g->trans_a && g->span > 0 && g->span < SHORT_TILE && g->span % CHAIN_ROWS == 0 && g->k <= CHAIN_TERMS &&
-           g->n % MOST_COLS != 1 && (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
-}
-
-static struct tiling tiling_of(const struct gemm *g, int threads) {
+static struct tiling tiling_of(const struct gemm *g) {
     struct tiling t = {.g = g, .tile_n = least(g->n, MOST_COLS), .span = g->span > 0 ? g->span : g->m, .parts = 1};
     int64_t rows = TILE_WORK / (g->k * t.tile_n) / 64 * 64;
     t.tile_m = g->trans_a ? SUM_TILE : rows < SHORT_TILE ? SHORT_TILE : least(rows, LONG_TILE);
-    if (rows_join(g)) {
-        t.span = g->m;
-        t.tile_m = least(t.tile_m, count_of(g->m, threads * CHAIN_ROWS) * CHAIN_ROWS);
-    }
     t.span_tiles = count_of(t.span, t.tile_m);
     t.n_tiles = count_of(g->n, t.tile_n);
     t.tiles = g->m / t.span * t.span_tiles * t.n_tiles;
@@ -98,8 +86,8 @@ static void add_parts(const void *ctx, int64_t r, int lane) {
 }
 
 int cpu_gemm(struct stream *s, const struct gemm *g, struct err *err) {
+    struct tiling t = tiling_of(g);
     int threads = cpu_threads(s), rc = 0;
-    struct tiling t = tiling_of(g, threads);
     if (t.parts > 1 && !(t.sums = cpu_sums(s, (size_t)(least(t.parts, ROUND) * g->m * g->n) * sizeof *t.sums, err)))
         return ERR_EXHAUSTED;
     for (; t.first_part < t.parts && !rc; t.first_part += ROUND) {

@@ -133,6 +133,7 @@ static const struct op_case conv_cases[] = {
      .pad = 3,
      .relu = true,
      .bias = true},
+    {.name = "many short rows", .b = 25, .t = 36, .ci = 22, .co = 24, .k = 5, .stride = 1, .bias = true, .relu = true},
     {.name = "one long row", .b = 1, .t = 1501, .ci = 19, .co = 16, .k = 5, .stride = 1, .pad = 2, .bias = true},
     {.name = "halving", .b = 3, .t = 34, .ci = 17, .co = 13, .k = 2, .stride = 2, .bias = true},
     {.name = "halving short rows", .b = 7, .t = 64, .ci = 24, .co = 24, .k = 2, .stride = 2, .bias = true},

@@ -1,5 +1,5 @@
 /* Promises of the small ops that are not values: dropout's counters and rate, calls in place, concatenation through slices, the
- * finite check, rows updated together, batch norm's running statistics over several calls. */
+ * finite check, rows updated together, batch norm's running statistics over several calls, weights of a version. */
 #include "base/base.h"
 #include "scan_fixture.h"
 #include "skip.h"
@@ -484,6 +484,43 @@ static void streams_park_for_the_live_windows_of_another_process(void **state) {
     device_close(device);
 }
 
+/* A matrix product and the convolution of one tap that stands for it add up in the same order. */
+static void weights_of_a_version_give_the_bits_of_weights_without(void **state) {
+    (void)state;
+    static const int64_t shapes[][4] = {{1, 16, 48, 230}, {21, 16, 96, 48}, {3, 48, 256, 17}, {2, 240, 33, 513}, {5, 32, 2, 2}};
+    struct device_info info;
+    device_describe(fixture.device, &info);
+    if (info.is_async)
+        skip_because(SKIP_HARDWARE, "a promise of processors");
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int stride = 1; stride <= 2; stride++) {
+            const int64_t b = shapes[s][0], t = shapes[s][1], ci = shapes[s][2], co = shapes[s][3], n = b * t * co;
+            float *x = fixture_floats(b * t * ci, -1, 1), *w = fixture_floats(co * ci, -1, 1), *bias = fixture_floats(co, -1, 1);
+            float *y[2] = {fixture_floats(n, NAN, NAN), fixture_floats(n, NAN, NAN)};
+            for (uint64_t v = 0; v < 2; v++) {
+                struct err err = {0};
+                struct linear_args product = {.x = tensor_3d(x, DTYPE_F32, b, t, ci),
+                                              .w = tensor_2d(w, DTYPE_F32, co, ci),
+                                              .bias = tensor_1d(bias, DTYPE_F32, co),
+                                              .y = tensor_3d(y[v], DTYPE_F32, b, t, co),
+                                              .weight_version = v * (10 * s + (uint64_t)stride)};
+                struct conv1d_args halving = {SAME_MEMBERS(product, bias, y, weight_version), .stride = 2};
+                halving.x = tensor_3d(x, DTYPE_F32, b, 2 * t, ci / 2);
+                halving.w = tensor_3d(w, DTYPE_F32, co, ci / 2, 2);
+                if (stride == 1)
+                    fixture_check(op_linear(fixture.stream, &product, &err), &err);
+                else if (ci % 2 == 0) /* pairs of samples */
+                    fixture_check(op_conv1d(fixture.stream, &halving, &err), &err);
+            }
+            assert_memory_equal(y[0], y[1], (size_t)n * sizeof **y);
+            free(x);
+            free(w);
+            free(bias);
+            free(y[0]);
+            free(y[1]);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dropout_keeps_what_the_counter_says),
@@ -498,6 +535,7 @@ int main(void) {
         cmocka_unit_test(concatenation_through_slices_keeps_every_number),
         cmocka_unit_test(batch_norm_in_place_equals_batch_norm),
         cmocka_unit_test(running_statistics_move_only_in_finite_channels),
+        cmocka_unit_test(weights_of_a_version_give_the_bits_of_weights_without),
         cmocka_unit_test(leaf_statistics_applied_in_order_equal_running_ones),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
