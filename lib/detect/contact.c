@@ -4,7 +4,7 @@
 #include "base/grow.h"
 #include "eeg/half_rows.h"
 
-enum { RATE_HZ = 256, CLIPPED_SAMPLES = RATE_HZ / 100, VALUES = 4096 };
+enum { RATE_HZ = 256, CLIPPED_SAMPLES = RATE_HZ / 100, VALUES = 4096, GROUP = 16 };
 static const float flat_uv = 0.5f, limit_uv = 2000;
 
 struct contact {
@@ -25,9 +25,10 @@ struct contact *contact_new(int channels) {
     if (!c)
         return NULL;
     c->channels = channels;
-    c->lowest = calloc((size_t)channels, 2 * sizeof *c->lowest);
-    c->highest = c->lowest ? c->lowest + channels : NULL;
-    c->beyond = calloc((size_t)channels, sizeof *c->beyond);
+    const int room = (channels + GROUP - 1) / GROUP * GROUP;
+    c->lowest = calloc((size_t)room, 2 * sizeof *c->lowest);
+    c->highest = c->lowest ? c->lowest + room : NULL;
+    c->beyond = calloc((size_t)room, sizeof *c->beyond);
     if (c->lowest && c->beyond)
         return c;
     contact_free(c);
@@ -66,33 +67,42 @@ static int end_second(struct contact *c, struct err *err) {
     return 0;
 }
 
+/* Channels that are looked at together; the arrays have room for whole groups, and rows for what lies behind them. */
+typedef float group_floats __attribute__((vector_size(4 * GROUP), aligned(4), may_alias));
+typedef int32_t group_bits __attribute__((vector_size(4 * GROUP), aligned(4), may_alias));
+
 /* Rows of one second. */
-CLONES static void add_rows(struct contact *c, const float *restrict x, int64_t rows, int columns) {
-    float *restrict lowest = c->lowest, *restrict highest = c->highest;
-    int32_t *restrict beyond = c->beyond;
-    const int n = c->channels;
-    if (!c->samples) {
-        memcpy(lowest, x, (size_t)n * sizeof *x);
-        memcpy(highest, x, (size_t)n * sizeof *x);
-        memset(beyond, 0, (size_t)n * sizeof *beyond);
-    }
-    for (int64_t r = 0; r < rows; r++, x += columns)
-#pragma omp simd
-        for (int i = 0; i < n; i++) {
-            lowest[i] = x[i] < lowest[i] ? x[i] : lowest[i];
-            highest[i] = x[i] > highest[i] ? x[i] : highest[i];
-            beyond[i] += fabsf(x[i]) > limit_uv;
+CLONES static void add_rows(struct contact *c, const float *rows, int64_t n, int columns) {
+    for (int i = 0; i < c->channels; i += GROUP) {
+        group_floats *lowest = (group_floats *)(void *)(c->lowest + i), *highest = (group_floats *)(void *)(c->highest + i);
+        group_bits *beyond = (group_bits *)(void *)(c->beyond + i);
+        const float *x = rows + i;
+        group_bits low = *(const group_bits *)(const void *)(c->samples ? c->lowest + i : x);
+        group_bits high = *(const group_bits *)(const void *)(c->samples ? c->highest + i : x), count = {0};
+        for (int64_t r = 0; r < n; r++, x += columns) {
+            const group_floats v = *(const group_floats *)(const void *)x;
+            const group_bits is = (group_bits)v, less = v<(group_floats)low, more = v>(group_floats) high;
+            low = (is & less) | (low & ~less);
+            high = (is & more) | (high & ~more);
+            count -= (group_floats)(is & INT32_MAX) > limit_uv;
         }
-    c->samples += rows;
+        *lowest = (group_floats)low;
+        *highest = (group_floats)high;
+        if (c->samples)
+            count += *beyond;
+        *beyond = count;
+    }
+    c->samples += n;
 }
 
 int contact_push(struct contact *c, const uint16_t *rows, int columns, int64_t n, struct err *err) {
-    float x[VALUES];
+    float x[VALUES + GROUP];
     int rc;
     for (int64_t some; n > 0; n -= some, rows += some * columns) {
         some = n < RATE_HZ - c->samples ? n : RATE_HZ - c->samples;
         some = some < VALUES / columns ? some : VALUES / columns;
         half_to_floats(rows, (size_t)(some * columns), x);
+        memset(x + some * columns, 0, GROUP * sizeof *x); /* read, and of no channel */
         add_rows(c, x, some, columns);
         if (c->samples == RATE_HZ && (rc = end_second(c, err)))
             return rc;

@@ -11,7 +11,8 @@ enum {
     MAX_LOOKBACK_S = 3600,
     FIND_CHUNK = 65536,
     TRIMMED = 4096, /* samples at least, so that the others are rarely moved */
-    BLOCK = 16,     /* samples, of struct events_trace: in which features stay the same */
+    BLOCK = 16,     /* samples, of struct events_trace, of which the first one lacks */
+    SHIFT = 1,      /* samples: so a feature stays the same in each */
     WIDE = 64 * BLOCK
 };
 
@@ -491,17 +492,17 @@ static struct events_block join_blocks(const struct events_block *blocks, int64_
 }
 
 int events_trace_init(struct events_trace *t, const float *p, int64_t n, struct err *err) {
-    const int64_t wide = n / BLOCK + 1;
-    struct events_block *blocks = malloc((size_t)(wide + n / WIDE + 1) * sizeof *blocks);
+    const int64_t fine = (n + SHIFT + BLOCK - 1) / BLOCK, each = WIDE / BLOCK;
+    struct events_block *blocks = malloc((size_t)(fine + fine / each + 1) * sizeof *blocks);
     if (!blocks)
         return err_set(err, ERR_EXHAUSTED, "out of memory finding events");
-    for (int64_t at = 0; at < n; at += BLOCK)
-        blocks[at / BLOCK] = block_of(p + at, n - at < BLOCK ? n - at : BLOCK);
-    for (int64_t at = 0, some; at < n; at += WIDE) {
-        some = (n - at + BLOCK - 1) / BLOCK;
-        blocks[wide + at / WIDE] = join_blocks(blocks + at / BLOCK, some < WIDE / BLOCK ? some : WIDE / BLOCK);
+    for (int64_t i = 0; i < fine; i++) {
+        const int64_t first = i ? i * BLOCK - SHIFT : 0, end = (i + 1) * BLOCK - SHIFT;
+        blocks[i] = block_of(p + first, (end < n ? end : n) - first);
     }
-    *t = (struct events_trace){p, n, blocks, blocks + wide};
+    for (int64_t i = 0; i < fine; i += each)
+        blocks[fine + i / each] = join_blocks(blocks + i, fine - i < each ? fine - i : each);
+    *t = (struct events_trace){p, n, blocks, blocks + fine};
     return 0;
 }
 
@@ -531,9 +532,10 @@ int events_find_spans(const struct events_config *config, const struct events_tr
     struct collected c = {0};
     struct events e = {.config = *config, .emit = collect, .ctx = &c, .trace = (float *)(uintptr_t)trace->p, .spans_only = true};
     for (int64_t at = 0; at < trace->n;) {
-        const int64_t left = trace->n - at, block = BLOCK - at % BLOCK, end = at + (left < block ? left : block);
-        int64_t passed = at % WIDE ? 0 : pass_block(&e, &trace->wide[at / WIDE], left < WIDE ? left : WIDE);
-        passed = passed ? passed : pass_block(&e, &trace->blocks[at / BLOCK], end - at);
+        const int64_t place = at + SHIFT, left = trace->n - at, block = BLOCK - place % BLOCK;
+        const int64_t end = at + (left < block ? left : block);
+        int64_t passed = place % WIDE ? 0 : pass_block(&e, &trace->wide[place / WIDE], left < WIDE ? left : WIDE);
+        passed = passed ? passed : pass_block(&e, &trace->blocks[place / BLOCK], end - at);
         at += passed;
         for (const bool on = e.on; !passed && at < end && e.on == on; at++) {
             if (isnan(trace->p[at])) {

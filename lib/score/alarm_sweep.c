@@ -5,7 +5,7 @@
 #include "base/rng.h"
 #include "score/interval.h"
 
-enum { RATE_HZ = 256, BLOCK = 16 /* in which features stay the same */, CANDIDATES = 32, DRAWS = 1000, BOOTSTRAP_SEED = 1 };
+enum { RATE_HZ = 256, BLOCK = 16, SHIFT = 1, CANDIDATES = 32, DRAWS = 1000, BOOTSTRAP_SEED = 1 };
 static const double off_ratios[] = {1, 0.75};
 static const int64_t min_onsets[] = {64, 128, 256, 512, 1024}; /* samples */
 enum { N_RATIOS = sizeof off_ratios / sizeof *off_ratios, N_ONSETS = sizeof min_onsets / sizeof *min_onsets };
@@ -16,7 +16,8 @@ struct tally {
     int32_t alarmed, false_alarms;
 };
 
-/* Lowest and highest value of BLOCK samples of a segment, and how many blocks from this one on have no NaN. */
+/* Lowest and highest value of BLOCK samples of a segment, the first of which lacks SHIFT, so that a feature stays the same in each;
+ * and how many blocks from this one on have no NaN. */
 struct block {
     float lowest, highest;
     int32_t present;
@@ -118,21 +119,26 @@ static int note_alarm(struct alarm_progress *p, int64_t known, struct err *err) 
     return 0;
 }
 
+static int64_t blocks_of(int64_t samples) { return (samples + SHIFT + BLOCK - 1) / BLOCK; }
+/* Where a block of a segment begins. */
+static int64_t begin_of(int64_t block) { return block ? block * BLOCK - SHIFT : 0; }
+
 /* The blocks of every segment of p, one after the other; the last one of a segment may be short. */
 static int make_blocks(struct alarm_progress *p, const struct score_trace *t, struct err *err) {
     const struct score_span whole = {0, t->n}, *segments = t->segments ? t->segments : &whole;
     int n = t->segments ? t->n_segments : 1;
     const float *x = t->p;
-    struct block *blocks = realloc(p->blocks, (size_t)(t->n / BLOCK + n + 1) * sizeof *blocks);
+    struct block *blocks = realloc(p->blocks, (size_t)(t->n / BLOCK + 2 * n + 1) * sizeof *blocks);
     p->blocks = blocks ? blocks : p->blocks;
-    int64_t *next = blocks ? realloc(p->next, (size_t)(t->n / BLOCK + n + 1) * sizeof *next) : NULL;
+    int64_t *next = blocks ? realloc(p->next, (size_t)(t->n / BLOCK + 2 * n + 1) * sizeof *next) : NULL;
     if (!next)
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory for a sweep of alarm rules", t->name);
     p->next = next;
     p->n_blocks = 0;
     for (int s = 0; s < n; s++, x++)
-        for (int64_t left = segments[s].end - segments[s].first; left > 0;) {
-            int64_t size = left < BLOCK ? left : BLOCK;
+        for (int64_t at = 0, all = segments[s].end - segments[s].first, size; at < all; at += size) {
+            const int64_t end = begin_of((at + SHIFT) / BLOCK + 1);
+            size = (end < all ? end : all) - at;
             float lowest = INFINITY, highest = -INFINITY;
             int32_t present = 1;
 #pragma omp simd reduction(min : lowest) reduction(max : highest) reduction(& : present)
@@ -143,7 +149,6 @@ static int make_blocks(struct alarm_progress *p, const struct score_trace *t, st
             }
             blocks[p->n_blocks++] = (struct block){lowest, highest, present};
             x += size;
-            left -= size;
         }
     for (int64_t i = p->n_blocks - 2; i >= 0; i--)
         blocks[i].present += blocks[i].present ? blocks[i + 1].present : 0;
@@ -196,19 +201,19 @@ static int run_segment(struct alarm_progress *p, const struct alarm_config *rule
     const int64_t n = segment->end - segment->first, hop = p->search.alarm_hop, first = blocks - p->blocks;
     int rc;
     for (int64_t at = 0, size; at < n; at += size) {
-        int64_t block = first + at / BLOCK;
-        if (!rule.active && !rule.run && p->next[block] > block) {
-            size = (p->next[block] - block) * BLOCK;
+        const int64_t block = (at + SHIFT) / BLOCK;
+        if (!rule.active && !rule.run && p->next[first + block] > first + block) {
+            size = begin_of(p->next[first + block] - first) - at;
             continue;
         }
-        blocks = p->blocks + block;
-        size = latched_blocks(&rule, blocks, (n - at) / BLOCK) * BLOCK;
+        blocks = p->blocks + first + block;
+        size = begin_of(block + latched_blocks(&rule, blocks, (n - at) / BLOCK)) - at;
         if (size) {
             rule.age += size;
             rule.run = 0;
             continue;
         }
-        size = n - at < BLOCK ? n - at : BLOCK;
+        size = (begin_of(block + 1) < n ? begin_of(block + 1) : n) - at;
         if (pass_block(&rule, blocks, size))
             continue;
         for (int64_t i = at; i < at + size; i++) {
@@ -233,7 +238,7 @@ static int run_rule(struct alarm_progress *p, const struct alarm_config *rule, c
         int64_t size = segments[s].end - segments[s].first;
         rc = run_segment(p, rule, &segments[s], x, blocks, err);
         x += size + 1;
-        blocks += (size + BLOCK - 1) / BLOCK;
+        blocks += blocks_of(size);
     }
     return rc;
 }
