@@ -317,8 +317,14 @@ static void run_block(struct feature *f, const struct feature_rows *in, const st
 static void join_block(struct feature *beside, const struct feature_rows *in, const struct feature_output *out) {
     uint16_t other[DSP_BLOCK];
     run_block(beside, in, &(struct feature_output){other, 1});
-    for (int64_t i = 0; i < in->n; i++)
-        out->to[i * out->stride] = half_from_f32((half_to_f32(out->to[i * out->stride]) + BESIDE * half_to_f32(other[i])) / 2);
+    uint16_t own = 0, mean = 0;
+    for (int64_t i = 0; i < in->n; i++) {
+        uint16_t *to = out->to + i * out->stride;
+        if (!i || *to != own || other[i] != other[i - 1])
+            mean = half_from_f32((half_to_f32(*to) + BESIDE * half_to_f32(other[i])) / 2);
+        own = *to;
+        *to = mean;
+    }
 }
 
 static void hold_backgrounds(struct feature *f) {
