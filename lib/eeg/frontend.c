@@ -467,7 +467,6 @@ CLONES static void add_weighted(double *restrict sum, const float *restrict x, d
 }
 
 typedef double four __attribute__((vector_size(32), aligned(8), may_alias));
-typedef int64_t four_of __attribute__((vector_size(32)));
 
 /* FOUR channels of n values, DSP_BLOCK apart, become values of rows `stride` apart; in whole fours. */
 CLONES static void turn(const double *from, int64_t n, double *to, int stride) {
@@ -476,12 +475,12 @@ CLONES static void turn(const double *from, int64_t n, double *to, int stride) {
         for (int c = 0; c < FOUR; c++)
             memcpy(&in[c], from + (int64_t)c * DSP_BLOCK, sizeof in[c]);
         for (int c = 0; c < FOUR; c += 2) {
-            at[c] = __builtin_shuffle(in[c], in[c + 1], (four_of){0, 4, 2, 6});
-            at[c + 1] = __builtin_shuffle(in[c], in[c + 1], (four_of){1, 5, 3, 7});
+            at[c] = __builtin_shufflevector(in[c], in[c + 1], 0, 4, 2, 6);
+            at[c + 1] = __builtin_shufflevector(in[c], in[c + 1], 1, 5, 3, 7);
         }
         for (int k = 0; k < 2; k++) {
-            *(four *)(void *)(to + k * stride) = __builtin_shuffle(at[k], at[k + 2], (four_of){0, 1, 4, 5});
-            *(four *)(void *)(to + (k + 2) * stride) = __builtin_shuffle(at[k], at[k + 2], (four_of){2, 3, 6, 7});
+            *(four *)(void *)(to + k * stride) = __builtin_shufflevector(at[k], at[k + 2], 0, 1, 4, 5);
+            *(four *)(void *)(to + (k + 2) * stride) = __builtin_shufflevector(at[k], at[k + 2], 2, 3, 6, 7);
         }
     }
 }
