@@ -3,6 +3,8 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "base/fsio.h"
+
 /* struct json is json_t under another name: nobody above sees jansson. */
 static const json_t *tree(const struct json *j) { return (const json_t *)(const void *)j; }
 static const struct json *node(const json_t *j) { return (const struct json *)(const void *)j; }
@@ -56,6 +58,13 @@ int json_parse_at_most(const char *text, size_t len, size_t max_nodes, const cha
 
 int json_parse(const char *text, size_t len, const char *name, struct json **ret, struct err *err) {
     return json_parse_at_most(text, len, JSON_MAX_NODES, name, ret, err);
+}
+
+int json_read(const char *path, size_t max_bytes, struct json **ret, struct err *err) {
+    OWNED_MEMORY char *text = NULL;
+    size_t len = 0;
+    int rc = fsio_read(path, max_bytes, &text, &len, err);
+    return rc ? rc : json_parse(text, len, path, ret, err);
 }
 
 void json_free(struct json *root) {
@@ -133,6 +142,12 @@ void json_take_i64(const struct json *j, int64_t *to, size_t size) { (void)size,
 void json_take_bool(const struct json *j, bool *to, size_t size) { (void)size, *to = json_bool(j, false); }
 
 void json_writer_init(struct json_writer *w, struct str *out) { *w = json_to(out); }
+
+struct json_writer json_object_to(struct str *out) {
+    struct json_writer w = json_to(out);
+    json_begin_object(&w, NULL);
+    return w;
+}
 
 /* One byte that cannot stand in a JSON string as it is. */
 static void put_escaped(struct str *out, unsigned char c) {

@@ -27,7 +27,9 @@ enum json_kind {
 enum { JSON_MAX_NODES = 1 << 20 };
 int json_parse(const char *text, size_t len, const char *name, struct json **ret, struct err *err);
 void json_free(struct json *root); /* takes NULL; only the root of a parse may be freed */
-/* The same with a smaller limit. */
+/* The document of a file of at most this many bytes. */
+int json_read(const char *path, size_t max_bytes, struct json **ret, struct err *err);
+/* json_parse with a smaller limit. */
 int json_parse_at_most(const char *text, size_t len, size_t max_nodes, const char *name, struct json **ret, struct err *err);
 OWNABLE(struct json, json_free)
 enum json_kind json_kind(const struct json *j);                          /* JSON_KIND_NULL for NULL */
@@ -66,6 +68,7 @@ struct json_writer {
 /* A writer of JSON to the end of `out`; json_writer_init makes it in place. */
 static inline struct json_writer json_to(struct str *out) { return (struct json_writer){.out = out}; }
 void json_writer_init(struct json_writer *w, struct str *out);
+struct json_writer json_object_to(struct str *out); /* whose object has begun: json_end(&w, '}') */
 void json_begin_object(struct json_writer *w, const char *key);
 void json_begin_array(struct json_writer *w, const char *key);
 void json_end(struct json_writer *w, char close);                             /* '}' or ']' */

@@ -191,8 +191,7 @@ static void text_line(struct str *line, const char *stamp, enum log_level level,
 }
 
 static void json_line(struct str *line, const char *stamp, enum log_level level, const char *message, char *fields) {
-    struct json_writer w = json_to(line);
-    json_begin_object(&w, NULL);
+    struct json_writer w = json_object_to(line);
     json_put_str(&w, "time", stamp);
     json_put_str(&w, "level", level_names[level]);
     json_put_str(&w, "message", message);

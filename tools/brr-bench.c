@@ -324,13 +324,6 @@ static int parse(int argc, char **argv, struct options *o, struct err *err) {
     return 0;
 }
 
-static int load_old(const char *path, struct report *r, struct err *err) {
-    OWNED_MEMORY char *text = NULL;
-    size_t length = 0;
-    int rc = fsio_read(path, 16 << 20, &text, &length, err);
-    return rc ? rc : json_parse(text, length, path, &r->old, err);
-}
-
 int main(int argc, char **argv) {
     struct err err = {0};
     struct options o = {.device = "cpu", .seconds = 1, .threshold = 15, .dtype = DTYPE_F32};
@@ -342,7 +335,7 @@ int main(int argc, char **argv) {
     json_writer_init(&r.writer, &r.json);
     json_begin_object(&r.writer, NULL);
     if (!rc && o.compare)
-        rc = load_old(o.compare, &r, &err);
+        rc = json_read(o.compare, 16 << 20, &r.old, &err);
     if (!rc)
         rc = run_all(&o, &r, &err);
     json_end(&r.writer, ']');

@@ -46,12 +46,10 @@ static int read_sets(const struct json *list, struct arena *arena, struct job_or
 }
 
 int job_order_read(const char *path, struct arena *arena, struct job_order *ret, struct err *err) {
-    OWNED_MEMORY char *text = NULL;
     OWNED_POINTER(json_free) struct json *tree = NULL;
-    size_t len = 0;
-    int rc;
+    int rc = json_read(path, ORDER_BYTES, &tree, err);
     *ret = (struct job_order){0};
-    if ((rc = fsio_read(path, ORDER_BYTES, &text, &len, err)) || (rc = json_parse(text, len, path, &tree, err)))
+    if (rc)
         return rc;
     for (int i = 0; i < TEXTS; i++) {
         const char *value = json_str(json_get(tree, texts[i].name), NULL);

@@ -8,8 +8,6 @@
 
 enum { ALONE_MS = 60 * 1000 };
 
-static int64_t restart_limit(struct job *job) { return sched_read_demands(job).restarts; }
-
 /* Queues a job whose data do not fit on the volume of the cache now. No restart is charged; what the job fetched stays in the
  * cache. */
 static void pause_job(struct sched *s, struct job *job, const struct err *err) {
@@ -88,7 +86,7 @@ void sched_see_jobs(struct sched *s) {
  * (n_new 1); if there is none, nobody is, and each begins alone. */
 static void recover_one(struct sched *s, struct job *job, int crashed, int n_new) {
     char reason[JOB_REASON_SIZE];
-    int64_t limit = restart_limit(job);
+    int64_t limit = sched_read_demands(job).restarts;
     count_time(job, job->seen_ms);
     if (job->remote) {
         recover_remote(s, job);

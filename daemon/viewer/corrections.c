@@ -27,8 +27,7 @@ int corrections_answer(struct recording_entry *r, const struct correction_form *
         (rc = form ? correction_save(&place, &form->correction, form->seen, &answers, revision, err)
                    : correction_read(&place, &answers, revision, err)))
         return rc;
-    struct json_writer w = json_to(out);
-    json_begin_object(&w, NULL);
+    struct json_writer w = json_object_to(out);
     json_put_str(&w, "revision", revision);
     json_put_str(&w, "file", path);
     json_begin_array(&w, "answers");

@@ -178,8 +178,7 @@ int traces_of_stream(const struct traces_stream *s, const struct traces_query *q
     const int rows = eegring_rows(s->eeg, &names);
     for (int row = 0; row < rows; row++)
         put_trace(&values, s->eeg, row, &q, scratch);
-    struct json_writer w = json_to(out);
-    json_begin_object(&w, NULL);
+    struct json_writer w = json_object_to(out);
     put_traces_head(&w, s, &q, scratch);
     json_end(&w, '}');
     str_puts(out, out->len % 2 ? "\n" : " \n");

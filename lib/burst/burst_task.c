@@ -88,8 +88,7 @@ static int save_state(void *arg, const char *path, char sha256[DIGEST_HEX_SIZE],
     struct saving *s = arg;
     struct burst_task *t = s->t;
     OWNED(str_done) struct str note = str_of(NETFILE_MOST_NOTE_BYTES);
-    struct json_writer w = json_to(&note);
-    json_begin_object(&w, NULL);
+    struct json_writer w = json_object_to(&note);
     json_put_str(&w, "job", t->identity);
     JSON_MEMBERS(&w, *t, wall_s, tick_s, driven);
     int rc = burst_output_sync(&t->output, &w, err);

@@ -12,14 +12,12 @@ static void nodes(const struct geodesic_paths *p, const struct geodesic_rule *ru
     }
 }
 
-static int out_of_memory(struct err *err) { return err_set(err, ERR_EXHAUSTED, "out of memory for geodesics"); }
-
 int geodesic_lengths(const struct geodesic_paths *p, double *ret_s, struct err *err) {
     struct geodesic_rule rule;
     int64_t n = p->n;
     OWNED_MEMORY double *work = calloc((size_t)n * 4, sizeof *work);
     if (!work)
-        return out_of_memory(err);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for geodesics");
     double *c = work, *weight = c + n, *g = weight + n, *s = g + n;
     geodesic_rule_of(p->order, &rule);
     for (int at = 0; at < p->cells * p->order; at++) {

@@ -17,8 +17,7 @@ static void put_identity(const struct geodesic_task *t, struct json_writer *w) {
 }
 
 static void counters_text(const struct geodesic_task *t, struct str *out) {
-    struct json_writer w = json_to(out);
-    json_begin_object(&w, NULL);
+    struct json_writer w = json_object_to(out);
     json_put_i64(&w, "phase", t->phase);
     json_put_i64(&w, "step", geodesic_fit_at(t->fit));
     json_begin_object(&w, "job");

@@ -22,12 +22,8 @@ static bool places(const char *path, char folder[PATH_SIZE], char list[PATH_SIZE
 
 /* The list as JSON, NULL when there is none that can be read. */
 static struct json *read_list(const char *list) {
-    OWNED_MEMORY char *text = NULL;
     struct json *json = NULL;
-    size_t len;
-    if (fsio_exists(list) && !fsio_read(list, LIST_BYTES, &text, &len, NULL) && json_parse(text, len, list, &json, NULL))
-        json = NULL;
-    return json;
+    return fsio_exists(list) && !json_read(list, LIST_BYTES, &json, NULL) ? json : NULL;
 }
 
 static const char own_files[] = "files", copies[] = "copies"; /* the maps of a list */

@@ -43,8 +43,7 @@ static void put_source(const struct train *t, struct json_writer *w) {
 
 void train_card_update(struct train *t) {
     OWNED(str_done) struct str text = str_of(MODELFILE_CARD - 1);
-    struct json_writer w = json_to(&text);
-    json_begin_object(&w, NULL);
+    struct json_writer w = json_object_to(&text);
     if (t->env.version)
         json_put_str(&w, "version", t->env.version);
     put_source(t, &w);

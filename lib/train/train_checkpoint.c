@@ -48,8 +48,7 @@ static int pair_paths(const struct train *t, struct place at, char model[PATH_SI
 #define STEPS(X) X(validated_step, at.validated_step) X(decay_from, at.decay_from) X(best_step, at.best.step)
 
 static void counters_to_json(const struct train *t, struct str *out) {
-    struct json_writer w = json_to(out);
-    json_begin_object(&w, NULL);
+    struct json_writer w = json_object_to(out);
     JSON_MEMBERS(&w, t->at, COUNTERS);
 #define PUT(key, member)                                                                                                           \
     if (t->member != STEP_NONE)                                                                                                    \

@@ -22,8 +22,7 @@ void train_course_add(struct train *t, const char *kind, const struct validation
     if (t->world->rank || !str_format(path, sizeof path, "%s/metrics.jsonl", t->env.directory))
         return;
     struct str line = str_of(4096);
-    struct json_writer w = json_to(&line);
-    json_begin_object(&w, NULL);
+    struct json_writer w = json_object_to(&line);
     json_put_str(&w, "kind", kind);
     JSON_MEMBERS(&w, t->at, step, epoch);
     json_put_f64(&w, "loss", t->at.loss_average);

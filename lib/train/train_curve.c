@@ -63,8 +63,7 @@ static int read_points(struct curve *c, const char *path, struct err *err) {
 
 static int write_points(const struct curve *c, const char *path, struct err *err) {
     OWNED(str_done) struct str text = str_of(FILE_BYTES);
-    struct json_writer w = json_to(&text);
-    json_begin_object(&w, NULL);
+    struct json_writer w = json_object_to(&text);
     json_put_str(&w, "basis", c->basis);
     json_put_i64(&w, "answers", c->answers.n);
     json_put_i64(&w, "steps", c->t->planned_steps);

@@ -51,8 +51,7 @@ static int write_report(struct train *t, struct err *err) {
     if (rc)
         return rc;
     struct str out = str_of(REPORT_BYTES);
-    struct json_writer w = json_to(&out);
-    json_begin_object(&w, NULL);
+    struct json_writer w = json_object_to(&out);
     json_put_str(&w, "kind", "training");
     patients_put_names(t->manifest, t->split, &w, "split");
     json_put_i64(&w, "split_seed", t->job->data.split_seed);

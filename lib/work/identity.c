@@ -72,8 +72,7 @@ static void put_row(void *ctx, const struct option *row, const char *value) { js
 
 static int write_identity(const struct jobfile *job, const char *path, struct err *err) {
     OWNED(str_done) struct str text = str_of(IDENTITY_BYTES);
-    struct json_writer w = json_to(&text);
-    json_begin_object(&w, NULL);
+    struct json_writer w = json_object_to(&text);
     json_put_str(&w, "kind", job->kind->name);
     json_begin_object(&w, "keys");
     each_key(job, put_row, &w);

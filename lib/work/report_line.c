@@ -49,8 +49,7 @@ static const char *event_of(const struct task_report *r) {
 }
 
 void report_write(struct str *out, const struct task_report *r, const struct report_frame *frame) {
-    struct json_writer w = json_to(out);
-    json_begin_object(&w, NULL);
+    struct json_writer w = json_object_to(out);
     json_put_str(&w, "event", event_of(r));
     if (r->kind == TASK_PROGRESS)
         put_progress(&w, r->progress);

@@ -398,8 +398,7 @@ static int add_bed(const struct arguments *o, const char *bed, struct str *lines
         return rc;
     str_puts(lines, line);
     if (o->json) {
-        struct json_writer w = json_to(shown);
-        json_begin_object(&w, NULL);
+        struct json_writer w = json_object_to(shown);
         json_put_str(&w, "name", bed);
         json_put_str(&w, "role", own(o)->role);
         json_put_str(&w, "token", token);

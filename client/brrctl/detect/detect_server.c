@@ -66,8 +66,7 @@ static int check_arguments(const struct arguments *o, bool job) {
 /* A job file; what JSON writes is YAML. */
 static void write_job(const struct arguments *o, const char *source, struct str *text) {
     char model[PATH_SIZE];
-    struct json_writer w = json_to(text);
-    json_begin_object(&w, NULL);
+    struct json_writer w = json_object_to(text);
     json_put_str(&w, "kind", "detect");
     json_begin_object(&w, "data");
     json_put_str(&w, "source", source);

@@ -195,8 +195,7 @@ static void put_row(struct json_writer *w, const char *key, const struct tuned_r
 
 /* The thresholds recorded in the model file. */
 static void write_origin(const struct tuned *t, struct str *text) {
-    struct json_writer w = json_to(text);
-    json_begin_object(&w, NULL);
+    struct json_writer w = json_object_to(text);
     json_put_str(&w, "from_sha256", t->model_sha256);
     JSON_MEMBERS(&w, *t, recordings, hours, seizures, found, false_events);
     json_end(&w, '}');

@@ -107,15 +107,8 @@ static int take_folder(const struct arguments *o, struct report_input *in, struc
 
 static int read_json(struct report_input *in, struct err *err) {
     char path[4096 + 16];
-    OWNED_MEMORY char *text = NULL;
-    size_t len;
-    int rc;
     str_format(path, sizeof path, "%s/report.json", in->folder);
-    if (!fsio_exists(path))
-        return 0;
-    if ((rc = fsio_read(path, JSON_BYTES, &text, &len, err)))
-        return rc;
-    return json_parse(text, len, path, &in->report, err);
+    return fsio_exists(path) ? json_read(path, JSON_BYTES, &in->report, err) : 0;
 }
 
 /* The job's own picture, else one made from the events. */

@@ -75,8 +75,7 @@ static void review_done(struct review *r) {
 static int write_places(const struct review *r, struct err *err) {
     char path[PATH_SIZE];
     OWNED(str_done) struct str text = str_of(JSON_BYTES);
-    struct json_writer w = json_to(&text);
-    json_begin_object(&w, NULL);
+    struct json_writer w = json_object_to(&text);
     json_put_str(&w, "eeg", r->eeg);
     JSON_ARRAY(&w, "found", r->found, r->n_found);
     json_end(&w, '}');
@@ -86,9 +85,7 @@ static int write_places(const struct review *r, struct err *err) {
 }
 
 static int read_places(struct review *r, struct err *err) {
-    OWNED_MEMORY char *text = NULL;
     char path[PATH_SIZE];
-    size_t len;
     int rc = fsio_join(path, sizeof path, r->folder, REVIEW_FILE, err);
     if (rc)
         return rc;
@@ -97,10 +94,8 @@ static int read_places(struct review *r, struct err *err) {
             err, ERR_NOT_FOUND,
             "%s is no review; begin one with `brrctl review DIR --eeg EEG`: DIR a new folder, EEG that of the recordings",
             r->folder);
-    if ((rc = fsio_read(path, JSON_BYTES, &text, &len, err)))
-        return rc;
     OWNED_POINTER(json_free) struct json *json = NULL;
-    if ((rc = json_parse(text, len, path, &json, err)))
+    if ((rc = json_read(path, JSON_BYTES, &json, err)))
         return rc;
     const struct json *found = json_get(json, "found");
     bool fits = str_copy(r->eeg, sizeof r->eeg, json_str(json_get(json, "eeg"), "")) && json_count(found) <= REVIEW_MODELS;
