@@ -13,6 +13,7 @@ from page_beds import LABELS, RATE
 from relay import Relay
 
 BURST_S, RECORD_S, AGAIN_S = 36, 0.5, 2  # no alarm comes from less than 30 s of signal; a client is started again after AGAIN_S
+PAUSE_S = (6, 20)  # between what happens at a bed: more often than not another alarm (judge.REJOIN_S)
 MOVE_AFTER_S = 3  # a client goes to the other daemon
 PER_RECORD = int(RATE * RECORD_S)
 
@@ -124,7 +125,7 @@ class Bed:
             act = self.rng.choice(what)
             with self.held, self.day.drawn(act.__name__, self.name):
                 act()
-            self.day.over.wait(self.rng.uniform(2, 20))
+            self.day.over.wait(self.rng.uniform(*PAUSE_S))
 
     def close(self):
         """Its input ends, and with it its client and its stream: what was recorded is heard first. From then on the bed has no stream."""

@@ -9,6 +9,7 @@ The flood runs in processes of the lowest priority, as if it came from other mac
 import argparse
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import random
@@ -96,7 +97,7 @@ class Bed:
 
 class Flood:
     def __init__(self, o):
-        self.o, self.until, self.count = o, time.monotonic() + o.seconds, 0
+        self.o, self.until, self.count, self.names = o, time.monotonic() + o.seconds, 0, itertools.count()
         self.folder, _, self.pb, self.stubs = messages()
         with open(o.token, encoding="utf-8") as f:
             self.authorization = {"Authorization": f"Bearer {f.read().strip()}", "Accept": "text/html"}
@@ -136,16 +137,18 @@ class Flood:
         self.run(say())
 
     def alarms(self):
-        """Streams of ever new names whose alarms go on and off at a short hop, 40 s of EEG at once."""
-        t = numpy.arange(RATE) / RATE
-        loud = (300 * numpy.sign(numpy.sin(2 * numpy.pi * 4 * t)) * numpy.ones((len(LABELS), 1))).astype("<f4").tobytes()
-        quiet = numpy.zeros((len(LABELS), RATE), "<f4").tobytes()
+        """Streams of ever new names which alarm, all of their EEG at once: what the model learns the patient from, and a seizure."""
+        rng, t = numpy.random.default_rng(0), numpy.arange(RATE) / RATE
+        uv = rng.normal(0, 12, (len(LABELS), RATE))
+        loud = 260 * numpy.sign(numpy.sin(2 * numpy.pi * 5 * t)) * (1 + 0.2 * rng.normal(0, 1, (len(LABELS), 1)))
+        quiet, seizure = (block.astype("<f4").tobytes() for block in (uv, uv + loud))
 
         def say():
-            yield self.open(client_name=f"flood {self.count}", threshold_on=0.6, threshold_off=0.2, alarm_hop_s=0.25)
-            for at in range(40):
+            yield self.open(client_name=f"flood {next(self.names)}", threshold_on=0.6, threshold_off=0.2, alarm_hop_s=1)
+            for at in range(WARM_S + 2 * TURN_S):
                 if self.going():
-                    yield self.pb.ClientMessage(chunk=self.pb.Chunk(first_sample=at * RATE, samples=RATE, data=loud if at // 2 % 2 else quiet))
+                    data = seizure if WARM_S <= at < WARM_S + TURN_S else quiet
+                    yield self.pb.ClientMessage(chunk=self.pb.Chunk(first_sample=at * RATE, samples=RATE, data=data))
         while self.going():
             self.run(say())
 

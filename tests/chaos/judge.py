@@ -12,7 +12,8 @@ REJOIN_S = 10  # alarms.rejoin
 STATUS_S = AGAIN_S = 300  # an alarm that is on for so long, or is on again so late, sounds as if nobody had answered it
 NOISE_S = 0.2  # from the attempt's begin until the receiver has it, on a machine at rest
 LONG_MIN = 6  # a longer day has enough of everything
-TIMES, MORE_S, ENOUGH = 2, 0.2, 30  # what a hostile token may cost; of so many figures a 99th percentile is taken
+TIMES, MORE_S, ENOUGH, FEW = 2, 0.2, 30, 10  # what a hostile token may cost; of so many figures a 99th percentile is taken, of fewer the highest
+FLOOD = "flood"  # so begin the names of the hostile token's streams
 PLACES = 4  # attempts of a hook at a time, half of them of one owner while others wait
 FLIGHT_S = 15  # the longest attempt for which another one waits
 SETTLED_S = 10  # after a fault: clients are back, and streams have caught up
@@ -95,7 +96,7 @@ def changes_of_all(day):
             found.append((last, r))
     for _, r in sorted(found, key=lambda e: e[0]):
         key = r["session"], r["kind"], r["number"], r["alarm"]
-        if key not in known or r["number"] < 0:
+        if key not in known or r["number"] is None:
             known.add(key)
             yield r
 
@@ -134,7 +135,7 @@ def attempts_for(d, name, i):
 
 def told_by_both(day, name):
     """Ids that the receivers of two daemons took, although the first daemon did not end meanwhile, had its answer soon, and the other one began its
-    attempt later."""
+    attempt after that."""
     first_of = {}
     for d in day.daemons:
         for p in d.pagers:
@@ -147,7 +148,8 @@ def told_by_both(day, name):
         (at, d), (again, other) = sorted(of, key=lambda e: e[0])[:2]
         ended = any(e[0] in d.faults and e[2] - DIED_S <= at <= e[3] + DIED_S for e in day.draw)
         slow = any(begin <= at and end - begin > ANSWERED_S for begin, _, end in attempts_for(d, name, i))
-        later = any(at < begin <= again for begin, _, _ in attempts_for(other, name, i))
+        answered = max((end for begin, _, end in attempts_for(d, name, i) if begin <= at), default=at)
+        later = any(answered < begin <= again for begin, _, _ in attempts_for(other, name, i))
         if later and not ended and not slow:
             yield i
 
@@ -169,11 +171,10 @@ def check_told(day):
 
 def check_last(day, d):
     """Whoever heard that an alarm is on hears that it is over."""
-    ends = {(r["alarm"], r["start_s"]): None for r in rows(d, "alarm_on", "alarm_off")}
-    last = {alarm: start_s for alarm, start_s in ends}
+    last = {r["alarm"]: (r["session"], r["start_s"]) for r in rows(d, "alarm_on", "alarm_off")}
     for r in rows(d, "told"):
         kind, _, outcome = r["detail"].partition(": ")
-        if r["alarm"] in last and kind == "alarm_off" and r["start_s"] == last[r["alarm"]] and outcome.startswith("not told"):
+        if kind == "alarm_off" and (r["session"], r["start_s"]) == last.get(r["alarm"]) and outcome.startswith("not told"):
             day.lose("the end of an alarm was not told", f"{d.name}: {r['person']}: {r['alarm']}: {outcome}")
 
 
@@ -286,12 +287,22 @@ def check_attempts(day, d, begun):
 
 
 def compare(day, what, values):
-    found = {which: {"n": len(v), "p99": p99(v)} for which, v in values.items()}
+    """Of fewer than ENOUGH figures with the hostile token none may be higher, since each is a larger part of them than a 99th percentile leaves out."""
+    found = {which: {"n": len(v), "p99": p99(v), "highest": round(max(v, default=0), 3)} for which, v in values.items()}
     day.facts[what] = found
-    if day.o.minutes > LONG_MIN and min(f["n"] for f in found.values()) < ENOUGH:
+    n, judged = min(f["n"] for f in found.values()), "p99" if found["with"]["n"] >= ENOUGH else "highest"
+    if day.o.minutes > LONG_MIN and n < FEW:
         day.lose("too few figures to compare", f"{what}: {found}")
-    elif min(f["n"] for f in found.values()) >= ENOUGH and found["with"]["p99"] > TIMES * found["without"]["p99"] + MORE_S:
+    elif n >= FEW and found["with"][judged] > TIMES * found["without"]["p99"] + MORE_S:
         day.lose("a hostile token makes others late", f"{what}: {found}")
+
+
+def check_flood(day):
+    """The hostile token has alarms that are told; else a long day compares nothing."""
+    n = sum(a[1]["entry"]["client"].startswith(FLOOD) for d in day.daemons for p in d.pagers for a in p.attempts)
+    day.facts["attempts for the hostile token"] = n
+    if day.o.minutes > LONG_MIN and n < ENOUGH:
+        day.lose("the hostile token had hardly an alarm", n)
 
 
 def check_lags(day):
@@ -332,9 +343,12 @@ def prove_attempts():
                 attempt(at[which] + 10 * k - 0.01, at[which] + 10 * k + 0.02, "flood 1")
     lags = check_attempts(day, d, rows_of)
     compare(day, "attempt after s", lags)
+    for with_s in ([0.05] * FEW, [0.05] * (ENOUGH - 2) + [0.4], [0.05] * (FEW - 1)):  # the second one is late, the third too few
+        compare(day, "few", {"with": with_s, "without": [0.05] * ENOUGH})
     what = [w for w, _ in found]
     assert [len(lags[which]) for which in ("with", "without")] == [ENOUGH, ENOUGH + 1], lags  # of the queue none, beside what hangs one
-    assert what.count("an attempt began late") == 1 + ENOUGH // 2 and what.count("a hostile token makes others late") == 1 and len(what) == 2 + ENOUGH // 2, found
+    late, slow, few = map(what.count, ("an attempt began late", "a hostile token makes others late", "too few figures to compare"))
+    assert (late, slow, few, len(what)) == (1 + ENOUGH // 2, 2, 1, 4 + ENOUGH // 2), found
 
 
 def check_delays(day, limit_s):
@@ -359,5 +373,6 @@ def judge(day):
         check_last(day, d)
         check_messages(day, d, timeline)
         check_causes(day, d, timeline, causes_at(day, d), rows(d, "technical_on"))
+    check_flood(day)
     check_lags(day)
     check_delays(day, day.o.told_within)

@@ -97,7 +97,7 @@ class Account:
 
     def __init__(self, d, hook=HOOK):
         with journal_of(d) as db:
-            alarms = db.execute("SELECT id, session, kind, number, alarm, received_ms, detail FROM journal WHERE live AND kind IN "
+            alarms = db.execute("SELECT id, session, kind, ifnull(number, received_ms), alarm, received_ms, detail FROM journal WHERE live AND kind IN "
                                 "('alarm_on', 'alarm_off') AND detail NOT LIKE 'goes on as%' ORDER BY id").fetchall()
             self.settled = {(row[0], row[1].partition(":")[0], row[2]): row[1] for row in db.execute(
                 "SELECT session, detail, start_s FROM journal WHERE kind = 'told' AND person = ?", (hook,))}
