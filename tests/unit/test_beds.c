@@ -630,13 +630,10 @@ static void two_streams_of_a_bed_that_are_heard_have_their_own_alarms(void **sta
         second(b, g.beds);
         status_drop(ward_now(&g));
         const struct alarms_now now = desk_now();
-        const struct alarms_start start = {.id = "of-0",
-                                           .session = session_id(s[0]),
-                                           .bed = "bed 7",
-                                           .principal = by[0],
-                                           .model = "",
-                                           .live = true,
-                                           .on_ms = now.wall_ms};
+        char session[64]; /* the stream ends before its alarm does */
+        str_copy(session, sizeof session, session_id(s[0]));
+        const struct alarms_start start = {
+            .id = "of-0", .session = session, .bed = "bed 7", .principal = by[0], .model = "", .live = true, .on_ms = now.wall_ms};
         assert_non_null(alarms_began(desk_alarms(g.source.desk), &start, &now));
         struct status *seen = ward_now(&g);
         assert_int_equal(seen->n_streams, 2);
