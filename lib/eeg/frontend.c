@@ -58,7 +58,7 @@ struct frontend {
     bool in_segment;  /* source samples were pushed since the last segment end */
     bool announced;   /* the segment's first output went out */
     int failed;       /* the sink's or a push's error: nothing more is accepted */
-    double *mixed;    /* (DSP_BLOCK, lanes) */
+    double *mixed;    /* (DSP_BLOCK, lanes) the newest row over a gap */
     double *planar;   /* (FOUR, DSP_BLOCK) output channels while mixing */
     double *last;     /* (lanes) newest mixed row */
     double *filtered; /* (DSP_BLOCK, lanes); NULL: they are in the block */
@@ -563,7 +563,7 @@ static int push_block(struct frontend *f, const float *const *uv, int64_t from, 
     struct block *b = next_block(f, f->part);
     if (!b)
         return no_block(f, err);
-    double *rows = in_block(f) ? b->measured : f->mixed;
+    double *rows = in_block(f) ? b->measured : f->filtered;
     int rc = mix(f, uv, from, n, rows, err);
     if (rc)
         return rc;
