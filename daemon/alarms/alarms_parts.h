@@ -28,7 +28,7 @@ struct technical {
 
 struct standby {
     struct alarm_author author;
-    int64_t until_ms;      /* 0: somebody ended it, which other daemons may not know */
+    int64_t until_ms;      /* 0: it is over, which other daemons may not know */
     int64_t until_boot_ms; /* it is forgotten then */
 };
 

@@ -61,11 +61,17 @@ bool alarms_stands_by(const struct alarms *all, enum alarm_kind kind, const char
 void alarms_forget_standbys(struct alarms *all, const struct alarms_now *now) {
     const char *bed;
     void *at;
-    for (size_t cursor = 0; map_next(all->standbys, &cursor, &bed, &at);)
-        if (now->boot_ms >= ((struct standby *)at)->until_boot_ms) {
+    for (size_t cursor = 0; map_next(all->standbys, &cursor, &bed, &at);) {
+        struct standby *s = at;
+        if (now->boot_ms < s->until_boot_ms)
+            continue;
+        all->changed = true;
+        if (s->until_ms) /* it ended the one before it, as somebody would who ends it */
+            s->until_boot_ms = alarms_boot_of(s->author.at_ms, now) + ALARMS_STANDBY_MS;
+        s->until_ms = 0;
+        if (now->boot_ms >= s->until_boot_ms)
             free(map_remove(all->standbys, bed));
-            all->changed = true;
-        }
+    }
 }
 
 void alarms_merge_standbys(struct alarms *all, struct alarms *past) {

@@ -179,6 +179,12 @@ static void the_standby_of_a_bed_goes_with_its_stream(void **state) {
     assert_int_equal(alarms_standby(desk_alarms(d[0]), "bed-7", until_ms + 1, &ana, &now, NULL), 0);
     assert_int_equal(take_along(d[0], d[1], &of), 1);
     assert_int_equal(alarms_in_standby(desk_alarms(d[1]), "bed-7", &now, NULL), until_ms + 1);
+    ana.boot_ms += 1000; /* a shorter one, whose end comes there */
+    const struct alarms_now later = {.wall_ms = now.wall_ms + 2 * MINUTE, .boot_ms = now.boot_ms + 2 * MINUTE};
+    assert_int_equal(alarms_standby(desk_alarms(d[1]), "bed-7", now.wall_ms + MINUTE, &ana, &now, NULL), 0);
+    alarms_tick(desk_alarms(d[1]), &later);
+    assert_int_equal(take_along(d[1], d[0], &of), 1);
+    assert_true(!alarms_in_standby(desk_alarms(d[0]), "bed-7", &now, NULL));
     desk_free(d[0]);
     desk_free(d[1]);
 }
