@@ -90,6 +90,13 @@ static void turn_off(struct session *s, int64_t at, enum journal_off off) {
     s->alarm = false;
 }
 
+/* Where a stream without alarm has left the alarm that its register, or another daemon, has on since a sample: at its end, or where
+ * a later one began. -1: nowhere yet. */
+static int64_t over_at(const struct session *s, const char *id, int64_t since) {
+    const bool later = strcmp(id, s->notes.alarm_id) != 0 && s->notes.onset.first > since;
+    return s->alarm || s->notes.alarm_off < since ? -1 : later ? s->notes.onset.first : s->notes.alarm_off;
+}
+
 void session_alarm_goes_on(struct session *s) {
     struct live_report r = {.message.kind = LIVE_ALARM,
                             .on = true,
@@ -103,10 +110,13 @@ void session_alarm_goes_on(struct session *s) {
     const struct session_register *alarms = &s->all->config.alarms;
     char id[JOURNAL_ALARM];
     s->notes.alarm_known = !s->alarm && alarms->on_in ? alarms->on_in(alarms->ctx, s->id, id) : -1;
-    if (s->notes.alarm_known < 0 || strcmp(id, s->notes.alarm_id) != 0 || s->notes.alarm_off < s->notes.alarm_known)
+    const int64_t over = s->notes.alarm_known < 0 ? -1 : over_at(s, id, s->notes.alarm_known), off = s->notes.alarm_off;
+    if (over < 0)
         return;
-    s->notes.alarm_known = -1;
-    turn_off(s, s->notes.alarm_off, JOURNAL_OFF_CUT); /* it went off at another daemon; why, only that one knows */
+    str_copy(id, sizeof id, s->notes.alarm_id);
+    turn_off(s, over, JOURNAL_OFF_CUT); /* it went off at another daemon; why, only that one knows */
+    str_copy(s->notes.alarm_id, sizeof s->notes.alarm_id, id);
+    s->notes.alarm_off = off;
 }
 
 void session_alarm_end(struct session *s, const char *reason) {
@@ -185,8 +195,8 @@ bool sessions_receive_alarm(struct sessions *all, const void *data, size_t len) 
     if (n <= 0 || !alarms->receive)
         return true;
     struct session *s = session_of_id(all, list[0].session);
-    const double over_s = s && !strcmp(s->notes.alarm_id, list[0].alarm) ? (double)s->notes.alarm_off / FRONTEND_RATE_HZ : -1;
-    if (over_s >= list[0].start_s) /* it has ended in its stream, which comes from where that was */
+    const int64_t since = llround(list[0].start_s * FRONTEND_RATE_HZ);
+    if (s && over_at(s, list[0].alarm, since) >= 0) /* the stream comes from where that was */
         return true;
     if ((!s && all->awaited) || !alarms->receive(alarms->ctx, list, n))
         return false;
