@@ -52,6 +52,7 @@ void session_alarm_name(struct session *s, struct live_report *r) {
     }
     s->notes.alarm_known = -1;
     s->notes.alarm_off = r->on ? -1 : r->first;
+    s->notes.over = s->notes.over > s->notes.alarm_off ? s->notes.over : s->notes.alarm_off;
     str_copy(r->alarm_id, sizeof r->alarm_id, s->notes.alarm_id);
 }
 
@@ -90,11 +91,12 @@ static void turn_off(struct session *s, int64_t at, enum journal_off off) {
     s->alarm = false;
 }
 
-/* Where a stream without alarm has left the alarm that its register, or another daemon, has on since a sample: at its end, or where
- * a later one began. -1: nowhere yet. */
+/* Where a stream has left the alarm that its register, or another daemon, has on since a sample: at its end, or where a later one
+ * began. -1: nowhere yet. */
 static int64_t over_at(const struct session *s, const char *id, int64_t since) {
-    const bool later = strcmp(id, s->notes.alarm_id) != 0 && s->notes.onset.first > since;
-    return s->alarm || s->notes.alarm_off < since ? -1 : later ? s->notes.onset.first : s->notes.alarm_off;
+    const bool same = !strcmp(id, s->notes.alarm_id);
+    const int64_t over = same ? s->notes.alarm_off : s->notes.over;
+    return over < since ? -1 : !same && s->notes.onset.first > since ? s->notes.onset.first : over;
 }
 
 void session_alarm_goes_on(struct session *s) {

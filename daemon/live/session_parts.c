@@ -122,7 +122,8 @@ struct session *session_new(struct sessions *all, const struct session_request *
     s->rate_hz = open->rate_hz;
     s->flow.newest_ms = clock_ms();
     s->epoch = clock_wall_ms();
-    s->saves.durable = s->saves.promised = s->notes.alarm_off = s->notes.alarm_known = s->notes.running = -1;
+    s->saves.durable = s->saves.promised = -1;
+    s->notes.alarm_off = s->notes.over = s->notes.alarm_known = s->notes.running = -1;
     s->shown.probability = NAN;
     str_copy(s->token.principal, sizeof s->token.principal, request->principal);
     s->resumable = request->resumable;

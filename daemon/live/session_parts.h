@@ -52,6 +52,7 @@ struct session_notes {
     char alarm_id[JOURNAL_ALARM];     /* of its newest alarm; "" = it had none */
     struct session_onset onset;       /* when it went on */
     int64_t alarm_off;                /* the sample at which it went off; -1: it is on, or there was none */
+    int64_t over;                     /* the sample at which an alarm of this session last went off; -1: none has */
     int64_t alarm_known;              /* restored: its alarm is on since this sample, by the register; -1: no more */
     int64_t heard;                    /* one past the newest sample of the alarm trace */
     int64_t running;                  /* first sample of the event that has begun and not ended; -1: none */

@@ -10,7 +10,7 @@
 /* VERSION: of a snapshot's layout, its first number. FIRST to VERSION are read, for streams that are open during an upgrade; those
  * before PATIENTS have no patient, those before BOOTS no CLOCK_BOOTTIME, those before LEARNING not how long a patient was learned,
  * those before CHANNELS not which channels carry an event or an alarm, those before TECHNICAL no technical alarms,
- * those before STANDBYS no standby, nor the channels of an onset before the newest one. */
+ * those before STANDBYS no standby, nor the channels of an onset, nor the end of an alarm, before the newest one. */
 enum {
     FIRST = 9,
     PATIENTS = 10,
@@ -83,7 +83,7 @@ static void pack_view(const struct session *s, struct str *out) {
     PACK(out, s->notes.gap, open, client, first, written, end);
     PACK(out, s->notes.onset, first, wall_ms, boot_ms, value);
     pack_described(s, out);
-    PACK(out, *s, shown.learned, notes.onset.where);
+    PACK(out, *s, shown.learned, notes.onset.where, notes.over);
 }
 
 /* A CLOCK_BOOTTIME; 0: it says nothing after another boot of the machine. */
@@ -138,6 +138,7 @@ static void unpack_alarm(struct unpack *in, struct session *s, struct opening *o
     s->shown.learned = s->shown.learned_before = o->version >= LEARNING ? unpack_i64(in, 0, far) : 0;
     if (o->version >= CHANNELS)
         unpack_text(in, s->notes.onset.where, sizeof s->notes.onset.where);
+    s->notes.over = o->version >= STANDBYS ? unpack_i64(in, -1, far) : s->notes.alarm_off;
 }
 
 static void unpack_view_of(struct unpack *in, struct session *s, struct opening *o) {

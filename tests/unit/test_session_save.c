@@ -364,7 +364,8 @@ static size_t behind_text(const struct kept_bench *k, size_t at) {
 }
 
 /* The first version has neither the patient and the boot behind the name of the client, nor the CLOCK_BOOTTIME of the alarm before
- * its probability and the number of answers, nor at the end how long the patient was learned and which channels carry the alarm. */
+ * its probability and the number of answers, nor at the end how long the patient was learned, which channels carry the alarm and
+ * where one last went off. */
 static void a_snapshot_of_the_first_version_is_read(void **state) {
     struct kept_bench *k = *state;
     struct live_stream *stream;
@@ -378,7 +379,7 @@ static void a_snapshot_of_the_first_version_is_read(void **state) {
     assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), ERR_DATA_LOSS);
     const char *principal = memmem(k->kept.state, k->kept.len, "uid:1", strlen("uid:1"));
     const size_t client = (size_t)(principal - k->kept.state) + strlen("uid:1"), patient = behind_text(k, client);
-    k->kept.len -= 2 * sizeof(int64_t);
+    k->kept.len -= 3 * sizeof(int64_t);
     cut(k, k->kept.len - 3 * sizeof(int64_t), sizeof(int64_t));
     cut(k, patient, behind_text(k, behind_text(k, patient)) - patient);
     assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), 0);

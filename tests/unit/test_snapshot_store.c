@@ -54,7 +54,7 @@ static void begin(struct daemon_side *d) {
     const struct sessions_config config = {.post = take,
                                            .post_ctx = &d->b.worker,
                                            .metrics = d->b.metrics,
-                                           .max_sessions = 3,
+                                           .max_sessions = 4,
                                            .resume_ttl_ms = 3600 * 1000,
                                            .max_waiting_bytes = 16384,
                                            .store = snapshot_store_for_sessions(d->store)};
@@ -551,10 +551,9 @@ static void an_alarm_goes_after_its_stream(void **state) {
 
 /* A daemon from which a stream is taken before it has taken its alarm gives up both: one of them knows whether it is over. */
 static void an_alarm_on_its_way_goes_with_its_stream(void **state) {
-    struct daemon_side *d = *state;
-    struct daemon_side *peer = make_peer(d);
+    struct daemon_side *d = *state, *peer = make_peer(d);
     char token[RESUME_TOKEN_SIZE], id[SESSION_ID_SIZE], name[64], path[1024], back[1024];
-    for (int over = 0; over < 3; over++) {
+    for (int over = 0; over < 4; over++) {
         know(d, &ledgers[0]);
         know(peer, &ledgers[1]);
         struct session *s = make_stream(d, token);
@@ -568,14 +567,15 @@ static void an_alarm_on_its_way_goes_with_its_stream(void **state) {
         closed(&d->b, s->stream);
         assert_true(fsio_exists(path) && !fsio_exists(back));
         struct session *there = sessions_find(peer->b.all, token, "uid:1");
-        journal_alarm_id(id, there->notes.onset.first = over == 2 ? 7 : 5 /* a later one */, there->notes.alarm_id);
-        there->notes.alarm_off = over ? 9 : -1;
+        journal_alarm_id(id, there->notes.onset.first = over < 2 ? 5 : over == 2 ? 7 : 12, there->notes.alarm_id); /* a later one */
+        there->notes.over = over ? 9 : -1;
+        there->notes.alarm_off = (there->alarm = over == 3) ? -1 : there->notes.over;
         save_again(peer, there);
         str_copy(ledgers[0].on, sizeof ledgers[0].on, over ? id : ""); /* this daemon has not heard of the end */
         claim(d, token);
         assert_true(!fsio_exists(path) && fsio_exists(back));
         s = sessions_find(d->b.all, token, "uid:1");
-        assert_true(over ? s->notes.alarm_known == -1 && s->notes.alarm_off == 9 : s->notes.alarm_known == 5);
+        assert_true(over ? s->notes.alarm_known == -1 && s->notes.over == 9 : s->notes.alarm_known == 5);
         assert_int_equal(ledgers[0].received, !over);
         round_of(d, 6000);
         assert_false(fsio_exists(back));
