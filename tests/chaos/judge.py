@@ -101,9 +101,20 @@ def changes_of_all(day):
             yield r
 
 
+def is_from_before(day, r, last):
+    """Whether this end is of a stream that a daemon has from before the end which the other daemon told. While the volume takes no snapshots, a stream
+    does not survive a crash, as its client is told; the daemon that has its old snapshot waits for a client that has opened another stream."""
+    unwritten = ("full results volume", "hung fsync of results")
+    return (last is not None and r["kind"] == last["kind"] == "alarm_off" and r["detail"] == "expired" and r["number"] < last["number"] and last["at"] is not None
+            and any(e[0] in unwritten and e[2] - SETTLED_S <= last["at"] <= e[3] + SETTLED_S for e in day.draw))
+
+
 def check_ends(day):
-    kinds, on_in = {}, {}
+    kinds, on_in, last = {}, {}, {}
     for r in changes_of_all(day):
+        if is_from_before(day, r, last.get(r["alarm"])):
+            continue
+        last[r["alarm"]] = r
         if r["kind"] == "alarm_off":
             on_in.pop(r["alarm"], None)
         elif on_in.setdefault(r["alarm"], r["session"]) != r["session"]:
