@@ -217,7 +217,12 @@ static int pack(const struct walk *w, struct err *err) {
         stale += !w->kinds[k].fresh;
     if (stale && w->call->lay)
         lanes_for(threads, w->call->key.co, lay_output, w);
-    return stale ? lanes_run(&(struct lanes_work){pack_kind, w, 0, w->cut.n_kinds, stale > 1 ? threads : 1}, err) : 0;
+    const struct lanes_work work = {pack_kind, w, 0, w->cut.n_kinds, stale > 1 ? threads : 1};
+    const int rc = stale ? lanes_run(&work, err) : 0;
+    for (int k = 0; !rc && k < w->cut.n_kinds; k++)
+        if (!w->kinds[k].fresh)
+            w->kinds[k].packed->version = w->call->version;
+    return rc;
 }
 
 static int run_piece(const void *ctx, int64_t unit, int lane, struct err *err) {

@@ -291,10 +291,12 @@ int packed_find(struct dnn_cache *c, struct conv_prim *p, const struct packed *w
         free(slot->data);
         slot->data = aligned_alloc(64, (p->packed_bytes + 63) / 64 * 64);
         slot->bytes = slot->data ? p->packed_bytes : 0;
-        if (!slot->data)
+        if (!slot->data) {
+            *slot = (struct packed){0};
             return err_set(err, ERR_EXHAUSTED, "oneDNN: out of memory packing weights");
+        }
     }
-    *slot = (struct packed){weights->source, p, weights->lay, weights->version, c->clock, slot->data, slot->bytes};
+    *slot = (struct packed){weights->source, p, weights->lay, 0, c->clock, slot->data, slot->bytes};
     return 0;
 }
 

@@ -42,6 +42,6 @@ int conv_prim_reorder(struct dnn_cache *c, struct conv_prim *p, int lane, const 
 bool conv_prim_same_packing(const struct conv_prim *a, const struct conv_prim *b);
 
 /* The slot of packed weights for the primitive and the source and lay of `weights`, with room for them; *ret_fresh if they are
- * those of its version, which is not 0. */
+ * those of its version, which is not 0. Else the caller packs them, and sets the slot's version once they are. */
 int packed_find(struct dnn_cache *c, struct conv_prim *p, const struct packed *weights, struct packed **ret, bool *ret_fresh,
                 struct err *err);
