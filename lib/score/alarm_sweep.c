@@ -119,7 +119,7 @@ static int note_alarm(struct alarm_progress *p, int64_t known, struct err *err) 
     return 0;
 }
 
-static int64_t blocks_of(int64_t samples) { return (samples + SHIFT + BLOCK - 1) / BLOCK; }
+static int64_t blocks_of(int64_t samples) { return samples ? (samples + SHIFT + BLOCK - 1) / BLOCK : 0; }
 /* Where a block of a segment begins. */
 static int64_t begin_of(int64_t block) { return block ? block * BLOCK - SHIFT : 0; }
 
