@@ -19,7 +19,7 @@ int alarms_standby(struct alarms *all, const char *bed, int64_t until_ms, const 
     if (until_ms && (until_ms <= now->wall_ms || until_ms > now->wall_ms + ALARMS_STANDBY_MS))
         return err_set(err, ERR_INVALID, "standby ends within 24 h from now; the end given is %.0f min from now",
                        (double)(until_ms - now->wall_ms) / 60000);
-    if (until_ms == (s ? s->until_ms : 0) && (s || !all->restoring))
+    if (until_ms == (s ? s->until_ms : 0) && !all->restoring) /* else its author counts against those of other daemons */
         return 0;
     if (until_ms && !(s && s->until_ms) && !all->restoring && /* earlier versions had no shares */
         standbys_of(all, author->by) >= ALARMS_STANDBYS / 4)

@@ -132,6 +132,29 @@ static void an_alarm_goes_after_its_stream_to_the_daemon_that_has_it(void **stat
     desk_free(to);
 }
 
+/* The other daemon has computed the onset again, and did not know the alarm of the bed that it joined. */
+static void an_alarm_that_comes_under_another_id_ends_none_that_is_on(void **state) {
+    struct desk *d[2];
+    struct journal_entry e = {
+        .kind = JOURNAL_ALARM_ON, .start_s = 10, .value = 0.9, .live = true, .session = "s1", .client = "bed-7"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(desk_new(&(struct desk_config){.journal = NULL}, &d[i], NULL), 0);
+        e.received_ms = desk_now().wall_ms - MINUTE;
+        e.boot_ms = desk_now().boot_ms - MINUTE;
+        journal_alarm_id(i ? e.session : "s0", 2560, e.alarm);
+        desk_note(d[i], &e);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_true(give(d[0], d[1]));
+        const struct alarm *a = alarms_on_in(desk_alarms(d[1]), "s1");
+        assert_non_null(a);
+        assert_true(!strcmp(a->id, e.alarm) && !a->off_ms && a->changed_s == 10);
+    }
+    desk_free(d[0]);
+    desk_free(d[1]);
+}
+
 /* As the snapshot of the stream takes it to the other daemon. */
 static int take_along(struct desk *from, struct desk *to, const struct journal_entry *of) {
     struct journal_entry list[DESK_DESCRIBED];
@@ -185,6 +208,16 @@ static void the_standby_of_a_bed_goes_with_its_stream(void **state) {
     alarms_tick(desk_alarms(d[1]), &later);
     assert_int_equal(take_along(d[1], d[0], &of), 1);
     assert_true(!alarms_in_standby(desk_alarms(d[0]), "bed-7", &now, NULL));
+    struct journal_entry old[DESK_DESCRIBED]; /* a snapshot from before the end of one that began after that */
+    ana.boot_ms += 1000;
+    assert_int_equal(alarms_standby(desk_alarms(d[0]), "bed-7", until_ms, &ana, &now, NULL), 0);
+    assert_int_equal(desk_describe(d[0], &of, old), 1);
+    ana.boot_ms += 1000;
+    assert_int_equal(alarms_standby(desk_alarms(d[0]), "bed-7", 0, &ana, &now, NULL), 0);
+    assert_int_equal(take_along(d[0], d[1], &of), 1);
+    COPY_TEXTS(old[0], of, session, client, principal);
+    desk_take_over(d[1], &old[0]);
+    assert_true(!alarms_in_standby(desk_alarms(d[1]), "bed-7", &now, NULL));
     desk_free(d[0]);
     desk_free(d[1]);
 }
@@ -375,6 +408,7 @@ int main(void) {
         in_ward(an_alarm_goes_after_its_stream_to_the_daemon_that_has_it),
         in_ward(technical_alarms_go_with_their_stream),
         in_ward(no_signal_is_not_over_because_its_stream_moved),
+        in_ward(an_alarm_that_comes_under_another_id_ends_none_that_is_on),
         in_ward(the_standby_of_a_bed_goes_with_its_stream),
         in_ward(a_standby_that_was_ended_takes_no_room),
         in_ward(the_channels_of_an_earlier_onset_go_with_an_alarm),
