@@ -158,7 +158,8 @@ def no_descriptors(w, rng):
 
 @fault("no memory", (1, 4))
 def no_memory(w, rng):
-    take_back = w.d.limit(resource.RLIMIT_AS, (w.d.status("VmSize") << 10) + rng.randrange(16 << 20))
+    size, more = w.d.status("VmSize") << 10, rng.randrange(16 << 20)
+    take_back = w.d.limit(resource.RLIMIT_AS, size + more) if size else lambda: None
     yield
     take_back()
 

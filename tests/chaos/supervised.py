@@ -183,10 +183,13 @@ class Supervised(Daemon):
         self.again.set()
 
     def limit(self, which, value):
-        """Sets a soft limit of the running daemon and returns a function that takes it back."""
+        """Sets a soft limit of the running daemon and returns a function that takes it back. A daemon that has just ended has no limits."""
         process = self.process
-        before = resource.prlimit(process.pid, which)
-        resource.prlimit(process.pid, which, (value, before[1]))
+        try:
+            before = resource.prlimit(process.pid, which)
+            resource.prlimit(process.pid, which, (value, before[1]))
+        except ProcessLookupError:
+            return lambda: None
 
         def take_back():
             if process.poll() is None:
@@ -194,8 +197,10 @@ class Supervised(Daemon):
         return take_back
 
     def status(self, field):
-        with open(f"/proc/{self.process.pid}/status", encoding="utf-8") as f:
-            return next(int(line.split()[1]) for line in f if line.startswith(field + ":"))
+        """A number of /proc/PID/status; 0 where a daemon that has just ended has none."""
+        with contextlib.suppress(OSError), open(f"/proc/{self.process.pid}/status", encoding="utf-8") as f:
+            return next((int(line.split()[1]) for line in f if line.startswith(field + ":")), 0)
+        return 0
 
     def models(self):
         """What is served, by name; None when the daemon does not answer."""
