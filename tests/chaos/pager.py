@@ -82,14 +82,17 @@ def delivery_id(hook, session, kind, number):
 
 
 def journal_of(d):
-    """A copy of the journal of a daemon, opened."""
-    results = d.inside(f"{d.dir}/results")
-    for suffix in ("", "-wal"):
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(f"{d.dir}/journal-copy.sqlite{suffix}")
-        if os.path.exists(f"{results}/journal.sqlite{suffix}"):
-            shutil.copyfile(f"{results}/journal.sqlite{suffix}", f"{d.dir}/journal-copy.sqlite{suffix}")
-    return sqlite3.connect(f"{d.dir}/journal-copy.sqlite")
+    """A copy of the journal of a daemon, opened. It is copied again where the daemon wrote into the file itself, and not only behind its WAL, meanwhile."""
+    results, copy, wrote = d.inside(f"{d.dir}/results"), f"{d.dir}/journal-copy.sqlite", None
+    state = lambda: os.path.exists(f"{results}/journal.sqlite") and os.stat(f"{results}/journal.sqlite").st_mtime_ns
+    while wrote is None or wrote != state():
+        wrote = state()
+        for suffix in ("", "-wal"):
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(copy + suffix)
+            if os.path.exists(f"{results}/journal.sqlite{suffix}"):
+                shutil.copyfile(f"{results}/journal.sqlite{suffix}", copy + suffix)
+    return sqlite3.connect(copy)
 
 
 class Account:
