@@ -10,6 +10,7 @@ its files are kept in failed/NAME of the build folder until the next failure of 
 its seed. The last line of all is the processor time of the test and of all processes that it has waited for, which
 tools/test_report.py adds up; the line before it the time that the test got.
 usage: with_limit.py SECONDS PROGRAM [ARGUMENT ...]    a PROGRAM that ends in .py is run by this Python"""
+import contextlib
 import os
 import resource
 import select
@@ -25,6 +26,7 @@ from seed import test_seed
 MARK = "BRR_TEST_OF"  # in the environment of all that a test starts, those that leave its process tree too
 LAST_WORD_S = 40  # for the stacks
 INTERRUPTED_S = 30  # for what an interrupted test has to say and to end
+LOOKS, LOOKS_S = 3, 0.05  # for processes of a test that has ended, and the pause behind each
 LOOK_S = 2  # between two looks at how long its threads waited
 # System calls of x86-64 in which programs wait, and what their first argument is.
 WAITS = {0: ("read", "fd"), 1: ("write", "fd"), 7: ("poll", ""), 23: ("select", ""), 35: ("nanosleep", ""), 42: ("connect", "fd"), 43: ("accept", "fd"),
@@ -55,8 +57,9 @@ class Family:
         pids = {int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()}
         parents = {pid: parent_of(pid) for pid in pids}
         new = {(pid, parents[pid]) for pid in pids} - self.seen  # a process whose parent ended may be a grandchild that was not seen as one
-        self.marked |= {pid for pid, _ in new if f"{MARK}={os.getpid()}\0" in read(f"/proc/{pid}/environ")}
-        self.seen = {(pid, parents[pid]) for pid in pids}
+        texts = {pid: read(f"/proc/{pid}/environ") for pid, _ in new}
+        self.marked |= {pid for pid in texts if f"{MARK}={os.getpid()}\0" in texts[pid]}
+        self.seen = {(pid, parents[pid]) for pid in pids if texts.get(pid) != ""}  # in the middle of an exec it has none: it is read again
         self.marked &= pids | {self.root}
         found = set(self.marked)
         while more := {pid for pid in pids if parents[pid] in found} - found:
@@ -152,12 +155,14 @@ def wait(child, seconds):
     return True
 
 
-def kill_all(pids):
-    for pid in pids:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+def kill_all(family, pids=()):
+    """Kills these and all of the family, and looks again: a process in the middle of an exec is not known by its mark."""
+    for _ in range(LOOKS):
+        for pid in {*pids, *family.pids()}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        pids = ()
+        time.sleep(LOOKS_S)
 
 
 def end(child, family):
@@ -168,7 +173,7 @@ def end(child, family):
     if not wait(child, INTERRUPTED_S):
         child.send_signal(signal.SIGABRT)
         wait(child, 5)
-    kill_all({*pids, *family.pids()})
+    kill_all(family, pids)
     wait(child, 5)
 
 
@@ -187,7 +192,7 @@ def run(command, limit, files):
             end(child, family)
             return None, got.seconds
     if child.wait() < 0:  # it had no time to end what it had started
-        kill_all(family.pids())
+        kill_all(family)
     return child.returncode, got.look()
 
 
