@@ -49,7 +49,7 @@ struct alarm_author {
 };
 const char *alarm_author_name(const struct alarm_author *author); /* of the person, else of the caller, for people */
 
-/* Whether a did it after b. */
+/* True if the change by a is newer than the change by b. */
 bool alarm_author_is_later(const struct alarm_author *a, const struct alarm_author *b);
 
 struct alarm_answer {

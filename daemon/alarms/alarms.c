@@ -405,7 +405,7 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
 
 void alarms_ended(struct alarms *all, const struct alarms_end *end, const struct alarms_now *now) {
     struct alarm *a = map_get(all->patients, end->id);
-    const bool elsewhere = isnan(end->at_s) && *end->id; /* another daemon's id of what is on here (desk's end_under) */
+    const bool elsewhere = isnan(end->at_s) && *end->id; /* an id of another daemon (desk.c: end_under) */
     a = a || elsewhere ? a : map_get(all->on, end->session);
     if (!a || strcmp(a->session, end->session) != 0 || knows(a, end->session, end->at_s))
         return;

@@ -92,7 +92,7 @@ void alarms_forget_answer(struct alarm *a, int64_t boot_ms); /* which does not c
 /* It is on again: an answer of long ago does not cover it, and who is called first is called now. */
 void alarms_sound_again(const struct alarms *all, struct alarm *a, int64_t boot_ms);
 
-/* Whether the bed is in standby for this caller's alarms of this kind: receivers, and what people did not do, have none. */
+/* True if a standby holds back alarms of this kind for this bed; those of answers and receivers never are. */
 bool alarms_stands_by(const struct alarms *all, enum alarm_kind kind, const char *principal, const char *bed);
-void alarms_forget_standbys(struct alarms *all, const struct alarms_now *now); /* those that are over */
+void alarms_forget_standbys(struct alarms *all, const struct alarms_now *now); /* ended standbys whose time is up */
 void alarms_merge_standbys(struct alarms *all, struct alarms *past);

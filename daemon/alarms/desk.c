@@ -243,7 +243,7 @@ static void inherit_technical(struct desk *d, struct journal_entry *e) {
     add_entry(d, e);
 }
 
-/* Whether the register knows it, or a newer change, or nothing of what it is about: a, or a bed of this caller's. */
+/* True if the register needs no entry e: it has this change, a newer one, or neither the alarm (a) nor the bed. */
 static bool is_known(const struct desk *d, const struct alarm *a, const struct journal_entry *e) {
     const struct alarm_author author = {.at_ms = e->received_ms, .boot_ms = e->boot_ms}, *by = NULL;
     const struct alarms_now now = desk_now();

@@ -229,7 +229,7 @@ bool owed_escalates(const struct owed *o, const struct journal_entry *e) {
     return i != NULL;
 }
 
-/* Whether it calls somebody: an escalation, or what goes on in place of one. */
+/* True for a delivery that calls somebody: a step of an escalation, or a message that replaces one. */
 static bool calls(const struct telling_item *i) {
     const enum journal_kind kind = i->line->entry.kind;
     return kind == JOURNAL_ESCALATED || (kind == JOURNAL_ALARM_ON && i->instead);

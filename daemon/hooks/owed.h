@@ -56,7 +56,7 @@ void owed_answered(struct owed *o, const struct journal_entry *e);
 struct owed_bed *owed_next(struct owed *o, int64_t now_ms, int at_once, int64_t *ret_ms);
 /* Takes what is told next off the bed, which is busy until owed_end. */
 bool owed_begin(struct owed *o, struct owed_bed *b, int64_t now_ms, struct telling *ret);
-/* What was told is done: all of it with this outcome, or, NULL, what has an outcome of its own. */
+/* Settles the deliveries of a message with this outcome, or, if it is NULL, those that have one of their own. */
 void owed_settle(struct owed *o, struct telling *t, const char *outcome);
 /* The attempt is over. again: what was told goes back to the bed, as far as it still needs to be told; else it was settled. */
 void owed_end(struct owed *o, struct owed_bed *b, struct telling *t, bool again);

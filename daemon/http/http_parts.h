@@ -41,7 +41,7 @@ struct http_request {
     char renewed[320];         /* "Set-Cookie: …", to keep a reader signed in; "" = none */
 };
 
-/* What the caller sees of this status, and may do. */
+/* The view of a caller: the beds of this status that the caller may see, and its rights. */
 struct page_view http_view(const struct http_state *state, const struct auth_caller *caller, const struct status *s);
 
 /* An answer that is whole. Headers are "name: value"; NULL ends them. */
