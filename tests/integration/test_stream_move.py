@@ -15,14 +15,14 @@ import sys
 import time
 
 from daemon import BIN, PATIENCE, SOURCE, Daemon, until
-from stream_fixture import Edf, command, streaming_daemon
-from test_stream_resume import alarms, read_files
+from stream_fixture import Edf, command, files_of, streaming_daemon
+from test_stream_resume import alarms
 
 sys.path.insert(0, f"{SOURCE}/tests")
 from seed import test_seed  # noqa: E402
 
 KILLS = int(os.environ.get("BRR_TEST_KILLS", 3))
-GAP_S = (2.0, 4.0)  # between two kills
+PAUSE_S = (0.0, 2.0)  # between the samples and the kill: they have arrived in part or whole, a snapshot has them or not
 
 
 def where(daemons):
@@ -36,41 +36,71 @@ def where(daemons):
     return None
 
 
-def wait_for(daemons, stream, other_than):
-    """The daemon to which the stream has moved, once it gets samples there: a client that sends was told that its stream is open."""
-    first = {}
+class Replay:
+    """`brrctl stream - --replay` of a recording, which gets its next record once a daemon has all before it: it is never over too early."""
 
-    def sends():
-        assert stream.poll() is None, "the stream ended early: " + stream.communicate()[1] + "".join(d.read_log()[-3000:] for d in daemons)
-        at, received = where(daemons) or (None, 0)
-        return at not in (None, other_than) and received > first.setdefault(at, received) and (at,)
-    return until(sends, f"the stream did not move from {other_than}", pause_s=0.1)[0]
+    def __init__(self, daemons, recording, model):
+        self.daemons, self.edf, self.at = daemons, Edf(recording), 0
+        self.process = subprocess.Popen(
+            command(daemons[0], "-", model, "--replay", "--alarms", "--json", "--client", "mover", "--move-after", "0.5", "--realtime", "40"),
+            env={**daemons[0].env, "BRR_ENDPOINT": ",".join(d.env["BRR_ENDPOINT"] for d in daemons)},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.process.stdin.write(self.edf.counted(self.edf.records))
+        self.send()
+
+    def send(self):
+        assert self.at < self.edf.records, "the recording is over" + "".join(d.read_log()[-3000:] for d in self.daemons)
+        self.process.stdin.write(self.edf.body[self.at * self.edf.record:(self.at + 1) * self.edf.record])
+        self.process.stdin.flush()
+        self.at += 1
+
+    def moves(self, other_than):
+        """The daemon to which the stream has moved, once it gets samples there: a client that sends was told that its stream is open."""
+        first = {}
+
+        def sends():
+            assert self.process.poll() is None, "the stream ended early: " + self.process.stderr.read().decode()
+            at, received = where(self.daemons) or (None, 0)
+            if at is not None and received >= self.at * self.samples():
+                self.send()
+            return at not in (None, other_than) and received > first.setdefault(at, received) and (at,)
+        return until(sends, f"the stream did not move from {other_than}", pause_s=0.05)[0]
+
+    def samples(self):
+        """Samples of one record of the first signal."""
+        return int(self.edf.header[256 + self.edf.signals * 216:][:8])
+
+    def goes_on_to(self, record):
+        while self.at < record:
+            self.send()
+
+    def ends(self):
+        self.goes_on_to(self.edf.records)
+        out, err = self.process.communicate(timeout=PATIENCE)
+        assert self.process.returncode == 0, err.decode() + "".join(d.read_log()[-4000:] for d in self.daemons)
+        return out.decode()
 
 
 def check(daemons, recording, model, want, dice):
-    env = {**daemons[0].env, "BRR_ENDPOINT": ",".join(d.env["BRR_ENDPOINT"] for d in daemons)}
-    seconds = KILLS * (GAP_S[1] + 4) + 8
-    stream = subprocess.Popen(command(daemons[0], recording, model, "--alarms", "--json", "--client", "mover", "--move-after", "0.5",
-                                      "--realtime", f"{want[2] / seconds:.3f}"),
-                              env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    stream = Replay(daemons, recording, model)
     try:
-        at = wait_for(daemons, stream, None)
-        for _ in range(KILLS):
-            time.sleep(dice.uniform(*GAP_S))
+        at = stream.moves(None)
+        for kill in range(KILLS):
+            stream.goes_on_to((kill + dice.uniform(0.5, 1)) * stream.edf.records / (KILLS + 1))
+            time.sleep(dice.uniform(*PAUSE_S))
             daemons[at].process.send_signal(signal.SIGKILL)
             daemons[at].process.wait()
-            then = wait_for(daemons, stream, at)
+            then = stream.moves(at)
             daemons[at].start()
             at = then
-        out, err = stream.communicate(timeout=PATIENCE)
-        assert stream.returncode == 0, err + "".join(d.read_log()[-4000:] for d in daemons)
+        out = stream.ends()
         end = json.loads(out.splitlines()[-1])
         assert alarms(out) == want[0], "alarms differ after the moves"
-        assert read_files(daemons[0]) == want[1], "files differ after the moves"
+        assert files_of(daemons[0], recording) == want[1], "files differ after the moves"
         assert end["reconnects"] >= KILLS, end
     finally:
-        stream.kill()
-        stream.wait()
+        stream.process.kill()
+        stream.process.wait()
     print(f"{KILLS} kills: {end['reconnects']} reconnects, the same alarms and files")
 
 
@@ -262,7 +292,7 @@ def main():
     with streaming_daemon() as (alone, recording, model):
         r = subprocess.run(command(alone, recording, model, "--alarms", "--json"), env=alone.env, capture_output=True, text=True, timeout=PATIENCE,
                            check=True)
-        want = alarms(r.stdout), read_files(alone), json.loads(r.stdout.splitlines()[-1])["duration_s"]
+        want = alarms(r.stdout), files_of(alone, recording)
         assert want[0], "the recording has no alarm to compare"
         daemons = []
         for name in "ab":
