@@ -425,23 +425,24 @@ bool conn_call_ended(const struct conn_call *c) {
     return c->status_known && !c->busy[TAG_RECEIVE] && !c->received && (c->no_more || c->status != GRPC_STATUS_OK);
 }
 
-/* brr.v1.ErrorDetail of the trailing metadata. */
-static void read_detail(const struct conn_call *c, struct brr_error *err) {
+/* brr.v1.ErrorDetail of the trailing metadata: a daemon sends one with each error, the transport none. */
+static bool read_detail(const struct conn_call *c, struct brr_error *err) {
     for (size_t i = 0; i < c->trailing.count; i++) {
         const grpc_metadata *m = &c->trailing.metadata[i];
         if (grpc_slice_str_cmp(m->key, "brr-error-bin"))
             continue;
         Brr__V1__ErrorDetail *d = brr__v1__error_detail__unpack(NULL, GRPC_SLICE_LENGTH(m->value), GRPC_SLICE_START_PTR(m->value));
         if (!d)
-            return;
+            return false;
         str_copy(err->reason, sizeof err->reason, d->reason);
         if (*d->message)
             str_copy(err->message, sizeof err->message, d->message);
         str_copy(err->cause, sizeof err->cause, d->cause);
         err->retry_after_ms = d->retry_after_ms;
         brr__v1__error_detail__free_unpacked(d, NULL);
-        return;
+        return true;
     }
+    return false;
 }
 
 /* True if a socket's rights, or those of its folder, keep this user out. */
@@ -494,12 +495,12 @@ int conn_call_status(const struct conn_call *c, struct brr_error *err) {
         return code;
     char *text = grpc_slice_to_c_string(c->details);
     conn_error(err, code, "%s", *text ? text : err_name(code));
-    read_detail(c, err);
-    if (code == BRR_UNAVAILABLE && !*err->reason) { /* not the daemon's word but the transport's */
+    const bool said = read_detail(c, err), cut = code == BRR_CANCELLED && !said; /* by a daemon that gives the call up */
+    if (cut || (code == BRR_UNAVAILABLE && !*err->reason)) {                     /* not the daemon's word but the transport's */
         if (strstr(text, "failed to connect") || strstr(text, no_address))
             code = no_connection(c, text, err);
         else
-            conn_error(err, code, "the connection to the daemon at %s was lost", c->endpoint);
+            code = conn_error(err, BRR_UNAVAILABLE, "the connection to the daemon at %s was lost", c->endpoint);
         str_copy(err->cause, sizeof err->cause,
                  strstr(err->message, "no daemon") || strstr(text, no_address) || code == BRR_DENIED ? "" : text);
     } else if (code == BRR_DEADLINE && !*err->reason) {

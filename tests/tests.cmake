@@ -124,6 +124,7 @@ foreach(name test_snapshot test_snapshot_store test_store)
   target_link_options(${name} PRIVATE -Wl,--wrap=readdir) # a volume fails where the test says
 endforeach()
 target_link_libraries(test_rpc PRIVATE brr)
+target_link_libraries(test_conn PRIVATE brr PkgConfig::GRPC)
 target_link_libraries(test_scan_library PRIVATE brr_scan OpenMP::OpenMP_C)
 target_sources(test_client_call PRIVATE ${CMAKE_SOURCE_DIR}/client/brrctl/call.c ${CMAKE_SOURCE_DIR}/client/brrctl/listing.c ${CMAKE_SOURCE_DIR}/client/brrctl/output.c)
 target_sources(test_listing PRIVATE ${CMAKE_SOURCE_DIR}/client/brrctl/listing.c)
