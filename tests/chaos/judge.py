@@ -103,9 +103,11 @@ def changes_of_all(day):
 
 def is_from_before(day, r, last):
     """Whether this end is of a stream that a daemon has from before the end which the other daemon told. While the volume takes no snapshots, a stream
-    does not survive a crash, as its client is told; the daemon that has its old snapshot waits for a client that has opened another stream."""
+    does not survive a crash, as its client is told; the daemon that has its old snapshot waits for a client that has opened another stream. Nor does
+    the daemon that had it before learn there that it moved: at its next start nobody knows of the stream any more."""
     unwritten = ("full results volume", "hung fsync of results")
-    return (last is not None and r["kind"] == last["kind"] == "alarm_off" and r["detail"] == "expired" and r["number"] < last["number"] and last["at"] is not None
+    return (last is not None and r["kind"] == last["kind"] == "alarm_off" and (r["detail"] == "failed" or (r["detail"] == "expired" and r["number"] < last["number"]))
+            and last["at"] is not None
             and any(e[0] in unwritten and e[2] - SETTLED_S <= last["at"] <= e[3] + SETTLED_S for e in day.draw))
 
 
