@@ -78,25 +78,46 @@ def check_simulator(d, tmp, seed):
     assert v.shape == (1, 200) and (v[0].view("<u4") == simulator.v.view("<u4")).all()
 
 
-def check_kill(d, whole, sets):
+def checkpoints(directory):
+    return set(glob.glob(f"{directory}/**/checkpoints/tick-*.safetensors", recursive=True))
+
+
+def killed_in_mid_run(tmp, d, whole, sets, *more):
+    """Kills the daemon once a job of these sets has a checkpoint. Returns the job, its folder, and the files of an undisturbed run: of twice the ticks
+    each time that a busy machine was later than the job's end. sets[-1] is "ticks=N"."""
+    seen = checkpoints(d.dir)
+    for _ in range(6):
+        code, end, err = d.submit(*sets, *more, watch=False, file=CONFIG)
+        assert code == 0, err
+        found = until(lambda: checkpoints(d.dir) - seen, "no checkpoint")  # noqa: B023
+        d.kill()
+        directory = os.path.dirname(os.path.dirname(found.pop()))
+        if not os.path.exists(f"{directory}/fired.npy"):
+            return end["job"], directory, whole
+        seen = checkpoints(d.dir)
+        sets[-1] = f"ticks={2 * int(sets[-1].split('=')[1])}"
+        longer = f"{tmp}/{sets[-1]}"
+        run = drive(longer, *sets)
+        assert run.returncode == 0, run.stderr
+        whole = content(longer)
+        d.start()
+    raise AssertionError("each job was over before it was killed")
+
+
+def check_kill(tmp, d, whole, sets):
     """SIGKILL of the daemon whenever a new checkpoint is there; the job ends with the bytes of a run that nobody disturbed."""
-    code, end, err = d.submit(*sets, watch=False, file=CONFIG)
-    assert code == 0, err
-    seen, kills = set(), 0
-    while kills < 2:
-        now = set(glob.glob(f"{d.dir}/results/**/checkpoints/tick-*.safetensors", recursive=True))
-        if now - seen:
-            d.kill()
-            seen, kills = now, kills + 1
-            d.start()
-        assert d.job(end["job"])["state"] != "succeeded", "the job is too short for this test"
-        time.sleep(0.05)
-    job = d.wait(end["job"], lambda j: j["state"] in ("succeeded", "failed"))
+    job, directory, whole = killed_in_mid_run(tmp, d, whole, sets)
+    seen = checkpoints(directory)
+    d.start()
+    until(lambda: checkpoints(directory) - seen or os.path.exists(f"{directory}/fired.npy"), "no other checkpoint")
+    d.kill()
+    d.start()
+    job = d.wait(job, lambda j: j["state"] in ("succeeded", "failed"))
     assert job["state"] == "succeeded" and job["restarts"] + job["crashes"] >= 1, job
-    directory = os.path.dirname(job["result"]["files"]["fired"])
+    assert os.path.dirname(job["result"]["files"]["fired"]) == directory, job
     assert content(directory) == whole, "killed and resumed, the files differ"
     assert not glob.glob(f"{directory}/*.part")
-    assert "resuming from" in d.ctl("logs", end["job"])[1]
+    assert "resuming from" in d.ctl("logs", job["job"])[1]
 
 
 def check_devices(tmp, whole, sets):
@@ -113,12 +134,7 @@ def check_devices(tmp, whole, sets):
         assert code == 0, (end, err)
         assert content(os.path.dirname(end["result"]["files"]["fired"])) == content(f"{tmp}/short")
         assert end["result"]["exchange"] == "host memory" and f"{n} devices exchange who fired by way of host memory" in d.ctl("logs", end["job"])[1], end
-    code, end, err = d.submit(*sets, "devices=3", watch=False, file=CONFIG)
-    assert code == 0, err
-    found = until(lambda: glob.glob(f"{d.dir}/results/**/checkpoints/tick-*.safetensors", recursive=True), "no checkpoint")
-    assert d.job(end["job"])["state"] == "running", "the job is too short for this test"
-    d.kill()
-    directory = os.path.dirname(os.path.dirname(found[0]))
+    _, directory, whole = killed_in_mid_run(tmp, d, whole, sets, "devices=3")
     rest = drive(directory, *sets)
     assert rest.returncode == 0 and "resuming from" in rest.stderr, rest.stderr
     assert content(directory) == whole, "by three devices and one, the files differ"
@@ -266,7 +282,7 @@ def main():
         check_recording(d, tmp)
         check_refusals(d, tmp)
         check_cancel(d)
-        check_kill(d, whole, sets)
+        check_kill(tmp, d, whole, sets)
         assert d.stop() == 0
     return 0
 
