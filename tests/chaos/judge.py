@@ -28,7 +28,7 @@ CAUSES = {  # of each technical alarm: what may have been drawn, at any bed for 
     "electrodes": ("electrodes",), "late": ("network", "cable_out", *AWAY, "held results volume", "moved"),
     "receiver": ("receiver fails",), "journal": ("full results volume", "held results volume", "hung fsync of results"), "clock": ("wall clock stepped",),
     "model": (*AWAY, "moved"), "rate": (), "twice": (), "learning": ("network", "cable_out", "electrodes", "client_killed", *AWAY, "moved")}
-LINGERS_S = 75  # after its cause: the delay of its kind, and ALARMS_RETURN_MS after a restart
+LINGERS_S = 95  # after its cause: the delay of its kind, ALARMS_RETURN_MS after a restart, and a standby in which it is not told
 
 
 def rows(d, *kinds):

@@ -294,6 +294,7 @@ class Day:
         def is_over(d):
             return (alarms := d.alarms("--open")) is not None and not any(map(is_on, alarms))
         self.handed = bed.name
+        bed.client_killed()  # what its model knows of this patient is seizures by half
         comes(lambda: all(map(is_over, self.daemons)), "the alarm before is not over")
         time.sleep(max(judge.REJOIN_S + 2, bed.learned_at - time.monotonic()))  # else it would go on, with its answer
         bed.signal = "seizure"
