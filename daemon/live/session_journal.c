@@ -23,13 +23,16 @@ static void put_session(const struct session *s, struct journal_entry *e) {
     e->live = live_open_is_live(live_stream_open(s->stream));
 }
 
+/* A stream that was refused has no entry: a client that tries for ever would fill the journal. */
+static bool has_begun(const struct session *s) { return s->opened || s->saves.durable >= 0; }
+
 static int64_t note(struct session *s, struct journal_entry *e) {
     struct journal *journal = s->all->config.journal;
     if (e->kind >= JOURNAL_QUALITY)
         log_info("stream", "what=%s session=%s client=\"%s\" principal=\"%s\" peer=%s model=%s detail=\"%s\"",
                  journal_kind_name(e->kind), s->id, log_name(s->client), s->token.principal, *s->address ? s->address : "unknown",
                  s->model, e->detail);
-    if (!journal)
+    if (!journal || !has_begun(s))
         return 0;
     put_session(s, e);
     return s->stage == SESSION_RESTORING ? journal_add_again(journal, e) : journal_add(journal, e);
