@@ -194,6 +194,15 @@ bool session_alarm_moves(struct session *s) {
     return moves;
 }
 
+/* Another alarm is on in the stream, which has not come to the onset of this one: the other one may end before, and its answer
+ * would be this one's. */
+static bool comes_later(const struct session *s, const char *alarm, int64_t since) {
+    const struct session_register *alarms = &s->all->config.alarms;
+    char id[JOURNAL_ALARM];
+    return !session_is_closing(s) && !s->ended && since > s->notes.heard && alarms->on_in(alarms->ctx, s->id, id) >= 0 &&
+           strcmp(id, alarm) != 0;
+}
+
 bool sessions_receive_alarm(struct sessions *all, const void *data, size_t len) {
     const struct session_register *alarms = &all->config.alarms;
     struct journal_entry list[SESSION_GIVEN];
@@ -205,7 +214,7 @@ bool sessions_receive_alarm(struct sessions *all, const void *data, size_t len) 
     const int64_t since = llround(list[0].start_s * FRONTEND_RATE_HZ);
     if (s && over_at(s, list[0].alarm, since) >= 0) /* the stream comes from where that was */
         return true;
-    if ((!s && all->awaited) || !alarms->receive(alarms->ctx, list, n))
+    if ((s ? comes_later(s, list[0].alarm, since) : all->awaited) || !alarms->receive(alarms->ctx, list, n))
         return false;
     if (!s) { /* nobody has the stream any more */
         all->settled = false;

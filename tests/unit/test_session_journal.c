@@ -532,6 +532,56 @@ static void a_stream_that_sends_again_has_its_alarm_under_its_own_id(void **stat
     assert_true(alarms_find(model, own)->off_ms > 0);
 }
 
+static void hear_to(struct bench *b, struct live_stream *stream, int64_t sample) {
+    struct live_report r = report(stream, LIVE_PROVISIONAL);
+    r.first = sample - 256;
+    r.samples = 256;
+    sessions_report(b->all, &r);
+}
+
+/* The daemon that had the stream gives its newest alarm with its answer; the snapshot is from before, when an earlier one was on.
+ */
+static void an_answer_of_another_daemon_meets_no_earlier_alarm_of_the_stream(void **state) {
+    enum { FIRST = 512, OVER = 1024, SECOND = 40960 };
+    struct bench *b = *state;
+    for (int when = 0; when < 3; when++) {
+        struct live_stream *stream;
+        char first[JOURNAL_ALARM], second[JOURNAL_ALARM];
+        OWNED(str_done) struct str data = str_of(1 << 16);
+        now_ms += 120 * 1000; /* none goes on from the round before */
+        struct session *s = open_heard(b, &stream, true);
+        journal_alarm_id(session_id(s), FIRST, first);
+        journal_alarm_id(session_id(s), SECOND, second);
+        alarm_report(b, stream, true, FIRST, 0);
+        hear_to(b, stream, FIRST + 256);
+        struct journal_entry given[] = {*newest(JOURNAL_ALARM_ON), {.kind = JOURNAL_ANSWERED, .received_ms = 77, .boot_ms = 78}};
+        given[0].start_s = SECOND / 256.0;
+        for (int i = 0; i < 2; i++)
+            str_copy(given[i].alarm, sizeof given[i].alarm, second);
+        str_copy(given[1].person, sizeof given[1].person, "token:nurse");
+        str_copy(given[1].detail, sizeof given[1].detail, "acknowledge via page by Ana B");
+        journal_entries_pack(given, 2, &data);
+        assert_false(sessions_receive_alarm(b->all, data.data, data.len));
+        assert_int_equal(alarms_find(model, first)->answered.at_ms, 0);
+        if (when < 2)
+            alarm_report(b, stream, false, OVER, JOURNAL_OFF_ENDED);
+        else
+            session_close(s, "failed");
+        if (when == 1) {
+            alarm_report(b, stream, true, SECOND, 0);
+            hear_to(b, stream, SECOND + 256);
+        }
+        assert_true(sessions_receive_alarm(b->all, data.data, data.len));
+        if (!when)
+            alarm_report(b, stream, true, SECOND, 0);
+        assert_string_equal(alarms_find(model, second)->answered.person, "Ana B");
+        assert_int_equal(alarms_find(model, first)->answered.at_ms, 0);
+        if (when < 2)
+            session_close(s, "failed");
+        closed(b, stream);
+    }
+}
+
 static void a_silent_sender_makes_few_entries_that_tile_the_gap(void **state) {
     enum { HOURS = 5, A_SECOND = 4 };
     struct bench *b = *state;
@@ -575,6 +625,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(two_streams_that_send_under_a_name_have_two_alarms, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_bed_that_two_callers_send_has_two_alarms, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_stream_that_sends_again_has_its_alarm_under_its_own_id, with_journal, tear_down),
+        cmocka_unit_test_setup_teardown(an_answer_of_another_daemon_meets_no_earlier_alarm_of_the_stream, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_silent_sender_makes_few_entries_that_tile_the_gap, with_journal, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
