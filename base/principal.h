@@ -35,6 +35,8 @@ static inline const char *principal_of_detail(const char *principal, const char 
     return by && (!note || by < note) ? "" : principal_words(principal);
 }
 
-/* How much of `most` places or bytes one caller may have, where callers have tokens: the last tenth, at least one, is for others.
- */
-static inline int64_t principal_share(int64_t most) { return most < 2 ? most : most - (most < 20 ? 1 : most / 10); }
+/* How much of `most` places or bytes one caller may have. shared: callers have tokens, and the last tenth, at least one, is for
+ * others. */
+static inline int64_t principal_share(int64_t most, bool shared) {
+    return !shared || most < 2 ? most : most - (most < 20 ? 1 : most / 10);
+}

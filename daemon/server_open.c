@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "base/log.h"
+#include "base/principal.h"
 #include "daemon/devices.h"
 #include "daemon/hosts/thread_room.h"
 #include "daemon/jobs/jobref.h"
@@ -249,6 +250,7 @@ static int open_streams(struct daemon *d, struct err *err) {
                                        .place_ctx = s,
                                        SAME_MEMBERS(*s, metrics, journal),
                                        .max_sessions = (int)c->max_sessions,
+                                       .shared = c->tokens_file != NULL,
                                        .idle_ms = c->session_idle_ms,
                                        SAME_MEMBERS(*c, resume_ttl_ms, patient_memory_ms, lag_ms),
                                        .measure_ms = MEASURE_MS,
@@ -399,8 +401,7 @@ static int open_scheduler(struct daemon *d, struct err *err) {
 static int start_rpc(struct daemon *d, struct err *err) {
     const struct config *c = d->config;
     struct rpc_config rpc = {SAME_MEMBERS(*d, methods, n_methods),
-                             .max_calls = (int)c->max_calls,
-                             .max_sessions = (int)c->max_sessions,
+                             .limits = {(int)c->max_calls, (int)principal_share(c->max_sessions, c->tokens_file != NULL)},
                              .max_unsent_bytes = (size_t)c->unread_bytes,
                              .ctx = &d->services,
                              .enter = on_caller,

@@ -98,7 +98,7 @@ static int place_network(struct burst_service *b, struct network_order *o) {
 }
 
 static int check_share(const struct burst_service *b, struct network_order *o) {
-    const int most = (int)principal_share(b->most), own = network_places_of(b->places, o->principal);
+    const int most = (int)principal_share(b->most, true), own = network_places_of(b->places, o->principal);
     return !b->shared || own < most
                ? 0
                : err_set(&o->err, ERR_EXHAUSTED,

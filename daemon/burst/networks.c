@@ -105,8 +105,8 @@ static int64_t free_bytes(const struct networks *n, const struct network_order *
                    ? network_team_bytes(n->items[i]->team)
                    : 0;
     const int64_t of_all = n->config.most_bytes - used_bytes(n) + (gone ? network_team_bytes(gone->team) : 0),
-                  of_caller = principal_share(n->config.most_bytes) - own;
-    return n->config.shared && of_caller < of_all ? of_caller : of_all;
+                  of_caller = principal_share(n->config.most_bytes, n->config.shared) - own;
+    return of_caller < of_all ? of_caller : of_all;
 }
 
 static void show(struct networks *n) {

@@ -186,17 +186,18 @@ static int find_same(const struct sched *s, const struct job *asked, const struc
     return err_set(err, s->ledger.why.code, "job %s was submitted, but is not recorded yet: %s", (*ret)->id, s->ledger.why.message);
 }
 
-/* One owner leaves a fifth of the queue to others. */
 static int check_room(const struct sched *s, const char *owner, struct err *err) {
-    const int64_t most = (4 * s->config.max_queued + 4) / 5;
+    const int64_t most = principal_share(s->config.max_queued, s->config.rules.shared);
     int queued = 0, own = 0;
     for (int i = 0; i < s->n_open; i++) {
         queued += s->open[i]->state == JOB_QUEUED;
         own += s->open[i]->state == JOB_QUEUED && owner && *owner && principal_is_same(s->open[i]->owner, owner);
     }
     if (own >= most && most < s->config.max_queued)
-        return err_set(err, ERR_EXHAUSTED,
-                       "%d jobs of this caller are already waiting, four fifths of jobs.max_queued; try again later", own);
+        return err_set(
+            err, ERR_EXHAUSTED,
+            "%d jobs of this caller are already waiting; one caller may have %lld of jobs.max_queued (%lld); try again later", own,
+            (long long)most, (long long)s->config.max_queued);
     if (queued >= s->config.max_queued)
         return err_set(err, ERR_EXHAUSTED, "%d jobs are already waiting (jobs.max_queued); try again later", queued);
     if (s->count >= s->config.max_jobs)

@@ -209,7 +209,7 @@ static int find_kept_most(struct draft *d, struct err *err) {
         return 0;
     if (!d->kept_most && statvfs(d->refs.places.results_dir, &v))
         return err_errno(err, errno, "%s: its size is unknown", d->refs.places.results_dir);
-    d->kept_most = principal_share(d->kept_most ? d->kept_most : (int64_t)v.f_blocks * (int64_t)v.f_frsize);
+    d->kept_most = principal_share(d->kept_most ? d->kept_most : (int64_t)v.f_blocks * (int64_t)v.f_frsize, true);
     return 0;
 }
 

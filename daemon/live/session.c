@@ -2,7 +2,7 @@
 #include "base/principal.h"
 #include "daemon/live/session_parts.h"
 
-enum { OF_ONE_TENTHS = 9, MAX_SAMPLE_BITS = 53 };
+enum { MAX_SAMPLE_BITS = 53 };
 static const double RATE_TOLERANCE = 0.02, RATE_FAR = 0.15;
 
 struct sessions *sessions_new(const struct sessions_config *config) {
@@ -44,10 +44,9 @@ int sessions_of_model(const struct sessions *all, const char *model) {
     return n;
 }
 
-int sessions_of_one(int max_sessions) { return (max_sessions * OF_ONE_TENTHS + 9) / 10; }
-
 static int check_share(const struct sessions *all, const char *principal, struct err *err) {
-    const int most = sessions_of_one(all->config.max_sessions), own = map_tally_of(all->tallies, principal);
+    const int most = (int)principal_share(all->config.max_sessions, all->config.shared),
+              own = map_tally_of(all->tallies, principal);
     return own < most ? 0
                       : err_set(err, ERR_EXHAUSTED,
                                 "this caller has %d streams already, those that wait for their client included; one caller may "

@@ -111,6 +111,7 @@ struct sessions_config {
     void *place_ctx;
     struct metrics *metrics; /* may be NULL */
     int max_sessions;
+    bool shared;               /* callers have tokens, and each a share of them (base/principal.h) */
     int64_t idle_ms;           /* a session expires whose client sends or reads nothing for so long */
     int64_t resume_ttl_ms;     /* how long a resumable session waits for its client */
     int64_t patient_memory_ms; /* how long what was learned of a patient is kept for the patient's next stream; 0: not at all */
@@ -164,10 +165,8 @@ struct session_request {
     bool served; /* the model serves: it is loaded already, and counts for no quota (live/model_quota.h) */
     bool admin;  /* may take all places */
 };
-/* Most sessions of one principal that is not an admin, of so many for all. */
-int sessions_of_one(int max_sessions);
-/* EXHAUSTED when there are max_sessions already, when sessions_of_one are the principal's, those that wait for their client
- * included, or when the principal opens too many different models that do not serve. */
+/* EXHAUSTED when there are max_sessions already, when the principal, unless it is an admin, has its share of them, those that wait
+ * for their client included, or when the principal opens too many different models that do not serve. */
 int session_open(struct sessions *all, const struct session_request *request, const struct session_sink *sink, void *owner,
                  struct session **ret, struct err *err);
 /* Ends the session for its owner: no callback follows, and the owner must not use the session again. reason: label of the metric,

@@ -1,6 +1,6 @@
 #include "daemon/rpc/quota.h"
 
-#include "daemon/live/session.h"
+#include "base/base.h"
 
 enum { MAX_WATCHES = 16 /* of a kind, of one caller */, MAX_RESERVE = 16, CALLER_TENTHS = 8 };
 
@@ -12,7 +12,7 @@ static const char *const watches[] = {"/brr.v1.Metrics/Watch", "/grpc.health.v1.
 static int most_of_method(const struct quota_limits *limits, const char *path) {
     if (STR_AMONG(path, watches) >= 0)
         return MAX_WATCHES;
-    return strcmp(path, "/brr.v1.Stream/Run") != 0 ? limits->calls : sessions_of_one(limits->sessions);
+    return strcmp(path, "/brr.v1.Stream/Run") != 0 ? limits->calls : limits->sessions;
 }
 
 bool quota_exceeded(const struct quota_limits *limits, const struct quota_use *use, enum role role, const char *path,

@@ -6,7 +6,7 @@
 
 struct quota_limits {
     int calls;    /* limits.calls */
-    int sessions; /* limits.sessions */
+    int sessions; /* of limits.sessions, of one caller */
 };
 /* Open calls, the new one included. */
 struct quota_use {

@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "daemon/rpc/auth.h"
 #include "daemon/rpc/listeners.h"
+#include "daemon/rpc/quota.h"
 
 struct rpc_server;
 struct rpc_call;
@@ -63,9 +64,9 @@ struct rpc_config {
     struct auth *auth;                 /* decides about callers */
     const struct rpc_method *const *methods;
     size_t n_methods;
-    int max_calls, max_sessions; /* open at a time, of all callers (quota.h); further ones are refused as OVERLOADED */
-    size_t max_unsent_bytes;     /* of answers over all calls; above it the call that holds most ends as CLIENT_TOO_SLOW */
-    void *ctx;                   /* rpc_context() of every call */
+    struct quota_limits limits; /* of open calls; further ones are refused as OVERLOADED */
+    size_t max_unsent_bytes;    /* of answers over all calls; above it the call that holds most ends as CLIENT_TOO_SLOW */
+    void *ctx;                  /* rpc_context() of every call */
     /* A handler works for this caller until it is told NULL; may be NULL. */
     void (*enter)(void *ctx, const struct auth_caller *caller);
     void (*begun)(void *ctx, const char *path); /* a call of a known method has begun; may be NULL */

@@ -122,6 +122,5 @@ bool call_is_crowded(struct rpc_call *c, struct err *err) {
     const struct quota_use use = {.calls = s->n_calls,
                                   .of_caller = map_tally_of(s->callers, c->caller.name),
                                   .of_method = map_tally_of(s->callers, use_of(c, both))};
-    return quota_exceeded(&(struct quota_limits){s->config.max_calls, s->config.max_sessions}, &use, c->caller.role,
-                          c->method->path, err);
+    return quota_exceeded(&s->config.limits, &use, c->caller.role, c->method->path, err);
 }

@@ -59,7 +59,7 @@ static int64_t strip_bytes(int rows, int64_t capacity) { return (capacity * rows
 static bool count_bytes(const struct eegring *r, int64_t bytes) {
     const int64_t all = atomic_fetch_add(&kept_bytes, bytes) + bytes,
                   own = atomic_fetch_add(&kept_of[r->limits.owner % OWNERS], bytes) + bytes, most = r->limits.max_bytes;
-    return all <= most && own <= (r->limits.shared ? principal_share(most) : most);
+    return all <= most && own <= principal_share(most, r->limits.shared);
 }
 
 /* False: the strips of all rings, or of this owner's, may not take so much, or memory is out. */

@@ -110,7 +110,7 @@ static UNUSED void open_sched(struct fixture *f) {
         fail_msg("%s", err.message);
     struct sched_config config = f->config;
     config.db = f->db;
-    config.rules = (struct submission_rules){.places = &f->places, .refer_model = no_models};
+    config.rules = (struct submission_rules){.places = &f->places, .refer_model = no_models, .shared = true};
     config.cache_dir = f->dir;
     config.max_queued = 100;
     config.keep_finished_ms = config.keep_finished_ms ? config.keep_finished_ms : -1;

@@ -97,6 +97,7 @@ static inline int set_up_with(void **state, int64_t idle_ms, int64_t lag_ms, int
                                            .post_ctx = &b->worker,
                                            .metrics = b->metrics,
                                            .max_sessions = max_sessions,
+                                           .shared = max_sessions == MANY,
                                            .idle_ms = idle_ms,
                                            .resume_ttl_ms = idle_ms,
                                            .measure_ms = 5,

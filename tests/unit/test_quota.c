@@ -2,7 +2,7 @@
 
 #include "unit/cmocka_all.h"
 
-static const struct quota_limits limits = {.calls = 2000, .sessions = 1000};
+static const struct quota_limits limits = {.calls = 2000, .sessions = 900};
 static const char run[] = "/brr.v1.Stream/Run", list[] = "/brr.v1.Jobs/List", drain[] = "/brr.v1.Admin/Drain";
 
 static bool refused(struct quota_use use, enum role role, const char *path) {

@@ -290,7 +290,7 @@ static int set_up(void **state) {
     struct rpc_config config = {.listeners = {.unix_path = path, .unix_mode = 0600},
                                 .methods = methods,
                                 .n_methods = OWN,
-                                .max_calls = MAX_CALLS,
+                                .limits.calls = MAX_CALLS,
                                 .max_unsent_bytes = 1 << 20,
                                 .ctx = &b->services};
     for (size_t i = 0; i < sizeof served / sizeof *served; i++)

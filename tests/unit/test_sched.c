@@ -89,8 +89,8 @@ static void submissions_at_the_same_time_share_what_their_owner_may_keep(void **
 static void one_owner_leaves_places_of_the_queue_to_others(void **state) {
     struct submission r = {.yaml = "kind: train\ndata:\n  source: .\n", .file = "t", .request_id = "", .owner = "token:ana"};
     const struct job *job = NULL;
-    for (int i = 0; i <= 80; i++)
-        assert_int_equal(send(*state, &r, &job, NULL), i < 80 ? 0 : ERR_EXHAUSTED);
+    for (int i = 0; i <= 90; i++)
+        assert_int_equal(send(*state, &r, &job, NULL), i < 90 ? 0 : ERR_EXHAUSTED);
     r.owner = "token:bob";
     assert_int_equal(send(*state, &r, &job, NULL), 0);
 }

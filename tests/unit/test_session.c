@@ -135,8 +135,7 @@ static int open_for(struct bench *b, const char *principal, bool admin) {
 
 static void sessions_that_wait_count_in_the_share_of_their_caller(void **state) {
     struct bench *b = *state;
-    const int most = sessions_of_one(MANY);
-    assert_int_equal(most, 90);
+    const int most = 90;
     for (int i = 0; i < most; i++)
         assert_int_equal(open_for(b, "token:ana", false), 0);
     sessions_tick(b->all);
@@ -144,6 +143,19 @@ static void sessions_that_wait_count_in_the_share_of_their_caller(void **state) 
     assert_int_equal(open_for(b, "token:ana", false), ERR_EXHAUSTED);
     assert_int_equal(open_for(b, "token:bob", false), 0);
     assert_int_equal(open_for(b, "token:ana", true), 0); /* the role admin */
+}
+
+static void the_last_place_is_for_another_caller_where_callers_have_tokens(void **state) {
+    struct bench *b = *state;
+    for (int shared = 0; shared < 2; shared++) {
+        const struct sessions_config config = {
+            .post = take, .post_ctx = &b->worker, .max_sessions = 2, .shared = shared, .max_waiting_bytes = 16384};
+        sessions_free(b->all);
+        b->all = sessions_new(&config);
+        assert_int_equal(open_for(b, "token:ana", false), 0);
+        assert_int_equal(open_for(b, "token:ana", false), shared ? ERR_EXHAUSTED : 0);
+        assert_int_equal(open_for(b, "token:bob", false), shared ? 0 : ERR_EXHAUSTED);
+    }
 }
 
 /* ---- events ---- */
@@ -473,6 +485,7 @@ int main(void) {
         SESSION_TEST(a_session_is_read_while_little_of_it_waits),
         SESSION_TEST(above_the_budget_of_all_each_session_may_have_one_chunk_wait),
         SESSION_TEST(sessions_beyond_the_limit_are_refused),
+        SESSION_TEST(the_last_place_is_for_another_caller_where_callers_have_tokens),
         cmocka_unit_test_setup_teardown(sessions_that_wait_count_in_the_share_of_their_caller, set_up_late_many, tear_down),
         SESSION_TEST(events_beyond_those_kept_are_counted_and_passed_on),
         SESSION_TEST(a_stalled_owner_keeps_the_credit_of_its_stream),
