@@ -1,6 +1,7 @@
 #include "daemon/alarms/alarms.h"
 
 #include "base/principal.h"
+#include "base/queue.h"
 #include "daemon/alarms/alarms_parts.h"
 
 enum { SAME_SILENCE_MS = 2000 };
@@ -56,6 +57,27 @@ static uint32_t hash_on(uint32_t hash, const char *text) { /* FNV-1a */
     return hash;
 }
 
+static uint16_t hash_of_name(const char *bed, const char *session) {
+    return hash_on(2166136261U, alarm_bed_is_named(bed) ? bed : session) % SHARES;
+}
+
+/* False: out of memory, and p is freed. */
+static bool list_patient(struct alarms *all, struct patient *p, const char *session) {
+    if (map_put(all->patients, p->alarm.id, p, NULL)) {
+        free(p);
+        return false;
+    }
+    p->name = hash_of_name(p->alarm.bed, session);
+    CHAIN_ADD(all->of_name[p->name], p, next, before);
+    return true;
+}
+
+static struct patient *unlist_patient(struct alarms *all, const struct alarm *a) {
+    struct patient *p = map_remove(all->patients, a->id);
+    CHAIN_REMOVE(all->of_name[p->name], p, next, before);
+    return p;
+}
+
 static void count_alarm(struct alarms *all, const struct patient *p, int n) {
     struct shares *s = &all->shares[p->rank];
     s->n += n;
@@ -84,7 +106,7 @@ static void put_in(struct alarms *all, struct alarm *a) {
 
 static void forget_alarm(struct alarms *all, struct alarm *a) {
     take_out(all, a);
-    free(map_remove(all->patients, a->id));
+    free(unlist_patient(all, a));
     all->changed = true;
 }
 
@@ -132,16 +154,16 @@ static void end_silences(struct alarms *all) {
 
 static struct alarm *add(struct alarms *all, const struct alarms_start *start, const struct alarms_now *now) {
     struct patient *p = calloc(1, sizeof *p);
-    make_room(all);
-    if (!p || map_put(all->patients, start->id, p, NULL)) {
-        free(p);
+    if (!p)
         return NULL;
-    }
     struct alarm *a = &p->alarm;
+    make_room(all);
     *a = (struct alarm){SAME_MEMBERS(*start, start_s, live, test, value, on_ms), .on_boot_ms = alarms_boot_of(start->on_ms, now)};
     a->base_boot_ms = a->sounded_boot_ms = a->on_boot_ms;
     a->joined_s = start->start_s;
     COPY_TEXTS(*a, *start, id, bed, principal, model);
+    if (!list_patient(all, p, start->session))
+        return NULL;
     put_in(all, a);
     return a;
 }
@@ -287,9 +309,8 @@ static bool comes_with(const struct alarms *all, const struct alarms_start *star
 void alarms_name(const struct alarms *all, const struct alarms_start *start, const struct alarms_now *now,
                  char ret[JOURNAL_ALARM]) {
     const struct alarm *newest = NULL;
-    void *at;
-    for (size_t cursor = 0; alarms_each(all->patients, &cursor, &at);)
-        newest = goes_on(all, at, start, now) && (!newest || ends_after(at, newest)) ? at : newest;
+    for (const struct patient *p = all->of_name[hash_of_name(start->bed, start->session)]; p; p = p->next)
+        newest = goes_on(all, &p->alarm, start, now) && (!newest || !ends_after(newest, &p->alarm)) ? &p->alarm : newest;
     if (newest)
         str_copy(ret, JOURNAL_ALARM, newest->id);
     else if (comes_with(all, start))
@@ -344,10 +365,8 @@ static struct alarm *take_back(struct alarms *all, const struct alarms_start *st
     if (!p)
         return NULL;
     make_room(all);
-    if (map_put(all->patients, start->id, p, NULL)) {
-        free(p);
+    if (!list_patient(all, p, start->session))
         return NULL;
-    }
     if (!p->alarm.off_ms && start->start_s > p->alarm.changed_s) {
         p->alarm.off_ms = start->on_ms;
         p->alarm.off_boot_ms = boot_ms;
@@ -421,7 +440,7 @@ void alarms_moved(struct alarms *all, const char *session, const struct alarms_n
     if (!a || all->restoring)
         return;
     take_out(all, a);
-    keep_away(all, map_remove(all->patients, a->id));
+    keep_away(all, unlist_patient(all, a));
     all->changed = true;
 }
 
@@ -440,12 +459,11 @@ static bool holds_onset(const struct alarm *a, const struct alarms_start *start)
 
 const struct alarm *alarms_of_onset(const struct alarms *all, const struct alarms_start *start, const struct alarms_now *now) {
     const struct alarm *same = map_get(all->patients, start->id), *on = alarms_on_in(all, start->session);
-    void *at;
     if (same && (was_taken_over(same, start->session, alarms_boot_of(start->on_ms, now)) || holds_onset(same, start)))
         return same;
-    for (size_t cursor = 0; alarms_each(all->patients, &cursor, &at);)
-        if (holds_onset(at, start))
-            return at;
+    for (const struct patient *p = all->of_name[hash_of_name(start->bed, start->session)]; p; p = p->next)
+        if (holds_onset(&p->alarm, start))
+            return &p->alarm;
     return on;
 }
 
@@ -580,10 +598,12 @@ static void take_patient(struct alarms *all, struct patient *p, const struct ala
         give_answers(all, known, a, now);
     else if (!no_room)
         make_room(all);
-    if (known || no_room || map_put(all->patients, a->id, p, NULL)) {
+    if (known || no_room) {
         free(p);
         return;
     }
+    if (!list_patient(all, p, a->session))
+        return;
     if (on && !a->off_ms) {
         const struct alarms_end end = unreported(on->start_s, on->on_ms);
         set_off(a, &end, now);
@@ -608,11 +628,11 @@ bool alarms_merge(struct alarms *all, struct alarms *past, int most, const struc
     all->restoring = true;
     all->silenced |= past->silenced;
     for (size_t cursor = 0; most && map_next(past->patients, &cursor, &key, &at); most--) {
-        map_remove(past->patients, key);
-        if (((const struct patient *)at)->moved) {
-            keep_away(all, at);
-        } else
-            take_patient(all, at, now);
+        struct patient *p = unlist_patient(past, at);
+        if (p->moved)
+            keep_away(all, p);
+        else
+            take_patient(all, p, now);
     }
     all->restoring = false;
     all->changed = true;

@@ -12,8 +12,9 @@ struct shares {
 
 struct patient {
     struct alarm alarm;
-    int rank; /* RANKS - 1 goes first */
-    uint16_t principal, bed;
+    struct patient *next, *before; /* whose beds have names of one hash, the newest first */
+    int rank;                      /* RANKS - 1 goes first */
+    uint16_t name, principal, bed;
     bool moved; /* in a register that is restored: by the rows read so far another daemon has it */
 };
 
@@ -43,8 +44,9 @@ struct alarms {
     struct alarms_plan plan;
     alarms_row_fn *row;
     void *ctx;
-    struct map *patients; /* struct patient, by id */
-    struct map *on;       /* of them those that are on, by session */
+    struct map *patients;            /* struct patient, by id */
+    struct map *on;                  /* of them those that are on, by session */
+    struct patient *of_name[SHARES]; /* by the hash of the bed's name, or of a session without one */
     struct shares shares[RANKS];
     struct map *away;      /* struct patient, by id: alarms that other daemons have, as they went there */
     struct map *technical; /* by kind, principal and bed */

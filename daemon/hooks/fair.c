@@ -1,5 +1,7 @@
 #include "daemon/hooks/fair.h"
 
+#include "base/principal.h"
+
 bool fair_init(struct fair *f, int most) {
     *f = (struct fair){.most = most, .owners = map_new((size_t)most)};
     return f->owners != NULL;
@@ -13,18 +15,11 @@ static int entries_of(const struct fair *f, const char *owner) {
 }
 
 bool fair_has_room(const struct fair *f, const char *owner) {
-    return f->n < f->most && entries_of(f, owner) < f->most - f->most / 10;
+    return f->n < f->most && entries_of(f, owner) < principal_share(f->most, true);
 }
 
-const struct fair_owner *fair_largest(const struct fair *f, const char *owner) {
-    const struct fair_owner *own = map_get(f->owners, owner), *most = own;
-    const char *name;
-    void *value;
-    for (size_t at = 0; map_next(f->owners, &at, &name, &value);) {
-        const struct fair_owner *o = value;
-        most = !most || o->entries > most->entries + (most == own) ? o : most;
-    }
-    return most;
+const struct fair_owner *fair_at_limit(const struct fair *f, const char *owner) {
+    return entries_of(f, owner) < principal_share(f->most, true) ? NULL : map_get(f->owners, owner);
 }
 
 bool fair_add(struct fair *f, struct fair_entry *e, const char *owner) {

@@ -29,8 +29,8 @@ bool fair_init(struct fair *f, int most); /* false: out of memory */
 void fair_done(struct fair *f);
 /* Whether one more entry of this owner has room. */
 bool fair_has_room(const struct fair *f, const char *owner);
-/* The owner with the most entries, this one counted once more; the owner to take an entry from. NULL: there are none. */
-const struct fair_owner *fair_largest(const struct fair *f, const char *owner);
+/* This owner where it has its share of the entries, so that only one of its own makes room; else NULL. */
+const struct fair_owner *fair_at_limit(const struct fair *f, const char *owner);
 bool fair_add(struct fair *f, struct fair_entry *e, const char *owner); /* false: out of memory */
 void fair_remove(struct fair *f, struct fair_entry *e);
 void fair_begin(struct fair *f, struct fair_entry *e); /* it is being served */

@@ -95,6 +95,11 @@ static int class_of(const struct journal_entry *e) {
     return journal_kind_is_technical(e->kind) || e->kind == JOURNAL_HEARTBEAT ? RANK_TECHNICAL : RANK_OVER;
 }
 
+static void set_rank(struct owed *o, struct owed_bed *b, int rank) {
+    o->beds_of[b->place.rank]--;
+    o->beds_of[b->place.rank = rank]++;
+}
+
 static void take_item(struct owed *o, struct owed_bed *b, struct telling_item *i) {
     LIST_REMOVE(b->items, i, next);
     b->n--;
@@ -108,6 +113,7 @@ static void settle_item(struct owed *o, struct owed_bed *b, struct telling_item 
 }
 
 static void forget_bed(struct owed *o, struct owed_bed *b) {
+    o->beds_of[b->place.rank]--;
     fair_remove(&o->fair, &b->place);
     bed_free(map_remove(o->beds, b->key));
 }
@@ -118,26 +124,33 @@ void owed_forget_if_done(struct owed *o, struct owed_bed *b, int64_t now_ms) {
         forget_bed(o, b);
 }
 
-/* The newest bed of the worst class of this owner that may go; NULL: all are worse to lose than one of this rank. */
+/* Whether a makes room before b: a bed of the owner with the most beds, of these one of the worst class, and the newest one. */
+static bool goes_before(const struct fair_entry *a, const struct fair_entry *b) {
+    if (a->owner->entries != b->owner->entries)
+        return a->owner->entries > b->owner->entries;
+    return a->rank != b->rank ? a->rank > b->rank : a->since_ms > b->since_ms;
+}
+
+/* The bed, of this owner (NULL: of any), that makes room for one of this rank; NULL: all are worse to lose. */
 static struct owed_bed *find_victim(const struct owed *o, const struct fair_owner *of, int rank) {
-    struct owed_bed *worst = NULL;
+    struct owed_bed *first = NULL;
+    int worse = 0;
     const char *key;
     void *value;
-    for (size_t at = 0; map_next(o->beds, &at, &key, &value);) {
+    for (int i = rank + 1; i < OWED_RANKS; i++)
+        worse += o->beds_of[i];
+    for (size_t at = 0; worse && map_next(o->beds, &at, &key, &value);) {
         struct owed_bed *b = value;
-        if (b->place.owner != of || b->place.busy || !b->items || b->place.rank == RANK_ON || b->place.rank <= rank)
+        if ((of && b->place.owner != of) || b->place.busy || !b->items || b->place.rank <= rank)
             continue;
-        if (!worst || b->place.rank > worst->place.rank ||
-            (b->place.rank == worst->place.rank && b->place.since_ms > worst->place.since_ms))
-            worst = b;
+        first = first && !goes_before(&b->place, &first->place) ? first : b;
     }
-    return worst;
+    return first;
 }
 
 static bool make_room(struct owed *o, const char *owner, int rank) {
     while (!fair_has_room(&o->fair, owner)) {
-        const struct fair_owner *of = fair_largest(&o->fair, owner);
-        struct owed_bed *b = of ? find_victim(o, of, rank) : NULL;
+        struct owed_bed *b = find_victim(o, fair_at_limit(&o->fair, owner), rank);
         if (!b)
             return false;
         while (b->items)
@@ -162,7 +175,7 @@ static struct owed_bed *bed_of(struct owed *o, const struct journal_entry *e, in
         free(b);
         return NULL;
     }
-    b->place.rank = class_of(e);
+    o->beds_of[b->place.rank = class_of(e)]++;
     b->place.since_ms = now_ms;
     return b;
 }
@@ -210,6 +223,8 @@ struct owed_bed *owed_add(struct owed *o, struct journal_line *line, bool instea
                                .answered = line->answered || (e->kind == JOURNAL_ALARM_ON && *e->person),
                                .stale = now_ms - line->made_ms >= o->stale_ms};
     LIST_ADD_LAST(b->items, i, next);
+    if (class_of(e) < b->place.rank)
+        set_rank(o, b, class_of(e)); /* it makes room for nobody from now on */
     b->n++;
     o->waiting++;
     if (enter_item(o, i))
@@ -271,7 +286,7 @@ static int64_t look_at_items(struct owed *o, struct owed_bed *b, int64_t now_ms)
         next_ms = when_ms < next_ms ? when_ms : next_ms;
         rank = class < rank ? class : rank;
     }
-    b->place.rank = rank;
+    set_rank(o, b, rank);
     if (is_group(b) && b->begun_ms && next_ms < b->begun_ms + OWED_GROUP_MS)
         next_ms = b->begun_ms + OWED_GROUP_MS;
     return next_ms;

@@ -30,11 +30,13 @@ struct owed_bed {
     struct journal_entry newest; /* busy: what is being told */
 };
 
+enum { OWED_RANKS = 4 };
 struct owed {
     struct map *beds;     /* by key */
     struct map *of_alarm; /* by id: the newest item of the alarm, and by next_of_alarm the others */
     struct fair fair;
-    int waiting; /* entries of all beds */
+    int beds_of[OWED_RANKS]; /* how many have this place.rank */
+    int waiting;             /* entries of all beds */
     int64_t rejoin_ms, stale_ms;
     /* An entry is done without being told; outcome: why. */
     void (*settled)(void *ctx, const struct journal_entry *e, const char *outcome);

@@ -3,6 +3,38 @@
 #include "daemon/alarms/desk.h"
 #include "unit/ward_fixture.h"
 
+/* The processor time for which the onsets of so many beds, all of which have an alarm, keep the loop. */
+static int64_t onsets_take_ns(const struct ward *w, int beds) {
+    struct alarms *all = alarms_new(&plan, NULL, NULL);
+    struct timespec from, to;
+    char id[JOURNAL_ALARM] = "", bed[16];
+    for (int again = 0; again < 2; again++) {
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+        for (int i = 0; i < beds; i++) {
+            str_format(bed, sizeof bed, "bed-%d", i);
+            struct alarms_start start = start_of(bed, bed, 10 + 100 * again, w);
+            alarms_name(all, &start, &w->now, id);
+            start.id = id;
+            assert_true(again || alarms_began(all, &start, &w->now));
+        }
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+    }
+    alarms_free(all);
+    return (to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec;
+}
+
+/* Sixteen times as many beds take sixteen times as long, not 256 times. */
+static void an_onset_looks_at_the_alarms_of_no_other_bed(void **state) {
+    int64_t few_ns = INT64_MAX, many_ns = INT64_MAX;
+    for (int i = 0; i < 5; i++) {
+        const int64_t of_few = onsets_take_ns(*state, ALARMS_MAX / 16), of_many = onsets_take_ns(*state, ALARMS_MAX);
+        few_ns = of_few < few_ns ? of_few : few_ns;
+        many_ns = of_many < many_ns ? of_many : many_ns;
+    }
+    printf("onsets of %d beds take %.2f ms\n", ALARMS_MAX, (double)many_ns / 1e6);
+    assert_true(many_ns < 64 * few_ns);
+}
+
 /* The stream alone knows its last alarm: it comes from another daemon, with a snapshot. */
 static void an_onset_that_another_daemon_computes_again_is_the_same_alarm(void **state) {
     struct ward *w = *state;
@@ -402,6 +434,7 @@ static void an_onset_that_names_no_channels_leaves_those_of_an_earlier_one(void 
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        in_ward(an_onset_looks_at_the_alarms_of_no_other_bed),
         in_ward(an_onset_that_another_daemon_computes_again_is_the_same_alarm),
         in_ward(an_alarm_that_comes_back_at_its_next_onset_has_its_answer),
         in_ward(an_alarm_that_moved_is_not_taken_back_by_an_older_stream),

@@ -125,6 +125,61 @@ static void a_flood_of_names_drops_no_alarm_of_another(void **state) {
     owed_done(&o);
 }
 
+static int64_t cpu_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+/* Without tokens each bed is an owner. All of a large house alarm at once, on the loop's thread; the receiver is slow. */
+static void a_storm_beyond_the_limit_costs_no_walk_for_each_bed(void **state) {
+    enum { ROUNDS = 100 };
+    struct owed o = owed_new();
+    char bed[16];
+    int64_t times[4] = {cpu_ns()}, when;
+    (void)state;
+    for (int i = 0; i < 2 * OWED_BEDS; i++) {
+        str_format(bed, sizeof bed, "x-%d", i);
+        assert_int_equal(owe(&o, JOURNAL_ALARM_ON, "uid:1", bed, NOW_MS), i < OWED_BEDS);
+        if (i % OWED_BEDS == OWED_BEDS - 1)
+            times[1 + i / OWED_BEDS] = cpu_ns();
+    }
+    assert_non_null(owed_next(&o, NOW_MS, HOOKS_AT_ONCE, &when));
+    times[2] = cpu_ns();
+    for (int i = 0; i < ROUNDS; i++)
+        assert_non_null(owed_next(&o, NOW_MS, HOOKS_AT_ONCE, &when));
+    times[3] = cpu_ns();
+    printf("%d beds: %.2f ms; as many beyond the limit: %.2f ms; who is next: %.3f ms\n", OWED_BEDS,
+           (double)(times[1] - times[0]) / 1e6, (double)(times[2] - times[1]) / 1e6, (double)(times[3] - times[2]) / 1e6 / ROUNDS);
+    assert_true(times[2] - times[1] < 8 * (times[1] - times[0]));
+    owed_done(&o);
+}
+
+/* What is over of one bed makes room for the alarm of another one, but not the bed that is on again since. */
+static void an_alarm_that_is_on_takes_the_place_of_what_is_over(void **state) {
+    struct owed o = owed_new();
+    char bed[16], text[TELLING_TEXT];
+    (void)state;
+    for (int i = 0; i < OWED_BEDS; i++) {
+        str_format(bed, sizeof bed, "x-%d", i);
+        assert_true(owe(&o, i ? JOURNAL_ALARM_OFF : JOURNAL_ALARM_ON, "uid:1", bed, NOW_MS));
+    }
+    str_format(bed, sizeof bed, "x-%d", OWED_BEDS - 1);
+    struct journal_entry again = entry(JOURNAL_ALARM_ON, bed, 51200);
+    str_copy(again.principal, sizeof again.principal, "uid:1");
+    assert_true(owe_entry(&o, &again, NOW_MS));
+    for (int i = 1; i < OWED_BEDS - 1; i++) {
+        str_format(bed, sizeof bed, "y-%d", i);
+        assert_true(owe(&o, JOURNAL_ALARM_ON, "uid:1", bed, NOW_MS + 1));
+    }
+    assert_int_equal(n_dropped, OWED_BEDS - 2);
+    assert_false(owe(&o, JOURNAL_ALARM_ON, "uid:1", "z", NOW_MS + 1));
+    assert_string_equal(next_told(&o, NOW_MS + 10, text), "x-0");
+    str_format(bed, sizeof bed, "x-%d", OWED_BEDS - 1);
+    assert_string_equal(next_told(&o, NOW_MS + 10, text), bed);
+    owed_done(&o);
+}
+
 /* The alarm ended in a session that was closed, and goes on in the next one of the bed. */
 static void an_alarm_that_goes_on_in_another_session_is_not_over(void **state) {
     struct owed o = owed_new();
@@ -297,7 +352,6 @@ static void an_answer_ends_the_attempts_of_an_escalation(void **state) {
 static int64_t answering_takes_ns(int beds) {
     struct owed o = owed_new();
     struct journal_entry e = {0};
-    struct timespec from, to;
     char bed[16];
     for (int i = 0; i < beds; i++) {
         str_format(bed, sizeof bed, "bed-%d", i);
@@ -306,7 +360,7 @@ static int64_t answering_takes_ns(int beds) {
     }
     e.kind = JOURNAL_ESCALATED;
     assert_true(owe_entry(&o, &e, NOW_MS));
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+    const int64_t from_ns = cpu_ns();
     for (int i = 0; i < beds; i++) {
         str_format(bed, sizeof bed, "bed-%d", i);
         journal_alarm_id(bed, 512, e.alarm);
@@ -314,10 +368,10 @@ static int64_t answering_takes_ns(int beds) {
         assert_int_equal(owed_escalates(&o, &e), i == beds - 1);
         owed_answered(&o, &e);
     }
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+    const int64_t took_ns = cpu_ns() - from_ns;
     assert_true(n_settled == 1 && o.waiting == beds);
     owed_done(&o);
-    return (to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec;
+    return took_ns;
 }
 
 /* Eight times as many beds take eight times as long, not 64 times. */
@@ -556,6 +610,8 @@ int main(void) {
         cmocka_unit_test(alarms_come_first_callers_take_turns_and_the_longest_wait_is_next),
         cmocka_unit_test(one_caller_has_half_of_the_attempts_while_others_wait),
         cmocka_unit_test(a_flood_of_names_drops_no_alarm_of_another),
+        cmocka_unit_test(a_storm_beyond_the_limit_costs_no_walk_for_each_bed),
+        cmocka_unit_test(an_alarm_that_is_on_takes_the_place_of_what_is_over),
         cmocka_unit_test(an_alarm_that_goes_on_in_another_session_is_not_over),
         cmocka_unit_test(an_end_that_a_stream_brings_along_waits_for_nothing),
         cmocka_unit_test(an_alarm_that_goes_on_with_another_caller_is_the_same),
