@@ -630,6 +630,8 @@ static int conclude_validation(struct train *t, const struct validation_result *
     const struct train_config *job = t->job;
     bool gain, best = best_offer(&t->at.best, t->at.step, &r->value, &gain);
     t->newest = *r;
+    if (best)
+        t->best = *r;
     COPY_MEMBERS(t->file, *r, events, alarms, temperature);
     t->at.validated_step = t->at.step;
     t->at.validations_without_gain = gain ? 0 : t->at.validations_without_gain + 1;

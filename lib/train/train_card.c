@@ -1,6 +1,7 @@
 #include "train/train_card.h"
 
 enum { MOST_SOURCE = 1000 };
+#define SCORES event_f1, false_alarms_per_24h, auroc, loss
 
 /* Patients, hours and seizures of a role; of several recordings of a patient each counts. */
 static void put_role(const struct train *t, enum patient_role role, struct json_writer *w) {
@@ -29,7 +30,16 @@ static void put_scores(const struct train *t, struct json_writer *w) {
         return;
     json_put_str(w, "metric", t->job->training.stop_metric);
     json_put_f64(w, "value", t->newest.value.metric);
-    JSON_MEMBERS(w, t->newest, event_f1, false_alarms_per_24h, auroc);
+    JSON_MEMBERS(w, t->newest, SCORES);
+    json_put_f64(w, "scored_seizures", t->newest.seizures);
+}
+
+void train_card_scores(const char *card, struct validation_result *ret) {
+    OWNED_POINTER(json_free) struct json *json = NULL;
+    (void)json_parse(card, strlen(card), "card", &json, NULL);
+    const struct json *role = json_get(json, "validation");
+    JSON_TAKE(role, *ret, SCORES);
+    ret->seizures = json_f64(json_get(role, "scored_seizures"), json_f64(json_get(role, "seizures"), NAN));
 }
 
 /* The text of data.source; several sources on one line. */

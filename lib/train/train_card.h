@@ -6,3 +6,5 @@
 
 /* Writes the card of the training as it is now into its model file's metadata. */
 void train_card_update(struct train *t);
+/* The scores of a card's step. NaN: the card does not say, as those of earlier versions say no loss. */
+void train_card_scores(const char *card, struct validation_result *ret);

@@ -556,22 +556,23 @@ static int find_model(const struct train *t, int64_t step, char ret[PATH_SIZE], 
     return rc ? rc : err_set(err, ERR_NOT_FOUND, "no attempt has the model of step %lld", (long long)step);
 }
 
-static int describe(struct train *t, int64_t step, struct task_checkpoint *ret, struct err *err) {
-    struct modelfile file;
+static int describe(struct train *t, int64_t step, struct task_checkpoint *ret, struct modelfile *ret_file, struct err *err) {
     *ret = (struct task_checkpoint){.step = step, .metric = step == t->at.step ? newest_metric(t) : t->at.best.metric};
     int rc;
-    if ((rc = find_model(t, step, ret->path, err)) || (rc = modelfile_read(ret->path, &file, err)) ||
+    if ((rc = find_model(t, step, ret->path, err)) || (rc = modelfile_read(ret->path, ret_file, err)) ||
         (rc = digest_file(ret->path, ret->sha256, err)) || (rc = fsio_size(ret->path, &ret->bytes, NULL, err)))
         return rc;
-    ret->epoch = file.epoch;
+    ret->epoch = ret_file->epoch;
     return 0;
 }
 
 /* A kill may have come between a save and its announcement: best and last are announced again. */
 static int announce_restored(struct train *t, struct err *err) {
     struct task_checkpoint best = {0}, last = {0};
+    struct modelfile file;
     struct err why;
-    int rc = t->at.best.step != STEP_NONE && t->at.best.step != t->at.step ? describe(t, t->at.best.step, &best, &why) : 0;
+    t->best = t->newest;
+    int rc = t->at.best.step != STEP_NONE && t->at.best.step != t->at.step ? describe(t, t->at.best.step, &best, &file, &why) : 0;
     if (rc && !checkpoint_is_broken(rc))
         return err_set(err, rc, "the best model, of step %lld, cannot be read now: %s", (long long)t->at.best.step, why.message);
     if (rc) {
@@ -579,9 +580,11 @@ static int announce_restored(struct train *t, struct err *err) {
                  (long long)t->at.best.step, why.message);
         best_init(&t->at.best);
     } else if (*best.path) {
+        COPY_MEMBERS(t->best, file, events, alarms, temperature);
+        train_card_scores(file.card, &t->best);
         announce(t, &best);
     }
-    if ((rc = describe(t, t->at.step, &last, err)))
+    if ((rc = describe(t, t->at.step, &last, &file, err)))
         return rc;
     last.last = true;
     announce(t, &last);

@@ -234,11 +234,12 @@ enum dtype train_precision(const struct train_config *config, const struct devic
 
 static void summarise(const struct json *result, char *buf, size_t size) {
     const struct json *f1 = json_get(result, "event_f1");
-    struct counted steps = counted(json_i64(json_get(result, "steps"), 0), "step");
+    const int64_t last = json_i64(json_get(result, "steps"), 0), kept = json_i64(json_get(result, "best_step"), last);
+    struct counted steps = counted(last, "step");
     if (f1 && json_kind(f1) != JSON_KIND_NULL)
-        str_format(buf, size, "event F1 %.3f of %s, %.1f false alarms per 24 h on the validation patients after %s",
+        str_format(buf, size, "event F1 %.3f of %s, %.1f false alarms per 24 h on the validation patients, step %lld of %s",
                    json_f64(f1, NAN), counted(json_i64(json_get(result, "seizures"), 0), "seizure").text,
-                   json_f64(json_get(result, "false_alarms_per_24h"), NAN), steps.text);
+                   json_f64(json_get(result, "false_alarms_per_24h"), NAN), (long long)kept, steps.text);
     else
         str_format(buf, size, "%s, loss %.3f; no validation recordings, so no scores", steps.text,
                    json_f64(json_get(result, "loss"), NAN));

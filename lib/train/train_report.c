@@ -9,17 +9,19 @@ static void put_step(struct json_writer *w, const char *key, int64_t step) {
         json_put_i64(w, key, step);
 }
 
+/* The scores are those of the network that the job's name stands for: the best one, or the last where none can be the best. */
 static void put_scores(const struct train *t, struct json_writer *w) {
+    const struct validation_result *kept = t->at.best.step == STEP_NONE ? &t->newest : &t->best;
     json_put_str(w, "metric", t->job->training.stop_metric);
     json_put_f64(w, "best", t->at.best.metric);
     put_step(w, "best_step", t->at.best.step);
     json_put_str(w, "selected_on", "validation");
-    JSON_MEMBERS(w, t->newest, event_f1, seizures, false_alarms_per_24h, auroc);
-    json_put_f64(w, "validation_loss", t->newest.loss);
-    json_put_f64(w, "threshold_on", t->newest.events.on);
-    json_put_f64(w, "threshold_off", t->newest.events.off);
+    JSON_MEMBERS(w, *kept, event_f1, seizures, false_alarms_per_24h, auroc);
+    json_put_f64(w, "validation_loss", kept->loss);
+    json_put_f64(w, "threshold_on", kept->events.on);
+    json_put_f64(w, "threshold_off", kept->events.off);
     if (t->job->training.temperature)
-        json_put_f64(w, "temperature", t->newest.temperature);
+        json_put_f64(w, "temperature", kept->temperature);
     json_put_str(w, "definition", SCORE_DEFINITION);
 }
 

@@ -82,7 +82,7 @@ struct train {
     int64_t planned_steps; /* total_steps, unless patience ends before */
     double pos_weight, prior;
     struct train_counters at;
-    struct validation_result newest;
+    struct validation_result newest, best; /* best: of at.best.step */
     struct task_progress progress;
     struct leaf_loss *losses; /* of the batch's micro-batches, all ranks' */
     double batch_loss, batch_wait_s, batch_start_s;

@@ -36,6 +36,23 @@ def validations(directory):
         return [line for line in map(json.loads, f) if line["kind"] == "validation"]
 
 
+def scores_are_those_of_the_best(tmp):
+    """Steps this long spoil the network: the model of the job is that of the first validation, and so are scores and thresholds,
+    after a stop as well."""
+    spoiled = ("training.early_stopping.metric=loss", "training.learning_rate=0.03", "training.warmup_ratio=0", "training.schedule=constant")
+    _, whole = run(tmp, "spoiled", *spoiled)
+    first, last = validations(f"{tmp}/spoiled")
+    assert whole["best_step"] == first["step"] < last["step"] == whole["steps"], (whole, first, last)
+    run(tmp, "spoiled-parts", *spoiled, "stop_after=3")
+    _, rest = run(tmp, "spoiled-parts", *spoiled)
+    with open(f"{tmp}/spoiled/report.json", encoding="utf-8") as f:
+        report = json.load(f)["result"]
+    for result in whole, rest, report:
+        for key in ("event_f1", "auroc", "validation_loss", "threshold_on", "threshold_off", "false_alarms_per_24h"):
+            assert result[key] == first[key], (key, result, first, last)
+        assert result["best"] == result["validation_loss"] and result["seizures"] == whole["seizures"], result
+
+
 def average_is_what_is_validated_and_kept(tmp):
     """With training.ema, the numbers of a validation are those of the model file beside it, and stopping in mid-validation
     changes nothing. The validation patient, evaluated from the file, has to give the same AUROC and loss."""
@@ -83,6 +100,7 @@ def main():
         _, result = run(tmp, "by-loss", "training.early_stopping.metric=loss")
         least = min(v["validation_loss"] for v in validations(f"{tmp}/by-loss"))
         assert result["best"] > 0 and abs(result["best"] - least) < 2e-5, (result, least)
+        scores_are_those_of_the_best(tmp)
         average_is_what_is_validated_and_kept(tmp)
         r = subprocess.run([DRIVER, f"{SOURCE}/configs/tiny.yaml", f"{tmp}/none", f"{tmp}/cache", f"data.source=file://{tmp}/none"],
                            capture_output=True, text=True)
