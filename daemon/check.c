@@ -65,7 +65,7 @@ static int check_hooks(const struct config *c, struct err *err) {
         if ((rc = hook_check_roster(h, c->beds, c->n_beds, err)) || (rc = hook_read_files(h, &files, err)))
             return rc;
         hook_files_done(&files);
-        if (h->command && access(h->command[0], X_OK))
+        if (h->command && (access(h->command[0], X_OK) || (fsio_is_dir(h->command[0]) && (errno = EISDIR))))
             return err_errno(err, errno, "alarms.hooks: %s: %s cannot be run", h->name, h->command[0]);
     }
     return 0;

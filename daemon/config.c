@@ -318,6 +318,9 @@ static int read_served(const struct yaml_node *node, const char *file, struct ar
         return err_wrap(err, "serve");
     if ((rc = refuse(served.alarm_hop_s, file, "serve[].alarm_hop_s", err)))
         return rc;
+    for (int i = 0; i < c->n_served; i++)
+        if (!strcmp(c->served[i].name, served.name))
+            return options_error(node, file, err, "serve: the name %.60s stands twice", served.name);
     c->served[c->n_served++] = (struct config_served){served.name, served.checkpoint, served.device, served.max_delay_ms};
     return 0;
 }
@@ -383,6 +386,14 @@ static int check_sizes(struct raw *raw, const struct yaml_node *root, const char
     return 0;
 }
 
+/* Paths of pages follow it, which begin with one. */
+static const char *without_slashes(const char *url, struct arena *arena) {
+    size_t n = strlen(url);
+    while (n && url[n - 1] == '/')
+        n--;
+    return arena_printf(arena, "%.*s", (int)n, url);
+}
+
 static int check(struct raw *raw, const struct yaml_node *root, const char *file, struct arena *arena, struct err *err) {
     struct config *c = &raw->c;
     const char **addresses[] = {&c->tcp, &c->http, &c->unix_path};
@@ -400,6 +411,8 @@ static int check(struct raw *raw, const struct yaml_node *root, const char *file
         return rc;
     if (c->alarms_url && !hook_url_is_secure(c->alarms_url))
         return blame(root, file, "alarms.url", ERR_INVALID, "expected https://…, or http:// of this machine", err);
+    if (c->alarms_url && !(c->alarms_url = without_slashes(c->alarms_url, arena)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
     if (!c->tcp && !c->unix_path)
         return err_set(err, ERR_INVALID, "%s: listen.unix and listen.tcp are both none; nobody could reach the daemon", file);
     if ((rc = check_sizes(raw, root, file, err)) || (rc = pick_devices(raw, root, file, arena, err)) ||

@@ -69,6 +69,11 @@ static int read_bed(const struct yaml_node *node, const char *file, struct arena
         return rc;
     if (!*raw.name || strlen(raw.name) >= JOURNAL_CLIENT)
         return options_error(node, file, err, "beds: '%.60s': expected names of 1 to %d bytes", raw.name, JOURNAL_CLIENT - 1);
+    if (!alarm_bed_is_named(raw.name))
+        return options_error(node, file, err, "beds: '%s' is a program's own name and names no bed", raw.name);
+    for (const char *p = raw.name; *p; p++)
+        if (iscntrl((unsigned char)*p))
+            return options_error(node, file, err, "beds: a name has a control character; no stream's has");
     for (int i = 0; i < c->n_beds; i++)
         if (!strcmp(c->beds[i], raw.name))
             return options_error(node, file, err, "beds: %.60s stands twice", raw.name);

@@ -18,7 +18,9 @@ enum { BODY_MAX = 64 * 1024, LOOK_MS = 10 };
 bool hook_posts(const struct hook *h) { return h->url || h->url_file; }
 
 bool hook_url_is_secure(const char *url) {
-    return str_starts(url, "https://") || (str_starts(url, "http://") && str_url_is_loopback(url));
+    static const char secure[] = "https://";
+    const bool has_host = str_starts(url, secure) && strcspn(url + strlen(secure), "/?#:") && !strpbrk(url, " \t\r\n");
+    return has_host || (str_starts(url, "http://") && str_url_is_loopback(url));
 }
 
 bool hook_url_is_mail(const char *url) { return str_starts(url, "smtps://") || str_starts(url, "smtp://"); }

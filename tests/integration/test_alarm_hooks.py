@@ -63,7 +63,7 @@ class Hooked(Daemon):
     def __init__(self, directory, hooks):
         super().__init__(directory, [f"sessions.shared={directory}/shared", "sessions.name=a"])
         with open(f"{SOURCE}/configs/demo.yaml", encoding="utf-8") as f, open(f"{directory}/daemon.yaml", "w", encoding="utf-8") as out:
-            out.write(f.read() + "\nalarms:\n  rejoin: 0s\n  url: https://eeg.example\n  hooks:\n" + "".join(f"    - {json.dumps(h)}\n" for h in hooks))
+            out.write(f.read() + "\nalarms:\n  rejoin: 0s\n  url: https://eeg.example/\n  hooks:\n" + "".join(f"    - {json.dumps(h)}\n" for h in hooks))
 
     def command(self):
         held = [f"LD_PRELOAD={os.environ['BRR_BUILD_DIR']}/tests/libhold_volume.so", f"BRR_HOLD_SYNC={self.dir}/hangs",
