@@ -140,6 +140,8 @@ bool alarms_round_put(struct alarms *all, const struct alarms_cause *c, const st
     if (t->gone && *c->session) /* in another stream of the bed */
         str_copy(t->alarm.session, sizeof t->alarm.session, c->session);
     t->gone = false;
+    if (alarms_is_anothers(all, t->alarm.principal, c->bed) && !alarms_is_anothers(all, c->principal, c->bed))
+        str_copy(t->alarm.principal, sizeof t->alarm.principal, c->principal); /* the bed has another holder since */
     if (c->why && strcmp(t->alarm.why, c->why) != 0) {
         str_copy(t->alarm.why, sizeof t->alarm.why, c->why);
         if (c->kind == ALARM_UNANSWERED)

@@ -171,8 +171,12 @@ bool desk_settle(void *desk, int (*place)(void *sessions, const char *session), 
         known &= where != DESK_ASKED;
         if (where == DESK_ELSEWHERE)
             move_alarm(d, a);
-        else if (a->kind == ALARM_SEIZURE && (where == DESK_GONE || where == DESK_UNKNOWN))
+        else if (where != DESK_GONE && where != DESK_UNKNOWN)
+            continue;
+        else if (a->kind == ALARM_SEIZURE)
             end_alarm(d, a, where == DESK_GONE ? JOURNAL_OFF_FAILED : JOURNAL_OFF_UNKNOWN);
+        else
+            alarms_gone(d->alarms, a->session);
     }
     d->doubt_ms = known ? 0 : d->doubt_ms;
     return known;

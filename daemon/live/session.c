@@ -303,6 +303,7 @@ static void measure_rate(struct session *s, int64_t before_ms, int64_t samples) 
         s->flow.measured_rate_hz = hz;
     else if (soon_hz > 0 || (soon_hz >= 0 && fabs(before_hz / s->rate_hz - 1) > RATE_FAR))
         s->flow.measured_rate_hz = soon_hz;
+    s->flow.rate_known |= hz >= 0 || s->flow.measured_rate_hz > 0;
     if (s->flow.measured_rate_hz > 0 && !(before_hz > 0))
         log_warn("the rate of a live stream is not what it says", "session=%s model=%s rate_hz=%g measured_rate_hz=%.2f", s->id,
                  s->model, s->rate_hz, s->flow.measured_rate_hz);

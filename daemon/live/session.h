@@ -246,7 +246,8 @@ struct session_state {
     int64_t learned_before_ms; /* for so long it had been hearing before the daemon's restart; 0 as soon as it is done */
     const struct quality_report *quality; /* borrowed; of the newest result */
     const char *note;                     /* quality_note of it */
-    double measured_rate_hz;              /* 0: it is what Open says */
+    double measured_rate_hz;              /* 0: it is what Open says, where rate_known */
+    bool rate_known;                      /* it was measured */
     const struct live_opened *opened;     /* borrowed; NULL until the model is loaded */
     struct eegring *eeg;                  /* borrowed; NULL: it keeps none */
 };

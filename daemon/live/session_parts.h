@@ -86,6 +86,7 @@ struct session_flow {
     int oldest;
     struct pace pace, soon;  /* its rate over measure_ms, and over a part of it, for large differences */
     double measured_rate_hz; /* 0: it is what Open says */
+    bool rate_known;         /* it was measured */
 };
 
 /* For those who watch (session_watch.c), and for those who choose whom to shed (session_overload.c). */

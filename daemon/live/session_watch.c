@@ -12,7 +12,7 @@ void session_describe(const struct session *s, struct session_state *ret) {
                                   SAME_MEMBERS(*s, address, rate_hz, alarm, start_ms),
                                   SAME_MEMBERS(s->shown, probability, samples),
                                   SAME_MEMBERS(s->shown, reconnects, learning_s),
-                                  .measured_rate_hz = s->flow.measured_rate_hz,
+                                  SAME_MEMBERS(s->flow, measured_rate_hz, rate_known),
                                   .channels = open->labels,
                                   .n_channels = open->n_labels,
                                   .lag_s = (double)session_lag_ms(s, clock_ms()) / 1000,

@@ -48,12 +48,6 @@ static void find_technical(struct listing *l) {
         qsort(l->technical, l->n_technical, sizeof *l->technical, by_bed);
 }
 
-static bool is_of_bed(const struct alarms *all, const struct alarm *a, const struct status_stream *s) {
-    return !strcmp(a->bed, s->bed.name) &&
-           (s->place < INT_MAX ? alarms_holds(all, a->principal, a->bed) : !strcmp(a->principal, s->bed.principal)) &&
-           (alarm_bed_is_named(a->bed) || !strcmp(a->session, s->bed.session_id));
-}
-
 static void put_technical(struct listing *l, const struct status_stream *s, Brr__V1__Bed *out) {
     size_t first = 0, end = l->n_technical;
     while (first < end) { /* of this bed */
@@ -68,7 +62,8 @@ static void put_technical(struct listing *l, const struct status_stream *s, Brr_
     if (first == end || !(out->technical = bed_memory(l, (end - first) * sizeof *out->technical)))
         return;
     for (size_t i = first; i < end; i++)
-        if (is_of_bed(l->alarms, l->technical[i], s) && (out->technical[out->n_technical] = message_of_alarm(l, l->technical[i])))
+        if (gather_is_of_tile(l->alarms, l->technical[i], s) &&
+            (out->technical[out->n_technical] = message_of_alarm(l, l->technical[i])))
             out->n_technical++;
 }
 

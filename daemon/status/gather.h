@@ -50,5 +50,7 @@ void gather_tick(struct gather *g); /* once a second */
 const struct status *gather_newest(const struct gather *g);
 /* The state of a stream as the pages show it (status_mood_name); "": there is none of this id. */
 const char *gather_state(const struct gather *g, const char *session);
+/* Whether this technical alarm is of the bed or stream of this tile. */
+bool gather_is_of_tile(const struct alarms *all, const struct alarm *a, const struct status_stream *s);
 /* Call in each turn: goes on with a status that is being made, and begins one at once for what people must not wait for. */
 void gather_look(struct gather *g);

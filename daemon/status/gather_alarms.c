@@ -314,6 +314,13 @@ void gather_roster(const struct gather *g, struct status *to) {
 
 /* ---- technical alarms ---- */
 
+/* What is left of a stream keeps its alarms when its caller hands the bed over. */
+bool gather_is_of_tile(const struct alarms *all, const struct alarm *a, const struct status_stream *s) {
+    return !strcmp(a->bed, s->bed.name) &&
+           ((s->place < INT_MAX && alarms_holds(all, a->principal, a->bed)) || !strcmp(a->principal, s->bed.principal)) &&
+           (alarm_bed_is_named(a->bed) || !strcmp(a->session, s->bed.session_id));
+}
+
 /* Whether so many of the model's channels have flaws that its alarms may be void (detect/contact.h). */
 static bool electrodes_off(const struct status_stream *s) {
     int used = 0;
@@ -377,8 +384,8 @@ static void look_at_stream(struct alarms *all, const struct status_stream *s, co
     if (s->bed.learning_s)
         put_cause(all, s, ALARM_LEARNING, alone ? "" : NULL, !alone, now);
     str_format(text, sizeof text, "%.1f Hz instead of %g", s->measured_hz, s->rate_hz);
-    if (s->measured_hz > 0)
-        put_cause(all, s, ALARM_RATE, text, false, now);
+    if (s->measured_hz > 0 || !s->rate_known)
+        put_cause(all, s, ALARM_RATE, s->rate_known ? text : NULL, !s->rate_known, now);
     str_format(text, sizeof text, "samples are stamped %.0f min %s they come", fabs(s->ahead_s) / 60,
                s->ahead_s > 0 ? "after" : "before");
     if (fabs(s->ahead_s) * 1000 > STAMPS_OFF_MS)
@@ -418,6 +425,18 @@ static void look_at_bed(const struct gather *g, const bool *open, const struct s
         g->seen[s->place] = put_cause(desk_alarms(g->source.desk), s, ALARM_LOST, "no stream", true, now);
 }
 
+/* Streams that are not heard and have no tile: their alarm, unless the tile of their bed shows it. */
+static void look_at_folded(struct alarms *all, const struct status *from) {
+    for (int i = from->n_streams; i < from->n_streams + from->n_folded; i++) {
+        const struct alarm *a = from->streams[i].alarm;
+        int tile = 0;
+        while (a && tile < from->n_streams && from->streams[tile].alarm != a)
+            tile++;
+        if (a && tile == from->n_streams)
+            alarms_look_at_bed(all, a->id, false);
+    }
+}
+
 /* As many as a turn of the loop may take; true: there are more. */
 static bool look_at_streams(struct gather *g, const struct status *from, const struct alarms_now *now) {
     const int64_t until_ms = clock_ms() + GATHER_TURN_MS;
@@ -434,6 +453,8 @@ static bool look_at_streams(struct gather *g, const struct status *from, const s
             look_at_bed(g, open, &from->streams[i], now);
     }
     const bool more = g->at < from->n_streams;
+    if (!more)
+        look_at_folded(desk_alarms(g->source.desk), from);
     int without = 0;
     for (int i = 0; open && !more && i < g->source.n_beds; i++)
         without += !open[i] && !alarms_in_standby(desk_alarms(g->source.desk), g->source.beds[i], now, NULL);

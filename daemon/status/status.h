@@ -62,7 +62,8 @@ struct status_stream {
     bool moved;                  /* it has ended here: another daemon has it */
     float minute[STATUS_MINUTE]; /* the highest of each of the last seconds, oldest first; NaN: none */
     double off;                  /* threshold at which the alarm ends; 0: unknown */
-    double rate_hz, measured_hz; /* measured: 0 = it is what the client says */
+    double rate_hz, measured_hz; /* measured: 0 = it is what the client says, where rate_known */
+    bool rate_known;             /* it was measured */
     double ahead_s;              /* the newest samples are stamped so long after they came; NaN: they have no stamps */
     int64_t learned_before_ms;   /* signal in which the patient was being learned before the daemon's restart, and still is */
     int64_t alarm_ms;            /* since when it is on, else when the newest began; 0: none */

@@ -370,6 +370,27 @@ static int token_has(void *ctx, const char *principal, const char *bed) {
     return (void)bed, !strcmp(*(const char **)ctx, principal);
 }
 
+static void a_bed_that_is_lost_is_its_next_holders(void **state) {
+    struct ward *w = *state;
+    static const char *const roster[] = {"bed-7"};
+    static const struct alarms_cause lost = {
+        .kind = ALARM_LOST, .bed = "bed-7", .principal = "", .session = "", .why = "no stream"};
+    const char *token = "token:a";
+    const struct alarms_plan held = {.roster = roster, .n_roster = 1, .named = token_has, .named_ctx = &token};
+    alarms_free(w->all);
+    w->all = alarms_new(&held, keep_row, w);
+    alarms_streams(w->all, "token:a", "bed-7", 1000, &w->now);
+    hold(w, ALARM_LOST, "bed-7", 16 * 1000);
+    assert_string_equal(technical(w, ALARM_LOST)->principal, "token:a");
+    token = "token:b"; /* it does not stream yet */
+    w->now.boot_ms += MINUTE;
+    alarms_streams(w->all, "token:a", "bed-7", 1000, &w->now);
+    alarms_round_begin(w->all);
+    assert_true(alarms_round_put(w->all, &lost, &w->now));
+    assert_string_equal(technical(w, ALARM_LOST)->principal, "");
+    assert_int_equal(rows_of(w, JOURNAL_TECHNICAL_ON), 1);
+}
+
 static void a_new_token_of_a_bed_goes_on_with_its_alarm_and_answer(void **state) {
     struct ward *w = *state;
     static const char *const roster[] = {"bed-7"};
@@ -475,6 +496,7 @@ int main(void) {
         in_ward(a_rule_that_a_restart_adds_holds_nothing_back_that_was_told),
         in_ward(an_alarm_is_blind_while_nobody_hears_the_bed),
         in_ward(the_first_who_streams_a_bed_holds_it_until_it_is_gone),
+        in_ward(a_bed_that_is_lost_is_its_next_holders),
         in_ward(a_new_token_of_a_bed_goes_on_with_its_alarm_and_answer),
         in_ward(a_row_keeps_who_holds_a_bed_over_a_restart),
         in_ward(only_a_stream_that_is_connected_is_back),

@@ -146,12 +146,25 @@ static const struct alarm *wrong_clock(struct desk *desk) {
     return a;
 }
 
+static struct status_stream tile(const char *id, const char *client, const char *principal) {
+    return (struct status_stream){.bed.session_id = (char *)(uintptr_t)id,
+                                  .bed.name = (char *)(uintptr_t)client,
+                                  .bed.principal = (char *)(uintptr_t)principal,
+                                  .bed.model = "",
+                                  .bed.quality = "",
+                                  .place = INT_MAX,
+                                  .bed.live = true,
+                                  .realtime = true,
+                                  .loaded = true,
+                                  .ahead_s = NAN,
+                                  .bed.connected = true,
+                                  .bed.opened_ms = 1000};
+}
+
 /* So many seconds, in which the stream's samples are stamped so long after they come. */
 static void look(struct gather *g, double ahead_s, int seconds, int64_t wall_shift_ms) {
     static struct alarms_now now = {.boot_ms = 5000000, .wall_ms = 1800000000000};
-    struct status_stream s = {
-        .bed.session_id = "id", .bed.name = "bed 7", .bed.principal = "p", .bed.model = "m", .bed.quality = "", .place = INT_MAX};
-    s.realtime = s.loaded = true, s.bed.live = s.bed.connected = true;
+    struct status_stream s = tile("id", "bed 7", "p");
     s.ahead_s = ahead_s;
     struct status from = {.streams = &s, .n_streams = 1};
     now.wall_ms += wall_shift_ms;
@@ -176,15 +189,12 @@ static const struct alarm *after_a_minute(struct gather *g, const struct status 
 
 /* A cable is out: first nothing comes, then the connection ends. It is one cause, and is over when samples come again. */
 static void a_cable_that_is_out_is_one_alarm(void **state) {
-    struct status_stream s = {
-        .bed.session_id = "id", .bed.name = "bed 7", .bed.principal = "p", .bed.model = "m", .bed.quality = ""};
+    struct status_stream s = tile("id", "bed 7", "p");
     const struct status from = {.streams = &s, .n_streams = 1};
     struct gather g = {0};
     (void)state;
     assert_int_equal(desk_new(&(struct desk_config){0}, &g.source.desk, NULL), 0);
-    s.place = INT_MAX;
-    s.realtime = s.loaded = s.silent = true;
-    s.bed.live = s.bed.connected = true;
+    s.silent = true;
     const struct alarm *a = after_a_minute(&g, &from);
     assert_int_equal(a->kind, ALARM_NO_SIGNAL);
     s.bed.connected = false;
@@ -221,15 +231,8 @@ static void a_replay_under_the_name_of_a_bed_is_not_the_bed(void **state) {
     s->streams = arena_alloc(&s->arena, 2 * sizeof *s->streams);
     s->room_streams = 2;
     struct status_stream *own = &s->streams[s->n_streams++];
-    *own = (struct status_stream){.bed.session_id = "1",
-                                  .bed.name = "bed 7",
-                                  .bed.principal = "p",
-                                  .bed.model = "m",
-                                  .bed.quality = "",
-                                  .bed.connected = true,
-                                  .loaded = true,
-                                  .bed.live = true,
-                                  .realtime = true};
+    *own = tile("1", "bed 7", "p");
+    own->place = 0;
     gather_roster(&g, s);
     assert_int_equal(s->n_streams, 1);
     assert_null(after_a_minute(&g, s));
@@ -289,14 +292,11 @@ static void a_replay_in_real_time_has_no_technical_alarm(void **state) {
 }
 
 static void minutes_of_learning_are_a_technical_alarm(void **state) {
-    struct status_stream s = {
-        .bed.session_id = "id", .bed.name = "bed 7", .bed.principal = "p", .bed.model = "m", .bed.quality = "", .place = INT_MAX};
+    struct status_stream s = tile("id", "bed 7", "p");
     const struct status from = {.streams = &s, .n_streams = 1};
     struct gather g = {0};
     (void)state;
     assert_int_equal(desk_new(&(struct desk_config){0}, &g.source.desk, NULL), 0);
-    s.realtime = s.loaded = true, s.bed.live = s.bed.connected = true;
-    s.ahead_s = NAN;
     s.bed.learning_s = 60; /* what comes is flat */
     assert_true(!after_a_minute(&g, &from) && !after_a_minute(&g, &from));
     after_a_minute(&g, &from);
@@ -318,19 +318,13 @@ static void minutes_of_learning_are_a_technical_alarm(void **state) {
 static void channels_that_void_the_alarms_are_a_technical_alarm(void **state) {
     static const struct { int used, enough; } montages[] = {{18, 4}, {19, 4}, {64, 4}, {8, 4}, {7, 4}, {6, 3}, {1, 1}};
     struct status_channel channels[80] = {{0}};
-    struct status_stream s = {.bed.session_id = "id",
-                              .bed.name = "bed 7",
-                              .bed.principal = "p",
-                              .bed.model = "m",
-                              .place = INT_MAX,
-                              .channels = channels};
+    struct status_stream s = tile("id", "bed 7", "p");
     const struct status from = {.streams = &s, .n_streams = 1};
     struct gather g = {0};
     (void)state;
     assert_int_equal(desk_new(&(struct desk_config){0}, &g.source.desk, NULL), 0);
-    s.realtime = s.loaded = true, s.bed.live = s.bed.connected = true;
+    s.channels = channels;
     s.bed.quality = "F3 flat";
-    s.ahead_s = NAN;
     for (size_t i = 0; i < sizeof montages / sizeof *montages; i++) {
         s.n_channels = montages[i].used + 2;
         for (int c = 0; c < s.n_channels; c++)
@@ -416,18 +410,6 @@ static void ended_streams_are_bounded(void **state) {
 }
 
 /* ---- a bed has one tile ---- */
-
-static struct status_stream tile(const char *id, const char *client, const char *principal) {
-    return (struct status_stream){.bed.session_id = (char *)(uintptr_t)id,
-                                  .bed.name = (char *)(uintptr_t)client,
-                                  .bed.principal = (char *)(uintptr_t)principal,
-                                  .bed.model = "",
-                                  .place = INT_MAX,
-                                  .bed.live = true,
-                                  .realtime = true,
-                                  .bed.connected = true,
-                                  .bed.opened_ms = 1000};
-}
 
 static struct status *folded(const struct status_stream *list, int n) {
     struct status *s = status_new();
@@ -543,11 +525,6 @@ static void another_callers_stream_with_the_name_of_a_bed_is_not_the_bed(void **
     assert_int_equal(desk_new(&config, &g.source.desk, NULL), 0);
     struct status_stream list[4] = {tile("e1", "bed-1", "token:evil"), tile("a1", "bed-1", "token:a"),
                                     tile("b2", "bed-2", "token:b"), tile("e2", "bed-2", "token:evil")};
-    for (int i = 0; i < 4; i++) {
-        list[i].loaded = true;
-        list[i].bed.quality = "";
-        list[i].ahead_s = NAN;
-    }
     struct status *s = ward_of(&g, list, 4);
     assert_int_equal(s->n_streams, 4);
     for (int i = 0; i < 4; i++) {
@@ -706,6 +683,23 @@ static void an_alarm_keeps_its_tile_when_a_newer_stream_of_its_bed_ends(void **s
     }
 }
 
+static void a_rate_that_is_not_measured_yet_is_not_over(void **state) {
+    struct status_stream s = tile("id", "bed 7", "p");
+    const struct status from = {.streams = &s, .n_streams = 1};
+    struct gather g = {0};
+    (void)state;
+    assert_int_equal(desk_new(&(struct desk_config){0}, &g.source.desk, NULL), 0);
+    s.rate_hz = 256;
+    for (int i = 0; i < 3; i++) { /* wrong; the daemon has started again; wrong still */
+        s.measured_hz = (s.rate_known = i != 1) ? 250 : 0;
+        const struct alarm *a = after_a_minute(&g, &from);
+        assert_true(a && a->kind == ALARM_RATE && !strcmp(a->why, "250.0 Hz instead of 256") && after_a_minute(&g, &from) == a);
+    }
+    s.measured_hz = 0;
+    assert_null(after_a_minute(&g, &from));
+    desk_free(g.source.desk);
+}
+
 static int named_now; /* of which caller a token has the name */
 static int tokens_have_now(void *ctx, const char *principal, const char *bed) {
     static const char *const callers[] = {"token:a", "token:b"};
@@ -731,11 +725,6 @@ static void a_bed_that_is_handed_over_is_not_lost(void **state) {
     struct status_stream list[2] = {tile("a", "bed-1", "token:a"), tile("b", "bed-1", "token:b")};
     assert_int_equal(map_put(g.places, roster[0], (void *)(intptr_t)1, NULL), 0);
     assert_int_equal(desk_new(&config, &g.source.desk, NULL), 0);
-    for (int i = 0; i < 2; i++) {
-        list[i].loaded = true;
-        list[i].bed.quality = "";
-        list[i].ahead_s = NAN;
-    }
     named_now = 0;
     status_drop(ward_of(&g, list, 1));
     const struct alarms_now now = desk_now();
@@ -763,10 +752,25 @@ static void a_bed_that_is_handed_over_is_not_lost(void **state) {
         assert_string_equal(s->streams[0].alarm->id, "of-a");
         status_drop(s);
     }
+    struct alarms *all = desk_alarms(g.source.desk);
+    list[0].place = 0;
+    for (int i = 0; i < 3; i++) {
+        struct alarm of = {.bed = "bed-1", .kind = ALARM_NO_SIGNAL};
+        str_copy(of.principal, sizeof of.principal, (const char *[]){"token:a", "token:b", "token:c"}[i]);
+        assert_int_equal(gather_is_of_tile(all, &of, &list[0]), i < 2);
+    }
     list[0].bed.ended_ms = 0;
     list[0].bed.connected = true; /* it still sends: that is another one's stream */
     s = ward_of(&g, list, 2);
     assert_true(s->n_streams == 2 && tile_of(s, "bed-1", "token:a")->place == INT_MAX);
+    status_drop(s);
+    struct alarms_start other = start;
+    other.id = "of-b", other.session = "b", other.principal = "token:b";
+    assert_non_null(alarms_began(all, &other, &now));
+    list[0].bed.connected = false; /* the tile shows the alarm of the one that sends */
+    s = ward_of(&g, list, 2);
+    (void)after_a_minute(&g, s);
+    assert_true(s->n_streams == 1 && alarms_find(all, "of-a")->blind && !alarms_find(all, "of-b")->blind);
     status_drop(s);
     free_ward(&g);
 }
@@ -774,6 +778,7 @@ static void a_bed_that_is_handed_over_is_not_lost(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bed_that_is_handed_over_is_not_lost),
+        cmocka_unit_test(a_rate_that_is_not_measured_yet_is_not_over),
         cmocka_unit_test(a_bed_has_one_tile_while_one_stream_of_it_is_heard),
         cmocka_unit_test(another_callers_stream_with_the_name_of_a_bed_is_not_the_bed),
         cmocka_unit_test_setup_teardown(each_second_keeps_its_highest_value, set_up, tear_down),

@@ -1,5 +1,6 @@
 /* Alarms of beds whose streams go from one daemon to another one, or on after a restart. */
 
+#include "daemon/alarms/alarms_parts.h"
 #include "daemon/alarms/desk.h"
 #include "unit/ward_fixture.h"
 
@@ -432,6 +433,29 @@ static void an_onset_that_names_no_channels_leaves_those_of_an_earlier_one(void 
     assert_string_equal(alarms_find(w->all, "s-0")->where, wheres[2]);
 }
 
+static int place_of(void *place, const char *session) { return (void)session, *(const int *)place; }
+
+/* Nobody has seen to it; its cause does not show itself within a minute. */
+static void a_fault_is_not_over_because_a_restart_did_not_find_its_stream(void **state) {
+    static const int places[] = {DESK_GONE, DESK_UNKNOWN, DESK_HERE};
+    static const struct alarms_cause cause = {.kind = ALARM_CLOCK, .bed = "bed-7", .principal = "p", .session = "s", .why = "why"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct desk *d = NULL;
+        size_t cursor = 0;
+        void *at = NULL;
+        const struct alarms_now now = desk_now();
+        assert_int_equal(desk_new(&(struct desk_config){.journal = NULL}, &d, NULL), 0);
+        alarms_restore(desk_alarms(d), true);
+        assert_non_null(alarms_technical(desk_alarms(d), "clock-1", &cause, now.wall_ms, &now));
+        alarms_restore(desk_alarms(d), false);
+        assert_true(desk_settle(d, place_of, (void *)(uintptr_t)&places[i]));
+        assert_true(alarms_each(desk_alarms(d)->technical, &cursor, &at));
+        assert_int_equal(((const struct technical *)at)->gone, places[i] != DESK_HERE);
+        desk_free(d);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_ward(an_onset_looks_at_the_alarms_of_no_other_bed),
@@ -441,6 +465,7 @@ int main(void) {
         in_ward(an_alarm_goes_after_its_stream_to_the_daemon_that_has_it),
         in_ward(technical_alarms_go_with_their_stream),
         in_ward(no_signal_is_not_over_because_its_stream_moved),
+        in_ward(a_fault_is_not_over_because_a_restart_did_not_find_its_stream),
         in_ward(an_alarm_that_comes_under_another_id_ends_none_that_is_on),
         in_ward(the_standby_of_a_bed_goes_with_its_stream),
         in_ward(a_standby_that_was_ended_takes_no_room),
