@@ -72,13 +72,14 @@ static int wrong_word(const char *word, bool last) {
 
 static struct arguments parse(int argc, char **argv) {
     struct arguments a = {0};
+    const char *value;
     for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--config") && i + 1 < argc)
-            a.config = argv[++i];
-        else if (!strcmp(argv[i], "--set") && i + 1 < argc && a.n < MAX_OVERRIDES)
-            a.overrides[a.n++] = argv[++i];
-        else if (!strcmp(argv[i], "--restore") && i + 1 < argc)
-            a.restore = argv[++i];
+        if (!a.config && (value = run_command_value(argc, argv, &i, "--config")))
+            a.config = value;
+        else if (a.n < MAX_OVERRIDES && (value = run_command_value(argc, argv, &i, "--set")))
+            a.overrides[a.n++] = value;
+        else if (!a.restore && (value = run_command_value(argc, argv, &i, "--restore")))
+            a.restore = value;
         else if (!strcmp(argv[i], "--user"))
             a.user = true;
         else if (!strcmp(argv[i], "--check-config"))

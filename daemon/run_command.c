@@ -136,19 +136,26 @@ static void on_signal(int signum) {
     runner_wish_stop(&wish, STOP_SHUTDOWN);
 }
 
-static bool takes_value(const char *word, int at, int argc, const char *option) { return !strcmp(word, option) && at + 1 < argc; }
+const char *run_command_value(int argc, char **argv, int *i, const char *option) {
+    const size_t n = strlen(option);
+    const char *word = argv[*i];
+    if (strncmp(word, option, n) != 0 || (word[n] && word[n] != '='))
+        return NULL;
+    return word[n] ? word + n + 1 : *i + 1 < argc ? argv[++*i] : NULL;
+}
 
 static struct arguments parse(int argc, char **argv) {
     struct arguments a = {0};
+    const char *value;
     for (int i = 1; i < argc; i++) {
-        if (takes_value(argv[i], i, argc, "--directory"))
-            a.directory = argv[++i];
-        else if (takes_value(argv[i], i, argc, "--config"))
-            a.config = argv[++i];
-        else if (takes_value(argv[i], i, argc, "--order"))
-            a.order = argv[++i];
-        else if (takes_value(argv[i], i, argc, "--set") && a.n < JOBFILE_MAX_OVERRIDES)
-            a.overrides[a.n++] = argv[++i];
+        if (!a.directory && (value = run_command_value(argc, argv, &i, "--directory")))
+            a.directory = value;
+        else if (!a.config && (value = run_command_value(argc, argv, &i, "--config")))
+            a.config = value;
+        else if (!a.order && (value = run_command_value(argc, argv, &i, "--order")))
+            a.order = value;
+        else if (a.n < JOBFILE_MAX_OVERRIDES && (value = run_command_value(argc, argv, &i, "--set")))
+            a.overrides[a.n++] = value;
         else if (!strcmp(argv[i], "--json"))
             a.json = true;
         else if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
@@ -569,7 +576,7 @@ int run_command(int argc, char **argv) {
     }
     if (r.args.bad || (!r.args.file && !r.args.order)) {
         fprintf(stderr, "brrd run: %s%s; `brrd run --help` lists the options\n", r.args.bad ? r.args.bad : "no job file was given",
-                r.args.bad ? ": not an option, or one without its value" : "");
+                r.args.bad ? ": not an option, given twice, or without its value" : "");
         return RUN_USAGE;
     }
     r.terminal = r.terminal && !r.args.json && !r.world.rank;

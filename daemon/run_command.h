@@ -7,3 +7,6 @@ enum { RUN_DONE = 0, RUN_FAILED = 1, RUN_USAGE = 2, RUN_AGAIN = 75 /* EX_TEMPFAI
 
 /* argv[0] is "run". Returns the exit code. */
 int run_command(int argc, char **argv);
+/* The value of this option where argv[*i] is "--name=VALUE", or "--name" before VALUE, to which *i then moves; NULL: it
+ * is another word. */
+const char *run_command_value(int argc, char **argv, int *i, const char *option);

@@ -59,6 +59,14 @@ def keys_that_do_nothing_are_refused():
     assert code == 0, err
 
 
+def options_stand_once_and_may_have_their_value_behind_an_equals_sign():
+    demo = f"{SOURCE}/configs/demo.yaml"
+    for words, code, text in (([f"--config={demo}", "--set=limits.sessions=2"], 0, "fine"), ([f"--config={demo}", "--set=limits.sessions=0"], 1, "expected 1 to 10000"),
+                              (["--config", demo, "--config", demo], 2, "--config was given too often")):
+        r = subprocess.run([f"{BIN}/brrd", "--check-config", *words], capture_output=True, text=True, timeout=PATIENCE)
+        assert r.returncode == code and text in r.stdout + r.stderr, (words, r)
+
+
 def job_keys_that_do_nothing_are_refused(d, source):
     for file, key in (("tiny", "evaluate.plots=3"), ("eval", "events.on=0.5"), ("eval", "data.validation_fraction=0.1"), ("eval", "data.resident=off")):
         code, _, err = d.ctl("validate", f"{SOURCE}/configs/{file}.yaml", "--set", source, "--set", key)
@@ -124,6 +132,7 @@ def streams():
 
 def main():
     keys_that_do_nothing_are_refused()
+    options_stand_once_and_may_have_their_value_behind_an_equals_sign()
     jobs()
     streams()
     return 0
