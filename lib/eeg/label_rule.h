@@ -15,6 +15,10 @@ enum label_class { LABEL_OTHER, LABEL_SEIZURE, LABEL_UNSURE };
 
 /* rule NULL: no patterns. */
 enum label_class label_rule_class(const char *rule, const char *text);
+/* A text by which somebody who looked for seizures says that there is none: "bckg…", "background". */
+static inline bool label_is_background(const char *text) {
+    return !strncasecmp(text, "bckg", 4) || !strcasecmp(text, "background");
+}
 /* The format in front of the patterns. Returns buf, "" when it does not fit. */
 enum { LABEL_FORMAT_SIZE = 32 };
 const char *label_rule_format(const char *rule, char buf[LABEL_FORMAT_SIZE]);

@@ -64,13 +64,11 @@ static size_t sort_and_merge(struct label_run *runs, size_t n) {
 
 ORDER_BY(by_count, struct labels_other, order_then(order_u64(y->count, x->count), strcmp(x->text, y->text)))
 
-static bool is_background(const char *text) { return !strncasecmp(text, "bckg", 4) || !strcasecmp(text, "background"); }
-
 static int note_other(struct request *q, const char *text, struct err *err) {
     struct labels *out = q->out;
     char kind[LABELS_CODE_SIZE];
     size_t i = 0;
-    if (is_background(text))
+    if (label_is_background(text))
         return 0;
     str_copy(kind, sizeof kind, text);
     str_cut_utf8(kind);
@@ -153,7 +151,7 @@ static bool beside(struct request *q, enum labels_source source, char path[PATH_
 
 static int add_row(struct request *q, const struct event_row *row, const char *path, struct err *err) {
     enum label_class class = label_rule_class(q->rule, row->type);
-    q->known += class != LABEL_OTHER || is_background(row->type);
+    q->known += class != LABEL_OTHER || label_is_background(row->type);
     if (class == LABEL_OTHER)
         return note_other(q, row->type, err);
     if (!(row->duration_s > 0) && class == LABEL_UNSURE) {
@@ -175,7 +173,7 @@ static int add_rows(struct request *q, const struct events_file *events, const c
         if (label_rule_class(q->rule, events->skipped[i].type) == LABEL_SEIZURE)
             return err_set(err, ERR_INVALID, "%s:%d: the times of '%s' cannot be read", path, events->skipped[i].line,
                            events->skipped[i].type);
-        q->known += is_background(events->skipped[i].type);
+        q->known += label_is_background(events->skipped[i].type);
     }
     if (events->n_skipped)
         add_note(q, "%s:%d: a row that is no seizure has no readable times and is skipped%s", fsio_basename(path),

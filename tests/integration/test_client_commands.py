@@ -251,6 +251,12 @@ def check_scores(d):
     code, _, err = d.ctl("score", reference, f"{reference}/a_events.tsv")
     assert code == 1 and "two folders" in err, err
 
+    for kind, noted in (("chewing", True), ("bckg", False)):  # whoever wrote "chewing" need not have looked for seizures
+        os.makedirs(f"{d.dir}/score/{kind}")
+        with open(f"{d.dir}/score/{kind}/a_events.tsv", "w", encoding="utf-8") as f:
+            f.write(f"{head}10\t20\t{kind}\tn/a\tall\tn/a\t100\n")
+        code, _, err = d.ctl("score", f"{d.dir}/score/{kind}", hypothesis)
+        assert code == 0 and ("1 of 1 reference with other events alone" in err) == noted, (kind, err)
 
 def check_score_formats(d):
     """Every form of labels that training reads is a reference; the recording or the other file says how long it is."""

@@ -114,10 +114,12 @@ static int read_events(const char *path, const char *rule, struct score_labels *
     if ((rc = events_read(path, &file, err)) || (rc = relate(path, &file, err)))
         return rc;
     make_room(&labels, file.n_rows);
+    size_t others = 0;
     for (size_t i = 0; i < file.n_rows; i++) {
         const struct event_row *row = &file.rows[i];
         const struct score_event event = {row->onset_s, row->end_s};
         const enum label_class class = label_rule_class(rule, row->type);
+        others += class == LABEL_OTHER && !label_is_background(row->type);
         if (isnan(row->duration_s) && class != LABEL_OTHER) {
             score_labels_done(&labels);
             return err_set(err, ERR_INVALID, "%s: the event %s at %.2f s has no duration", path, row->type, row->onset_s);
@@ -128,6 +130,7 @@ static int read_events(const char *path, const char *rule, struct score_labels *
             labels.unsure[labels.n_unsure++] = event;
     }
     labels.duration_s = file.recording_s;
+    labels.others_alone = others && others == file.n_rows;
     *ret = labels;
     return 0;
 }

@@ -12,6 +12,7 @@ struct score_labels {
     struct score_event *gaps; /* malloc'd, where the recording is there: time that was not recorded */
     int n_gaps;
     double duration_s; /* of the recording: its header's, else what the label file states; NaN = unknown */
+    bool others_alone; /* it has events, and none is a seizure, unsure or background */
 };
 /* rule: of a recording's labels, as labels_load; its patterns count for event files too. NOT_FOUND for a recording without labels;
  * errors of files and formats. */

@@ -106,6 +106,7 @@ static int add_pair(struct score_pairs *p, const char *ref_path, const char *rel
     }
     if (rc)
         return rc;
+    p->others_alone += ref.others_alone;
     p->items = needed(realloc(p->items, (size_t)(p->n + 1) * sizeof *p->items));
     struct score_recording *r = &p->items[p->n++];
     *r = (struct score_recording){.name = strdup(relative),
@@ -199,6 +200,11 @@ int score_pairs_find(struct score_pairs *p, struct err *err) {
         fprintf(stderr,
                 "brrctl: note: %d of %s written by brrd and not changed since: a comparison of detections, not with labels\n",
                 p->own, counted(p->n, "reference").text);
+    if (p->others_alone && !p->quiet)
+        fprintf(stderr,
+                "brrctl: note: %d of %s with other events alone, neither a seizure nor bckg: counted as seizure-free; did anybody "
+                "look for seizures there? --seizure PATTERN names some\n",
+                p->others_alone, counted(p->n, "reference").text);
     if (p->missing)
         fprintf(stderr, "brrctl: %d of %d recording%s no file below %s: counted as without events\n", p->missing, p->n,
                 p->n == 1 ? " has" : "s have", p->hyp);

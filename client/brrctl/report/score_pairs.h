@@ -18,6 +18,7 @@ struct score_pairs {
     struct score_recording *items;
     int n, missing, unusable; /* recordings; of them without a hypothesis; with one that cannot be used */
     int own;                  /* references that brrd wrote */
+    int others_alone;         /* references of other events alone (score_files.h) */
 };
 /* Fills items. NOT_FOUND: nothing to score; INVALID: a file and a folder, or names that are not clear. score_pairs_done also after
  * an error. */
