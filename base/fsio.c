@@ -110,7 +110,8 @@ int fsio_writer_open(struct fsio_writer *w, const char *path, struct err *err) {
         return err_set(err, ERR_RANGE, "path too long: %.200s…", path);
     struct stat st;
     if (!stat(path, &st) && !S_ISREG(st.st_mode)) /* a rename would replace it */
-        return err_set(err, ERR_INVALID, "%s is not a regular file", path);
+        return err_set(err, ERR_INVALID, S_ISDIR(st.st_mode) ? "%s is a directory; expected a file" : "%s is not a regular file",
+                       path);
     for (int n = 0; n < MAX_TEMPORARIES && w->fd < 0; n++) { /* a dead process of the same id may have left some */
         str_format(w->tmp_path, sizeof w->tmp_path, "%s.tmp-%ld-%d", path, (long)getpid(), n);
         w->fd = open(w->tmp_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);

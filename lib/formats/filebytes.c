@@ -10,7 +10,8 @@ int filebytes_open(struct filebytes *b, const char *path, struct err *err) {
     if (fstat(fd, &st) < 0)
         rc = err_errno(err, errno, "cannot read %s", path);
     else if (!S_ISREG(st.st_mode))
-        rc = err_set(err, ERR_INVALID, "%s is not a regular file", path);
+        rc = err_set(err, ERR_INVALID, S_ISDIR(st.st_mode) ? "%s is a directory; expected a file" : "%s is not a regular file",
+                     path);
     if (rc) {
         close(fd);
         return rc;

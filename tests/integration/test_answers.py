@@ -108,6 +108,8 @@ def answers_and_escalation():
         table = list(csv.DictReader(d.ctl("journal", "--kind", "alarm_on", "--csv")[1].splitlines()))
         assert table[-1]["client"] == """'=HYPERLINK("http://x")""" and table[0]["client"] == "bed 7", table
         assert d.ctl("alarms", "standby", "bed 7", "30m")[0] == 0 and d.ctl("alarms", "standby", "bed 7", "off")[0] == 0
+        began, over = d.ctl("journal", "--kind", "standby")[1].splitlines()[-2:]
+        assert re.search(r": until \d{4}-.*, via brrctl", began) and ": over, via brrctl" in over, (began, over)
         assert d.ctl("alarms", "--since", "1h", "--bed", "bed*", "--json")[0] == 0  # the verb may be left out before options too
         for words, code, text in ((("ack", "nothing"), 3, "no alarm"), (("mark", alarm["alarm"], "maybe"), 1, "true, false"),
                                   (("silence", alarm["alarm"], "--for", "11m"), 1, "10 min"), (("standby", "b", "25h"), 1, "24 h"),
@@ -296,6 +298,8 @@ def all_of_a_bed():
         assert code == 0 and [json.loads(line)["answered"]["person"] for line in out.splitlines()] == ["Ana B"], err
         assert "acknowledged" in d.ctl("alarms", "ack", "bed 5", "--yes")[1] and not waiting(d, "bed 5")
         assert "no alarm 'bed 7'" in d.ctl("alarms", "ack", "bed 7", "--yes")[2]
+        for bed, shown in (("bed 6", {"bed 6"}), ("bed*", {"bed 5", "bed 6"}), ("bed", set())):
+            assert {a["bed"] for a in alarms(d, "--bed", bed)} == shown, bed
         code, _, err = d.ctl("alarms", "test", "bed 7")
         assert code == 3 and "no bed 'bed 7'" in err and "roster" in err, err
         code, _, err = d.ctl("alarms", "standby", "bed 5", "30")

@@ -53,9 +53,23 @@ def check_usage(d):
         assert code == 2 and "expected" in err and "e+" not in err and len(err.splitlines()) == 1 and not out, (args, code, err)
     for args in (["job"], ["stream", "x"], ["detect", "x", "--model", "m"], ["stream", "x", "--model", "m", "--realtime", "fast"], ["stream", "x", "--model"],
                  ["tls", "token", d.dir, "--name", "x"], ["tls", "token", d.dir, "--role", "read"], ["tls", "client", d.dir],
-                 ["geodesic", "predict", "x", "--csv", "y"]):
+                 ["geodesic", "predict", "x", "--csv", "y"], ["stream", "x", "--model", "m", "--client", ""]):
         code, out, err = d.ctl(*args)
         assert code == 2 and err and not out, (args, code, err)
+    for args in (["alarms", "mark", "x", "true", "--for", "2m"], ["alarms", "test", "x", "--person", "Ana B"], ["tls", "init", d.dir, "--role", "read"],
+                 ["tls", "client", d.dir, "--name", "x", "--until", "2030-01-01"], ["tls", "revoke", d.dir, "--name", "x", "--names", "y"]):
+        code, out, err = d.ctl(*args)  # it would do nothing
+        assert code == 2 and f"{args[0]} {args[1]} has no option '{args[-2]}'" in err and not out, (args, code, err)
+    kinds = re.findall(r"\w+", d.ctl("journal", "--kind", "nothing")[2].partition("expected ")[2])
+    said = set(d.ctl("journal", "--help")[1].partition("Kinds: ")[2].partition(".")[0].split())
+    assert said and set(kinds) - {"or"} == said, (kinds, said)
+    assert lines(d, "ready") == [{"ready": True}]
+    for args, code, text in ((["plot", d.dir], 1, f"{d.dir} is a directory; expected a file"), (["usage", "--since", "1s"], 0, ""),
+                             (["journal", "--since", "1h", "--until", "2h"], 2, "--until 2h is not after --since 1h"),
+                             (["dataset", f"{d.dir}/none.edf"], 3, f"there is no {d.dir}/none.edf; expected a recording"),
+                             (["labels", "import", d.dir, "seizures.csv"], 1, "is a folder; expected `brrctl labels import TABLE [DIR]`")):
+        got = d.ctl(*args)
+        assert got[0] == code and text in got[2] and (code or got[1] == "no jobs\n"), (args, got)
     for args in (["detect", "x", "--model", "a", "--model=b"], ["jobs", "--endpoint", "unix:/a", "--endpoint", "unix:/b"],
                  ["plot", "x", "--from", "1", "--out", "a.svg", "--output", "b.svg"]):
         code, out, err = d.ctl(*args)
@@ -237,6 +251,12 @@ def check_scores(d):
     code, out, err = d.ctl("score", reference, hypothesis, "--json")
     overlap = json.loads(out)["pooled"]["any_overlap"]
     assert code == 0 and "1 of 2" in err and (overlap["tp"], overlap["ref"]) == (1, 2), (out, err)
+    for kind, noted in (("chewing", True), ("bckg", False)):  # whoever wrote "chewing" need not have looked for seizures
+        os.makedirs(f"{d.dir}/score/{kind}")
+        with open(f"{d.dir}/score/{kind}/a_events.tsv", "w", encoding="utf-8") as f:
+            f.write(f"{head}10\t20\t{kind}\tn/a\tall\tn/a\t100\n")
+        code, _, err = d.ctl("score", f"{d.dir}/score/{kind}", hypothesis)
+        assert code == 0 and ("1 of 1 reference with other events alone" in err) == noted, (kind, err)
     os.mkfifo(f"{reference}/fifo_events.tsv")  # nobody waits for it, and a recording is not dropped in silence
     os.mkfifo(f"{hypothesis}/b_events.tsv")
     code, again, err = d.ctl("score", reference, hypothesis, "--json")
@@ -251,12 +271,6 @@ def check_scores(d):
     code, _, err = d.ctl("score", reference, f"{reference}/a_events.tsv")
     assert code == 1 and "two folders" in err, err
 
-    for kind, noted in (("chewing", True), ("bckg", False)):  # whoever wrote "chewing" need not have looked for seizures
-        os.makedirs(f"{d.dir}/score/{kind}")
-        with open(f"{d.dir}/score/{kind}/a_events.tsv", "w", encoding="utf-8") as f:
-            f.write(f"{head}10\t20\t{kind}\tn/a\tall\tn/a\t100\n")
-        code, _, err = d.ctl("score", f"{d.dir}/score/{kind}", hypothesis)
-        assert code == 0 and ("1 of 1 reference with other events alone" in err) == noted, (kind, err)
 
 def check_score_formats(d):
     """Every form of labels that training reads is a reference; the recording or the other file says how long it is."""
@@ -334,7 +348,7 @@ def check_loads(d, job, file):
     for after in ("", "null", "~"):
         code, _, err = d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", "--after", after)
         assert code == 2 and f"--after: '{after}' is not the id of a job" in err, err
-    for words in (["load", "first"], ["load", "first", file, "--previous"]):
+    for words in (["load", "first"], ["load", "first", file, "--previous"], ["load", "", "line_length"]):
         assert d.ctl(*words)[0] == 2, words
 
 

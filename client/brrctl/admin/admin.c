@@ -45,7 +45,10 @@ static int cmd_ready(const struct arguments *o) {
         code = brrctl_fail_call(&err);
     } else {
         const bool ready = len == sizeof serving && !memcmp(answer, serving, len);
-        puts(ready ? "ready" : "not ready; /readyz of http.listen, brrctl doctor and the log say why");
+        if (o->json)
+            printf("{\"ready\":%s}\n", ready ? "true" : "false");
+        else
+            puts(ready ? "ready" : "not ready; /readyz of http.listen, brrctl doctor and the log say why");
         code = ready ? 0 : EXIT_FAILED;
     }
     brr_free(answer);

@@ -1,23 +1,33 @@
 /* alarms: the alarms of beds, and answers to them: acknowledge, silence, mark, note, standby; a test alarm. */
 
 #include "client/brrctl/admin/alarms.h"
+
+#include <fnmatch.h>
+
 #include "base/principal.h"
 #include "brr/v1/alarms.pb-c.h"
 #include "client/brrctl/listing.h"
 #include "client/brrctl/output.h"
 
 #define OPTIONS struct alarms_options
-static const struct argument rows[] = {
+#define PERSON  TEXT("--person", person, "NAME", "your name, for the journal")
+#define BED     TEXT("--bed", bed, "NAME", "only beds whose name is, or matches, NAME")
+#define SINCE   TEXT("--since", since, "T", "only alarms since then: a time ago, such as 7d; default 12h")
+static const struct argument list_rows[] = {
     FLAG("--open", open, "only alarms that are on or that nobody has acknowledged"),
-    FLAG("--yes", yes, "ack BED: do not ask; acknowledge those that are printed"),
-    TEXT("--person", person, "NAME", "your name, for the journal"),
-    TEXT("--for", silence, "TIME", "silence: for so long, at most 10m; default 2m"),
-    TEXT("--since", since, "T", "only alarms that were on since then: a time ago, such as 12h; report and export: default 12h"),
-    TEXT("--bed", bed, "NAME", "report, export: only beds whose name is, or matches, NAME"),
-    CHOICE("--as", as, "labels", "export: what to write"),
-    OUTPUT("--output", output, "DIR", "export: folder of the files", .alias = "--out"),
+    TEXT("--since", since, "T", "only alarms that were on since then: a time ago, such as 12h"),
+    BED,
 };
-static const struct argument_table alarms_arguments = ARGUMENT_TABLE(rows);
+static const struct argument ack_rows[] = {FLAG("--yes", yes, "of BED: do not ask; acknowledge those that are printed"), PERSON};
+static const struct argument silence_rows[] = {TEXT("--for", silence, "TIME", "for so long, at most 10m; default 2m"), PERSON};
+static const struct argument answer_rows[] = {PERSON};
+static const struct argument report_rows[] = {SINCE, BED};
+static const struct argument export_rows[] = {
+    SINCE,
+    BED,
+    CHOICE("--as", as, "labels", "what to write"),
+    OUTPUT("--output", output, "DIR", "folder of the files", .alias = "--out"),
+};
 
 static char *text(const char *borrowed) { return (char *)(uintptr_t)borrowed; }
 
@@ -85,6 +95,12 @@ static const char titles[] = "alarm|bed|kind|state|began|for|answer",
                       "step mark note where noted(by person at_ms via) open sound again";
 static const struct brrctl_view one_view = {.json = fields, .titles = titles, .row = list_alarm};
 
+static void swap(Brr__V1__BedAlarm **list, size_t a, size_t b) {
+    Brr__V1__BedAlarm *const first = list[a];
+    list[a] = list[b];
+    list[b] = first;
+}
+
 static int list(const struct arguments *o) {
     const struct brrctl_view view = {
         .json = fields, .titles = titles, .row = list_alarm, .none = own(o)->open ? "no alarm is open" : "no alarm"};
@@ -96,7 +112,11 @@ static int list(const struct arguments *o) {
     OWNED_ANSWER Brr__V1__ListAlarmsResponse *out = brrctl_call(o, "/brr.v1.Alarms/List", &in.base, &code);
     if (!out)
         return code;
-    brrctl_show_items(o, &view, (void *const *)out->alarms, out->n_alarms);
+    size_t n = 0;
+    for (size_t i = 0; i < out->n_alarms; i++) /* the others, which are freed too, go behind them */
+        if (!own(o)->bed || !strcmp(own(o)->bed, out->alarms[i]->bed) || !fnmatch(own(o)->bed, out->alarms[i]->bed, 0))
+            swap(out->alarms, n++, i);
+    brrctl_show_items(o, &view, (void *const *)out->alarms, n);
     if (out->left_out)
         fprintf(stderr, "brrctl: %lld more alarms are not shown; `brrctl journal --kind alarm_on` lists all\n",
                 (long long)out->left_out);
@@ -176,11 +196,8 @@ static int acknowledge(const struct arguments *o) {
     if (!out->n_alarms && (!over || !over->n_alarms)) /* no bed that had an alarm */
         return over ? answer(o, "acknowledge") : code;
     for (size_t i = 0; i < out->n_alarms; i++)
-        if (is_waiting(out->alarms[i])) {
-            Brr__V1__BedAlarm *waiting = out->alarms[i];
-            out->alarms[i] = out->alarms[n];
-            out->alarms[n++] = waiting;
-        }
+        if (is_waiting(out->alarms[i]))
+            swap(out->alarms, n++, i);
     if (!o->json)
         brrctl_show_items(o, &(struct brrctl_view){.titles = titles, .row = list_alarm, .none = "all its alarms are acknowledged"},
                           (void *const *)out->alarms, n);
@@ -228,20 +245,20 @@ static int test(const struct arguments *o) {
 }
 
 static const struct command_verb alarms_verbs[] = {
-    {"list", "", &alarms_arguments, list, 1},
-    {"ack", "ALARM|BED", &alarms_arguments, acknowledge, 2},
-    {"silence", "ALARM", &alarms_arguments, silence, 2},
-    {"mark", "ALARM true|false|unclear", &alarms_arguments, mark, 3},
-    {"note", "ALARM TEXT", &alarms_arguments, note, 3},
-    {"standby", "BED 30m|off", &alarms_arguments, standby, 3},
-    {"test", "BED", &alarms_arguments, test, 2},
-    {"report", "", &alarms_arguments, alarms_report, 1},
-    {"export", "", &alarms_arguments, alarms_export, 1},
+    {"list", "", ARGUMENTS(list_rows), list, 1},
+    {"ack", "ALARM|BED", ARGUMENTS(ack_rows), acknowledge, 2},
+    {"silence", "ALARM", ARGUMENTS(silence_rows), silence, 2},
+    {"mark", "ALARM true|false|unclear", ARGUMENTS(answer_rows), mark, 3},
+    {"note", "ALARM TEXT", ARGUMENTS(answer_rows), note, 3},
+    {"standby", "BED 30m|off", ARGUMENTS(answer_rows), standby, 3},
+    {"test", "BED", &arguments_none, test, 2},
+    {"report", "", ARGUMENTS(report_rows), alarms_report, 1},
+    {"export", "", ARGUMENTS(export_rows), alarms_export, 1},
     {.name = NULL},
 };
 
 BRRCTL_COMMAND(
-    alarms, "[list|ack|silence|mark|note|standby|test|report|export] [ALARM|BED] [...]", &alarms_arguments, NULL,
+    alarms, "[list|ack|silence|mark|note|standby|test|report|export] [ALARM|BED] [...]", &arguments_none, NULL,
     "list the alarms of beds, and answer them",
     "  ack ALARM                    acknowledge: sound and escalation of this alarm end on all screens\n"
     "  ack BED [--yes]              lists the alarms of the bed that nobody has acknowledged, asks, and acknowledges "

@@ -145,10 +145,15 @@ static void print_row(const Brr__V1__JournalEntry *e) {
     const char *person = principal_of_detail(e->person, e->detail);
     const bool later = *e->where && strcmp(e->kind, "alarm_on") != 0 && strcmp(e->kind, "event") != 0;
     const char *onset = later ? "at the onset: " : "";
+    char until[2 * TIME_SIZE] = "";
+    if (e->until_ms && strcmp(e->kind, "escalated") != 0) /* there: the end of the alarm */
+        str_format(until, sizeof until, "until %s, ", output_time(e->until_ms, time, sizeof time));
+    else if (!strcmp(e->kind, "standby"))
+        str_copy(until, sizeof until, "over, ");
     recorded(e, sample);
-    printf("%-25s %-20s %-16s %-9s %-23s %6s %-12s %-8.8s  %s%s%s%s%s%s\n", output_time(e->received_ms, time, sizeof time), sample,
-           e->client_name, e->kind, where(e, at, sizeof at), output_probability(e->value, value), e->model, e->session_id, person,
-           *person ? ": " : "", e->detail, *e->detail && *e->where ? ", " : "", onset, e->where);
+    printf("%-25s %-20s %-16s %-9s %-23s %6s %-12s %-8.8s  %s%s%s%s%s%s%s\n", output_time(e->received_ms, time, sizeof time),
+           sample, e->client_name, e->kind, where(e, at, sizeof at), output_probability(e->value, value), e->model, e->session_id,
+           person, *person ? ": " : "", until, e->detail, *e->detail && *e->where ? ", " : "", onset, e->where);
 }
 
 static bool print_entry(void *ctx, const void *message) {
@@ -256,6 +261,10 @@ static int cmd_journal(const struct arguments *o) {
     Brr__V1__ListJournalRequest in = BRR__V1__LIST_JOURNAL_REQUEST__INIT;
     if ((want->since && !parse_time(want->since, &filter.since_ms)) || (want->until && !parse_time(want->until, &filter.until_ms)))
         return EXIT_USAGE;
+    if (filter.until_ms && filter.until_ms <= filter.since_ms) {
+        fprintf(stderr, "brrctl: --until %s is not after --since %s\n", want->until, want->since);
+        return EXIT_USAGE;
+    }
     if (o->json && want->csv) {
         fputs("brrctl: --json and --csv exclude each other\n", stderr);
         return EXIT_USAGE;
@@ -278,9 +287,8 @@ BRRCTL_COMMAND(
     journal, "", ARGUMENTS(journal_rows), cmd_journal,
     "show what happened to each stream: alarms, events, gaps, quality, connections",
     "From the daemon's disk, so also of streams that have ended and of times before a restart. Without --since the newest 100\n"
-    "entries. Kinds: alarm_on alarm_off event gap quality opened resumed lost restored ended. `received` is when the daemon "
-    "made the\n"
-    "entry, in the time zone of this machine (UTC with --json and --csv); `recorded` is the recording's clock, where it says "
-    "when it\n"
+    "entries. Kinds: alarm_on alarm_off event gap quality opened resumed lost restored ended moved told answered\n"
+    "escalated standby technical_on technical_off holder. `received` is when the daemon made the entry, in the time\n"
+    "zone of this machine (UTC with --json and --csv); `recorded` is the recording's clock, where it says when it\n"
     "began, as UTC. A date in parentheses is more than a day from `received`. `at` counts from the first sample.\n"
     "example: brrctl journal --bed 'icu-*' --since 12h --kind alarm_on");

@@ -19,18 +19,22 @@ struct tls_options {
     bool all, answer, proxy, replace;
 };
 #define OPTIONS struct tls_options
-static const struct argument rows[] = {
+#define NAMED   TEXT("--name", name, "NAME", "name of the token or client")
+static const struct argument host_rows[] = {
     LIST("--host", hosts, "NAME", "name or address of the daemon's machine; may be repeated"),
+};
+static const struct argument name_rows[] = {NAMED};
+static const struct argument token_rows[] = {
+    NAMED,
     CHOICE("--role", role, "read|stream|submit|admin", "role of the token; each role includes the ones before it"),
-    TEXT("--name", name, "NAME", "name of the token or client"),
-    FLAG("--all", all, "token: it sees the streams of all callers, not only its own"),
-    FLAG("--answer", answer, "token: its owner answers alarms: acknowledges, silences, marks and notes them"),
-    FLAG("--proxy", proxy, "token: of a proxy before the pages that signs people in and names each of them in X-Forwarded-User"),
-    TEXT("--names", names, "NAME,…", "token: only beds with these names; patterns (* ? [abc]) are allowed"),
+    FLAG("--all", all, "it sees the streams of all callers, not only its own"),
+    FLAG("--answer", answer, "its owner answers alarms: acknowledges, silences, marks and notes them"),
+    FLAG("--proxy", proxy, "of a proxy before the pages that signs people in and names each of them in X-Forwarded-User"),
+    TEXT("--names", names, "NAME,…", "only beds with these names; patterns (* ? [abc]) are allowed"),
     TEXT("--from", from, "FILE",
-         "token: one for each line of FILE, the name of a bed, of which alone it opens streams; prints `NAME TOKEN` lines"),
+         "one for each line of FILE, the name of a bed, of which alone it opens streams; prints `NAME TOKEN` lines"),
     TEXT("--until", until, "DATE", "last day (YYYY-MM-DD) on which the token is valid"),
-    FLAG("--replace", replace, "token: another one of the same name, role and words; the present one stays valid for --for"),
+    FLAG("--replace", replace, "another one of the same name, role and words; the present one stays valid for --for"),
     TEXT("--for", overlap, "TIME", "with --replace: how long the present token stays valid, such as 15m; default 1h"),
 };
 
@@ -629,31 +633,33 @@ static int check_client(const struct arguments *o, struct err *err) {
     return 0;
 }
 
-static int cmd_tls(const struct arguments *o) {
-    static const struct {
-        const char *name;
-        int (*check)(const struct arguments *o, struct err *err); /* of the options */
-        int (*run)(const struct arguments *o, struct err *err);
-    } verbs[] = {{"init", check_none, run_init},
-                 {"renew", check_none, run_renew},
-                 {"token", check_token, run_token},
-                 {"revoke", check_revoke, run_revoke},
-                 {"client", check_client, run_client}};
+/* Does it if its options are right. */
+static int check_and(const struct arguments *o, int (*check)(const struct arguments *o, struct err *err),
+                     int (*run)(const struct arguments *o, struct err *err)) {
     struct err err = {0};
-    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
-        if (strcmp(o->args[0], verbs[i].name) != 0)
-            continue;
-        if (!verbs[i].check(o, &err))
-            return verbs[i].run(o, &err) ? brrctl_fail(&err) : 0;
-        brrctl_fail(&err);
-        return EXIT_USAGE;
-    }
-    fprintf(stderr, "brrctl: there is no `tls %s`; expected init, renew, token, revoke or client\n", o->args[0]);
+    if (!check(o, &err))
+        return run(o, &err) ? brrctl_fail(&err) : 0;
+    brrctl_fail(&err);
     return EXIT_USAGE;
 }
 
+static int tls_init(const struct arguments *o) { return check_and(o, check_none, run_init); }
+static int tls_renew(const struct arguments *o) { return check_and(o, check_none, run_renew); }
+static int tls_token(const struct arguments *o) { return check_and(o, check_token, run_token); }
+static int tls_revoke(const struct arguments *o) { return check_and(o, check_revoke, run_revoke); }
+static int tls_client(const struct arguments *o) { return check_and(o, check_client, run_client); }
+
+static const struct command_verb tls_verbs[] = {
+    {"init", "DIR", ARGUMENTS(host_rows, .local = true), tls_init, 2},
+    {"renew", "DIR", ARGUMENTS(host_rows, .local = true), tls_renew, 2},
+    {"token", "DIR", ARGUMENTS(token_rows, .local = true), tls_token, 2},
+    {"revoke", "DIR", ARGUMENTS(name_rows, .local = true), tls_revoke, 2},
+    {"client", "DIR", ARGUMENTS(name_rows, .local = true), tls_client, 2},
+    {.name = NULL},
+};
+
 BRRCTL_COMMAND(
-    tls, "init|renew|token|revoke|client DIR", ARGUMENTS(rows, .local = true), cmd_tls,
+    tls, "init|renew|token|revoke|client DIR", &arguments_local, NULL,
     "make your own CA, certificates and tokens; works without a daemon",
     "  init DIR [--host NAME]...    ca.crt ca.key server.crt server.key tokens admin.token; hosts: localhost, 127.0.0.1 and "
     "this\n"
@@ -666,4 +672,5 @@ BRRCTL_COMMAND(
     "                               --name N --replace makes one of the same role and words and ends the old one in --for\n"
     "  revoke DIR --name N          revoke the tokens of this name\n"
     "  client DIR --name N          make N.crt and N.key for --tls-cert and --tls-key, if the daemon has tls.client_ca\n"
-    "example: brrctl tls init /etc/brrd/tls --host eeg.lab.example");
+    "example: brrctl tls init /etc/brrd/tls --host eeg.lab.example",
+    .verbs = tls_verbs);

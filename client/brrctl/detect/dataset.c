@@ -529,10 +529,11 @@ static int survey_file(struct survey *s, const char *path, struct err *err) {
 
 static int survey_all(struct survey *s, struct err *err) {
     const char *path = s->o->args[0];
-    struct stat st;
     if (!str_copy(s->root, sizeof s->root, path))
         return err_set(err, ERR_RANGE, "%.60s…: the path is too long", path);
-    int rc = !stat(path, &st) && !S_ISDIR(st.st_mode) ? survey_file(s, path, err) : survey_folder(s, err);
+    if (!fsio_exists(path))
+        return err_set(err, ERR_NOT_FOUND, "there is no %s; expected a recording, or a folder of them", path);
+    int rc = fsio_is_dir(path) ? survey_folder(s, err) : survey_file(s, path, err);
     if (rc)
         return rc;
     (s->o->json ? print_json : print_text)(s);

@@ -476,6 +476,8 @@ static const char *check_options(const struct stream_options *s) {
         return "--probabilities writes a FILE.npy (float32) or a FILE.tsv; expected one of these endings";
     if (s->suppression && !str_ends(s->suppression, ".tsv"))
         return "--suppression writes a table; expected a FILE.tsv";
+    if (s->client && !*s->client)
+        return "--client is empty; expected the name of a bed, or leave it out";
     if (!s->model)
         return "a stream needs --model: a served or built-in name (ward, line_length), job:ID, store://NAME/KEY or a model file";
     return NULL;

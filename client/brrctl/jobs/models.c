@@ -202,7 +202,7 @@ static int cmd_load(const struct arguments *o) {
     Brr__V1__LoadModelRequest in = BRR__V1__LOAD_MODEL_REQUEST__INIT;
     const struct load_options *own = o->own;
     char ref[4096] = "";
-    if (own->previous == (o->n_args == 2)) {
+    if (own->previous == (o->n_args == 2) || !*o->args[0]) {
         fputs("brrctl: load needs NAME REF, or NAME --previous\n", stderr);
         return EXIT_USAGE;
     }

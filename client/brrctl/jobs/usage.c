@@ -116,6 +116,8 @@ static int cmd_usage(const struct arguments *o) {
     for (size_t i = 0; i < n; i++)
         add_account(&listing, &accounts[i], list, o->json);
     listing_end(&listing);
+    if (!n && !o->json)
+        puts("no jobs");
     if (own->beds > 0)
         tell_month(list, own->beds, o->json);
     return 0;

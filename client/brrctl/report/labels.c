@@ -371,6 +371,10 @@ static int cmd_labels(const struct arguments *o) {
         return EXIT_USAGE;
     }
     m.root = o->n_args > 2 ? o->args[2] : folder_of(o->args[1], folder);
+    if (fsio_is_dir(o->args[1])) {
+        err_set(&err, ERR_INVALID, "%s is a folder; expected `brrctl labels import TABLE [DIR]`", o->args[1]);
+        return brrctl_fail(&err);
+    }
     if (label_rule_write("auto", own(o)->seizure.items, (size_t)own(o)->seizure.n, m.rule, &err)) {
         brrctl_fail(&err);
         return EXIT_USAGE;
