@@ -386,6 +386,26 @@ static void an_alarm_newer_than_the_snapshot_ends_with_its_session(void **state)
     kept_state = NULL;
 }
 
+/* A stream comes back from another daemon, at which its alarm was over and a later one came and went. */
+static void an_alarm_that_was_over_elsewhere_before_a_later_one_is_not_told_again(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_heard(b, &stream, true);
+    for (int later = 0; later < 2; later++) {
+        now_ms += 120 * 1000;
+        alarm_report(b, stream, true, 512 + 25600 * later, 0);
+        if (later)
+            journal_alarm_id(session_id(s), 60000, s->notes.alarm_id);
+        s->alarm = false;
+        s->notes.alarm_off = s->notes.over = later ? 61000 : 1000;
+        n_entries = 0;
+        session_alarm_goes_on(s);
+        assert_int_equal(n_entries, 1);
+        assert_int_equal(entries[0].kind, later ? JOURNAL_MOVED : JOURNAL_ALARM_OFF);
+        assert_null(alarms_on_in(model, session_id(s)));
+    }
+}
+
 /* The client came back under a new session while the one before still waits for it. */
 static void the_end_of_the_session_before_is_not_the_end_of_the_alarm(void **state) {
     struct bench *b = *state;
@@ -621,6 +641,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_alarm_of_a_stream_that_cannot_go_on_is_cut, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_daemon_that_stops_takes_no_stream_for_gone, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_newer_than_the_snapshot_ends_with_its_session, with_journal, tear_down),
+        cmocka_unit_test_setup_teardown(an_alarm_that_was_over_elsewhere_before_a_later_one_is_not_told_again, with_journal,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(the_end_of_the_session_before_is_not_the_end_of_the_alarm, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(two_streams_that_send_under_a_name_have_two_alarms, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_bed_that_two_callers_send_has_two_alarms, with_journal, tear_down),
