@@ -78,11 +78,20 @@ static struct patient *unlist_patient(struct alarms *all, const struct alarm *a)
     return p;
 }
 
+/* n: 1 or -1. */
+static void tally_add(struct tally *t, int hash, int n) {
+    const int before = t->of[hash], now = before + n;
+    t->of[hash] = (uint16_t)now;
+    t->with[before]--; /* that of 0 says nothing */
+    t->with[now]++;
+    t->most = now > t->most || (before == t->most && !t->with[before]) ? now : t->most;
+}
+
 static void count_alarm(struct alarms *all, const struct patient *p, int n) {
     struct shares *s = &all->shares[p->rank];
     s->n += n;
-    s->of_principal[p->principal] = (uint16_t)(s->of_principal[p->principal] + n);
-    s->of_bed[p->bed] = (uint16_t)(s->of_bed[p->bed] + n);
+    tally_add(&s->principals, p->principal, n);
+    tally_add(&s->beds, p->bed, n);
 }
 
 /* Around each change of what an alarm is counted and found by: whether it is open, and the session in which it is on. */
@@ -110,13 +119,6 @@ static void forget_alarm(struct alarms *all, struct alarm *a) {
     all->changed = true;
 }
 
-static int most_of(const uint16_t counts[SHARES]) {
-    int most = 0;
-    for (int i = 0; i < SHARES; i++)
-        most = counts[i] > most ? counts[i] : most;
-    return most;
-}
-
 /* Makes room for one more alarm. Of the alarms that go first, the principal with the most loses the oldest of its bed with the
  * most, so that a client whose beds alarm without end pushes out no alarm of another client. */
 static void make_room(struct alarms *all) {
@@ -128,13 +130,12 @@ static void make_room(struct alarms *all) {
     while (rank && !all->shares[rank].n)
         rank--;
     const struct shares *s = &all->shares[rank];
-    const int principals = most_of(s->of_principal), beds = most_of(s->of_bed);
-    for (size_t cursor = 0; most < beds && alarms_each(all->patients, &cursor, &at);) {
+    for (size_t cursor = 0; most < s->beds.most && alarms_each(all->patients, &cursor, &at);) {
         struct patient *p = at;
-        if (p->rank != rank || s->of_principal[p->principal] < principals || s->of_bed[p->bed] <= most)
+        if (p->rank != rank || s->principals.of[p->principal] < s->principals.most || s->beds.of[p->bed] <= most)
             continue;
         gone = p;
-        most = s->of_bed[p->bed];
+        most = s->beds.of[p->bed];
     }
     forget_alarm(all, &gone->alarm);
 }

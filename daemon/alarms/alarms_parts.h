@@ -5,9 +5,13 @@
 
 /* Alarms of each principal and of each of its beds, by hashes of their names. Names whose hashes meet are counted together. */
 enum { SHARES = 4096, RANKS = 3 };
+struct tally {
+    uint16_t of[SHARES], with[ALARMS_MAX + 1]; /* with[n]: how many hashes have n alarms */
+    int most;                                  /* of one hash */
+};
 struct shares {
     int n;
-    uint16_t of_principal[SHARES], of_bed[SHARES];
+    struct tally principals, beds;
 };
 
 struct patient {

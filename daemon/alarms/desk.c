@@ -332,7 +332,7 @@ struct past {
     char path[4096];
     int64_t since_ms, since_boot_ms, newest;
     struct alarms *alarms; /* what its entries say */
-    int page, rc;
+    int rc;
     struct err err;
     pthread_mutex_t lock; /* of done and left */
     pthread_cond_t changed;
@@ -352,7 +352,6 @@ static void take_entry(void *ctx, const struct journal_entry *e) {
     struct past *p = ctx;
     const struct alarms_now now = desk_now();
     p->newest = e->id;
-    p->page++;
     if (*e->alarm || (e->kind != JOURNAL_ALARM_ON && e->kind != JOURNAL_ALARM_OFF))
         alarm_entry_take(p->alarms, e, &now);
 }
@@ -361,11 +360,8 @@ static void keep_past(void *ctx, struct db *db) {
     struct past *p = ctx;
     const struct journal_filter filter = {
         .kinds = alarm_entry_kinds(), .since_ms = p->since_ms, .since_boot_ms = p->since_boot_ms, .of_alarms = true};
-    do {
-        p->page = 0;
-        const struct journal_page page = {.after = p->newest, .most = JOURNALDB_PAGE};
-        p->rc = journaldb_list(db, &filter, &page, take_entry, p, &p->err);
-    } while (!p->rc && p->page == JOURNALDB_PAGE);
+    const struct journal_page page = {.after = p->newest, .most = INT_MAX};
+    p->rc = journaldb_list(db, &filter, &page, take_entry, p, &p->err);
 }
 
 /* By a connection of its own, or by the journal's where that is the only one. */
