@@ -2,6 +2,7 @@
 
 #include "daemon/jobs/jobdb.h"
 #include "daemon/page/chart.h"
+#include "plot/course.h"
 
 enum {
     PATH_SIZE = 4096,
@@ -109,23 +110,13 @@ void job_put_pictures(struct html *h, const char *id, const char *directory) {
 
 /* ---- curves ---- */
 
-enum { LOSS, VALIDATION_LOSS, EVENT_F1, AUROC, CURVES };
-static const struct {
-    const char *name, *kind, *key;
-} curves[CURVES] = {{"training loss", "step", "loss"},
-                    {"validation loss", "validation", "validation_loss"},
-                    {"event F1", "validation", "event_f1"},
-                    {"AUROC", "validation", "auroc"}};
-
 struct curve {
     double x[CURVE_POINTS], y[CURVE_POINTS];
     int n;
 };
 
-/* After a kill the steps since the newest checkpoint stand there twice: the later ones count. Full: every second point goes. */
+/* Full: every second point goes. */
 static void add(struct curve *c, double x, double y) {
-    while (c->n && c->x[c->n - 1] >= x)
-        c->n--;
     if (c->n == CURVE_POINTS) {
         for (int i = 0; i < CURVE_POINTS / 2; i++) {
             c->x[i] = c->x[2 * i];
@@ -137,53 +128,48 @@ static void add(struct curve *c, double x, double y) {
     c->y[c->n++] = y;
 }
 
-static void read_curves(const char *path, struct curve all[CURVES]) {
+static void read_curves(const char *path, struct curve all[COURSE_FIGURES]) {
     OWNED_MEMORY char *text = NULL;
+    OWNED(course_done) struct course course = {0};
     size_t len = 0;
-    if (fsio_read(path, CURVE_BYTES, &text, &len, NULL))
+    if (fsio_read(path, CURVE_BYTES, &text, &len, NULL) || course_read(&course, text, len, NULL))
         return;
-    for (char *line = text, *end; (end = memchr(line, '\n', len - (size_t)(line - text))); line = end + 1) {
-        OWNED_POINTER(json_free) struct json *json = NULL;
-        if (json_parse(line, (size_t)(end - line), path, &json, NULL))
-            continue;
-        const char *kind = json_str(json_get(json, "kind"), "");
-        const double step = json_f64(json_get(json, "step"), NAN);
-        for (int i = 0; i < CURVES && isfinite(step); i++)
-            if (!strcmp(kind, curves[i].kind) && isfinite(json_f64(json_get(json, curves[i].key), NAN)))
-                add(&all[i], step, json_f64(json_get(json, curves[i].key), NAN));
-    }
+    for (int i = 0; i < COURSE_FIGURES; i++)
+        for (int k = 0; k < course.n; k++)
+            if (isfinite(course.lines[k].values[i]))
+                add(&all[i], course.lines[k].step, course.lines[k].values[i]);
 }
 
 void job_put_curves(struct html *h, const char *directory) {
     char path[PATH_SIZE];
-    OWNED_MEMORY struct curve *all = calloc(CURVES, sizeof *all);
-    struct chart_series series[CURVES];
+    OWNED_MEMORY struct curve *all = calloc(COURSE_FIGURES, sizeof *all);
+    struct chart_series series[COURSE_FIGURES];
     if (!all || !str_format(path, sizeof path, "%s/metrics.jsonl", directory))
         return;
     read_curves(path, all);
-    for (int i = 0; i < CURVES; i++)
-        series[i] = (struct chart_series){.name = curves[i].name, .x = all[i].x, .y = all[i].y, .n = all[i].n};
-    if (!all[LOSS].n)
+    for (int i = 0; i < COURSE_FIGURES; i++)
+        series[i] = (struct chart_series){.name = course_figures[i].name, .x = all[i].x, .y = all[i].y, .n = all[i].n};
+    if (!all[COURSE_LOSS].n)
         return;
     html_put(h, "<section class=\"wide\" aria-labelledby=\"curves\"><h2 id=\"curves\">Curves</h2><div class=\"graphs\">");
-    chart_put_curves(h, series, all[VALIDATION_LOSS].n ? 2 : 1, 0);
-    if (all[EVENT_F1].n || all[AUROC].n)
-        chart_put_curves(h, series + EVENT_F1, 2, 1);
+    chart_put_curves(h, series, all[COURSE_VALIDATION_LOSS].n ? 2 : 1, 0);
+    if (all[COURSE_EVENT_F1].n || all[COURSE_AUROC].n)
+        chart_put_curves(h, series + COURSE_EVENT_F1, 2, 1);
     html_put(h, "</div></section>\n");
 }
 
 void job_put_curves_of(struct html *h, struct job *const *jobs, int n) {
     char path[PATH_SIZE];
-    OWNED_MEMORY struct curve *all = calloc((size_t)n * CURVES, sizeof *all);
+    OWNED_MEMORY struct curve *all = calloc((size_t)n * COURSE_FIGURES, sizeof *all);
     struct chart_series series[JOB_CURVES_MOST];
     bool any = false;
     for (int k = 0; all && k < n && k < JOB_CURVES_MOST; k++)
         if (str_format(path, sizeof path, "%s/metrics.jsonl", jobs[k]->directory))
-            read_curves(path, all + (size_t)k * CURVES);
-    for (int i = 0; all && i < CURVES; i++) {
+            read_curves(path, all + (size_t)k * COURSE_FIGURES);
+    for (int i = 0; all && i < COURSE_FIGURES; i++) {
         int points = 0;
         for (int k = 0; k < n && k < JOB_CURVES_MOST; k++) {
-            const struct curve *c = &all[k * CURVES + i];
+            const struct curve *c = &all[k * COURSE_FIGURES + i];
             series[k] = (struct chart_series){.name = jobs[k]->id, .x = c->x, .y = c->y, .n = c->n};
             points += c->n;
         }
@@ -191,8 +177,8 @@ void job_put_curves_of(struct html *h, struct job *const *jobs, int n) {
             continue;
         if (!any)
             html_put(h, "<section class=\"wide\" aria-labelledby=\"curves\"><h2 id=\"curves\">Curves</h2><div class=\"graphs\">");
-        html_put(h, "<div><h3>%s</h3>", curves[i].name);
-        chart_put_curves(h, series, n, i >= EVENT_F1);
+        html_put(h, "<div><h3>%s</h3>", course_figures[i].name);
+        chart_put_curves(h, series, n, i >= COURSE_EVENT_F1);
         html_put(h, "</div>");
         any = true;
     }

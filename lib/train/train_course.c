@@ -1,8 +1,7 @@
 /* The picture is drawn from the lines of metrics.jsonl, so that it is whole however often the run was interrupted. */
 #include "train/train_course.h"
 
-#include "base/grow.h"
-#include "plot/plot.h"
+#include "plot/course.h"
 
 enum { MAX_BYTES = 256 << 20, PATH_SIZE = 4096 };
 
@@ -45,82 +44,41 @@ void train_course_add(struct train *t, const char *kind, const struct validation
     str_done(&line);
 }
 
-enum { TRAINING_LOSS, VALIDATION_LOSS, EVENT_F1, AUROC, CURVES };
-static const struct {
-    const char *name, *kind, *key;
-} curves[CURVES] = {{"training loss", "step", "loss"},
-                    {"validation loss", "validation", "validation_loss"},
-                    {"event F1", "validation", "event_f1"},
-                    {"AUROC", "validation", "auroc"}};
-
-struct series {
-    struct plot_point *points;
-    int n, size;
-};
-
-/* After a kill the steps since the newest checkpoint stand there twice: the later ones count. */
-static bool put(struct series *s, double x, double y) {
-    while (s->n && s->points[s->n - 1].x >= x)
-        s->n--;
-    if (!GROW(s->points, s->n, s->size))
-        return false;
-    s->points[s->n++] = (struct plot_point){x, y};
-    return true;
-}
-
-static bool take(struct series series[CURVES], const struct json *line) {
-    const char *kind = json_str(json_get(line, "kind"), "");
-    double step = json_f64(json_get(line, "step"), NAN);
-    bool ok = true;
-    for (int i = 0; i < CURVES && isfinite(step); i++)
-        if (!strcmp(kind, curves[i].kind))
-            ok = ok && put(&series[i], step, json_f64(json_get(line, curves[i].key), NAN));
-    return ok;
-}
-
-/* A last line that a kill cut short is no line. */
-static int read_series(const char *path, struct series series[CURVES], struct err *err) {
-    char *text = NULL;
-    size_t len = 0;
-    int rc = fsio_read(path, MAX_BYTES, &text, &len, err);
-    if (rc)
-        return rc;
-    for (char *line = text, *end; !rc && (end = memchr(line, '\n', len - (size_t)(line - text))); line = end + 1) {
-        struct json *json = NULL;
-        if (json_parse(line, (size_t)(end - line), path, &json, NULL) == 0 && !take(series, json))
-            rc = err_set(err, ERR_EXHAUSTED, "out of memory drawing the training");
-        json_free(json);
-    }
-    free(text);
-    return rc;
-}
-
-static void series_done(struct series (*series)[CURVES]) {
-    for (int i = 0; i < CURVES; i++)
-        free((*series)[i].points);
+static void points_done(struct plot_point *(*points)[COURSE_FIGURES]) {
+    for (int i = 0; i < COURSE_FIGURES; i++)
+        free((*points)[i]);
 }
 
 static int draw(const struct train *t, struct err *err) {
-    OWNED(series_done) struct series series[CURVES] = {{0}};
-    struct plot_curve curve[CURVES];
+    OWNED_MEMORY char *text = NULL;
+    OWNED(course_done) struct course course = {0};
+    OWNED(points_done) struct plot_point *points[COURSE_FIGURES] = {NULL};
+    struct plot_curve curve[COURSE_FIGURES];
     char from[PATH_SIZE], to[PATH_SIZE], subtitle[160];
+    size_t len = 0;
     int rc;
     if ((rc = fsio_join(from, sizeof from, t->env.directory, "metrics.jsonl", err)) ||
-        (rc = fsio_join(to, sizeof to, t->env.directory, "training.svg", err)) ||
-        (fsio_exists(from) && (rc = read_series(from, series, err)))) /* the first lines come with the tenth step */
+        (rc = fsio_join(to, sizeof to, t->env.directory, "training.svg", err)))
         return rc;
-    for (int i = 0; i < CURVES; i++)
-        curve[i] = (struct plot_curve){curves[i].name, series[i].points, series[i].n};
+    if (fsio_exists(from) && /* the first lines come with the tenth step */
+        ((rc = fsio_read(from, MAX_BYTES, &text, &len, err)) || (rc = course_read(&course, text, len, err))))
+        return rc;
+    for (int i = 0; i < COURSE_FIGURES; i++) {
+        const struct course_points p = course_points_of(&course, i);
+        if (!(points[i] = p.points))
+            return err_set(err, ERR_EXHAUSTED, "out of memory drawing the training");
+        curve[i] = (struct plot_curve){course_figures[i].name, p.points, p.n};
+    }
     str_format(subtitle, sizeof subtitle, "%lld of %lld steps, montage %s", (long long)t->at.step, (long long)t->total_steps,
                t->job->data.montage);
     struct plot_training plot = {.title = t->jobfile->name,
                                  .subtitle = subtitle,
                                  .losses = curve,
-                                 .scores = curve + EVENT_F1,
-                                 .n_losses = EVENT_F1,
-                                 .n_scores = CURVES - EVENT_F1,
+                                 .scores = curve + COURSE_EVENT_F1,
+                                 .n_losses = COURSE_EVENT_F1,
+                                 .n_scores = COURSE_FIGURES - COURSE_EVENT_F1,
                                  .best_step = (double)t->at.best.step};
-    return series[TRAINING_LOSS].n ? plot_training(to, &plot, err) : 0;
+    return curve[COURSE_LOSS].n ? plot_training(to, &plot, err) : 0;
 }
 
 void train_course_draw(struct train *t) {

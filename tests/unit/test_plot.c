@@ -2,6 +2,7 @@
  * BRR_PLOT_DIR set the pictures stay there to be looked at. */
 
 #include "base/rng.h"
+#include "plot/course.h"
 #include "plot/plot.h"
 #include "plot/plot_compare.h"
 #include "plot/plot_operating.h"
@@ -456,6 +457,27 @@ static void hours_are_drawn_in_strips(void **state) {
     assert_int_equal(plot_strips_draw(f->file, &p, NULL), ERR_INVALID);
 }
 
+/* It was killed after step 40, and went on from the checkpoint of step 10; the last line is torn. */
+static void steps_that_come_again_leave_no_line_of_the_attempt_that_was_killed(void **state) {
+    static const char text[] = "{\"kind\":\"step\",\"step\":10,\"loss\":5}\n{\"kind\":\"step\",\"step\":20,\"loss\":4}\n"
+                               "{\"kind\":\"validation\",\"step\":20,\"validation_loss\":3,\"event_f1\":null}\n"
+                               "{\"kind\":\"validation\",\"step\":40,\"validation_loss\":2,\"event_f1\":0.9}\n"
+                               "{\"kind\":\"step\",\"step\":20,\"loss\":6}\n{\"kind\":\"st";
+    (void)state;
+    for (int whole = 0; whole < 2; whole++) {
+        OWNED(course_done) struct course c = {.whole = whole};
+        assert_int_equal(course_read(&c, text, sizeof text - 1, NULL), 0);
+        const struct course_points loss = course_points_of(&c, COURSE_LOSS), f1 = course_points_of(&c, COURSE_EVENT_F1);
+        assert_int_equal(c.n, 3);
+        assert_int_equal(loss.n, 2);
+        assert_int_equal(loss.best, 0);
+        assert_true(loss.points[1].y == 6);
+        assert_int_equal(f1.n, 0);
+        free(loss.points);
+        free(f1.points);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_recording_is_drawn_with_everything_it_has, setup, teardown),
@@ -470,6 +492,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(hours_are_drawn_in_strips, setup, teardown),
         cmocka_unit_test_setup_teardown(scores_alone_have_marks, setup, teardown),
         cmocka_unit_test_setup_teardown(two_trainings_share_a_colour_for_each_quantity, setup, teardown),
+        cmocka_unit_test(steps_that_come_again_leave_no_line_of_the_attempt_that_was_killed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,8 +27,8 @@ struct table {
 };
 struct side {
     Brr__V1__Job *job;
-    struct curves curves;
-    struct curve_points points[CURVES_SHOWN];
+    struct course course;
+    struct course_points points[COURSE_FIGURES];
 };
 struct comparison {
     struct side sides[2];
@@ -146,7 +146,7 @@ static void print_table(const char *title, const struct table *t, const char *ab
         printf("\n%s: the same\n", title);
 }
 
-static void curve_text(const struct curve_points *p, char buf[64]) {
+static void curve_text(const struct course_points *p, char buf[64]) {
     if (!p->n)
         str_copy(buf, 64, "-");
     else
@@ -155,7 +155,7 @@ static void curve_text(const struct curve_points *p, char buf[64]) {
 
 static void print_curves(const struct comparison *c) {
     bool any = false;
-    for (int i = 0; i < CURVES_SHOWN; i++) {
+    for (int i = 0; i < COURSE_FIGURES; i++) {
         char a[64], b[64];
         if (!c->sides[0].points[i].n && !c->sides[1].points[i].n)
             continue;
@@ -164,7 +164,7 @@ static void print_curves(const struct comparison *c) {
         any = true;
         curve_text(&c->sides[0].points[i], a);
         curve_text(&c->sides[1].points[i], b);
-        printf("  %-*s %-*s %s\n", COMPARE_WIDTH, curves_shown[i].name, COMPARE_WIDTH, a, b);
+        printf("  %-*s %-*s %s\n", COMPARE_WIDTH, course_figures[i].name, COMPARE_WIDTH, a, b);
     }
 }
 
@@ -201,7 +201,7 @@ static void json_table(struct json_writer *w, const char *key, const struct tabl
     json_end(w, ']');
 }
 
-static void json_curve(struct json_writer *w, const char *key, const struct curve_points *p) {
+static void json_curve(struct json_writer *w, const char *key, const struct course_points *p) {
     if (!p->n) {
         json_put_null(w, key);
         return;
@@ -221,9 +221,9 @@ static void print_json(const struct comparison *c) {
     json_table(w, "configuration", &c->configuration);
     json_table(w, "result", &c->result);
     json_begin_array(w, "curves");
-    for (int i = 0; i < CURVES_SHOWN; i++) {
+    for (int i = 0; i < COURSE_FIGURES; i++) {
         json_begin_object(w, NULL);
-        json_put_str(w, "name", curves_shown[i].name);
+        json_put_str(w, "name", course_figures[i].name);
         json_curve(w, "a", &c->sides[0].points[i]);
         json_curve(w, "b", &c->sides[1].points[i]);
         json_end(w, '}');
@@ -235,16 +235,16 @@ static void print_json(const struct comparison *c) {
 /* ---- the picture ---- */
 
 static int draw(const struct comparison *c, const char *path, struct err *err) {
-    struct plot_quantity quantities[CURVES_SHOWN];
+    struct plot_quantity quantities[COURSE_FIGURES];
     char subtitle[256];
-    for (int i = 0; i < CURVES_SHOWN; i++) {
-        const struct curve_points *a = &c->sides[0].points[i], *b = &c->sides[1].points[i];
+    for (int i = 0; i < COURSE_FIGURES; i++) {
+        const struct course_points *a = &c->sides[0].points[i], *b = &c->sides[1].points[i];
         quantities[i] =
-            (struct plot_quantity){curves_shown[i].name, curves_shown[i].largest_is_best, {a->points, b->points}, {a->n, b->n}};
+            (struct plot_quantity){course_figures[i].name, course_figures[i].largest_is_best, {a->points, b->points}, {a->n, b->n}};
     }
     str_format(subtitle, sizeof subtitle, "drawn through: A, %s; dashed: B, %s", c->sides[0].job->id, c->sides[1].job->id);
     const struct plot_compare picture = {
-        .title = "Two trainings", .subtitle = subtitle, .quantities = quantities, .n = CURVES_SHOWN};
+        .title = "Two trainings", .subtitle = subtitle, .quantities = quantities, .n = COURSE_FIGURES};
     return plot_compare_draw(path, &picture, err);
 }
 
@@ -252,17 +252,17 @@ static int draw(const struct comparison *c, const char *path, struct err *err) {
 
 /* Trainings have curves; other jobs have none, which is no error here. */
 static int read_curves(const struct arguments *o, struct side *side) {
-    int code = strcmp(side->job->kind, "train") ? 0 : curves_fetch(o, side->job->id, &side->curves);
-    for (int i = 0; !code && i < CURVES_SHOWN; i++)
-        side->points[i] = curves_points(&side->curves, &curves_shown[i]);
+    int code = strcmp(side->job->kind, "train") ? 0 : curves_fetch(o, side->job->id, &side->course);
+    for (int i = 0; !code && i < COURSE_FIGURES; i++)
+        needed((side->points[i] = course_points_of(&side->course, i)).points);
     return code;
 }
 
 static void comparison_done(struct comparison *c) {
     for (int s = 0; s < 2; s++) {
         brr__v1__job__free_unpacked(c->sides[s].job, NULL);
-        curves_done(&c->sides[s].curves);
-        for (int i = 0; i < CURVES_SHOWN; i++)
+        course_done(&c->sides[s].course);
+        for (int i = 0; i < COURSE_FIGURES; i++)
             free(c->sides[s].points[i].points);
     }
     free(c->configuration.rows);

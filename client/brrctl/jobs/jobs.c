@@ -512,11 +512,10 @@ static int one_job(const struct arguments *o, const char *path, const ProtobufCM
 }
 
 static int print_curves(const struct arguments *o) {
-    struct curves curves = {0};
-    int code = curves_fetch(o, o->args[0], &curves);
+    OWNED(course_done) struct course course = {.whole = true};
+    int code = curves_fetch(o, o->args[0], &course);
     if (!code)
-        curves_print_csv(&curves, stdout);
-    curves_done(&curves);
+        curves_print_csv(&course, stdout);
     return code;
 }
 
