@@ -5,6 +5,7 @@
 #include "client/brrctl/output.h"
 #include "client/brrctl/report/report.h"
 #include "plot/eeg_page.h"
+#include "plot/svg.h"
 #include "score/score.h"
 
 enum { STRIP_WIDTH = 420, PAGE_BEFORE = 3 }; /* a page begins a third of its length before the onset */
@@ -346,31 +347,21 @@ static void put_strip(struct str *out, const struct report_recording *r) {
     str_puts(out, "</svg>");
 }
 
-/* "1:02:03", "0:50" */
-static const char *length_text(double seconds, char *buf, size_t size) {
-    const long long s = isfinite(seconds) ? llround(seconds) : 0;
-    if (!isfinite(seconds))
-        str_copy(buf, size, "-");
-    else if (s >= 3600)
-        str_format(buf, size, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
-    else
-        str_format(buf, size, "%lld:%02lld", s / 60, s % 60);
-    return buf;
-}
-
 static void put_recordings(const struct report_data *d, struct str *out) {
-    char length[32];
     str_puts(out,
              "<h2>Recordings</h2>\n<p class=\"soft\">Green: true seizures. Orange: detected events. Red lines: alarms.</p>\n"
              "<table><tr><th>recording</th><th>patient</th><th>start</th><th class=\"n\">length</th><th class=\"n\">seizures</th>"
              "<th class=\"n\">events</th><th>over time</th></tr>\n");
     for (int i = 0; i < d->n; i++) {
         const struct report_recording *r = &d->recordings[i];
+        char length[32] = "-";
+        if (isfinite(r->duration_s))
+            svg_time(length, sizeof length, (double)llround(r->duration_s), 1);
         str_puts(out, "<tr>");
         put_tag(out, "td", "", r->name);
         put_tag(out, "td", "", r->subject);
         put_tag(out, "td", "", r->start_text);
-        put_tag(out, "td", "class=\"n\"", length_text(r->duration_s, length, sizeof length));
+        put_tag(out, "td", "class=\"n\"", length);
         put_number(out, r->labelled ? r->n_reference : NAN, 0);
         put_number(out, r->n_detected, 0);
         str_puts(out, "<td>");
