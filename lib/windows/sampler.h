@@ -1,12 +1,13 @@
 /* sampler: chooses and orders the windows of an epoch: all partial windows, some full ones and some without seizure, redrawn each
  * epoch from the seed (Philox, stream RNG_SAMPLER, step = epoch). Windows less than half valid are never shown. Where the sources
- * of the manifest have weights, these are the shares of their windows in an epoch, and each source has a balance of its own. */
+ * of the manifest have weights, these are the shares of their windows in an epoch, and each source has a balance of its own; such a
+ * source without training windows is an error (PRECONDITION), one without a seizure shows all its background windows. */
 #pragma once
 
 #include "windows/draws.h"
 
 struct sampler;
-/* Uses the windows of the entries with role 1. ERR_PRECONDITION when the balance leaves none. */
+/* Uses the windows of the entries with role 1. ERR_PRECONDITION when the balance leaves none, or none with a seizure. */
 int sampler_new(const struct manifest *m, const uint8_t *role, const struct balance_config *balance, uint64_t seed,
                 struct sampler **ret, struct err *err);
 void sampler_free(struct sampler *s);
