@@ -196,7 +196,7 @@ class Day:
         while not self.closed.is_set():
             at = time.monotonic()
             time.sleep(TICK_S)
-            if (late := time.monotonic() - at - TICK_S) > TICK_S:
+            if (late := time.monotonic() - at - TICK_S) > TICK_S / 5:
                 self.late.append((time.monotonic(), late))
 
     def slack(self, at, before=2):
