@@ -103,6 +103,7 @@ def answers_and_escalation():
         check_labels(d, tmp)
         check_order(d, over)
         check_lost(d, tmp)
+        check_ended(d, tmp)
         check_replay(d, tmp)
         assert d.ctl("alarms", "test", '=HYPERLINK("http://x")')[0] == 0  # a table must take no name for a formula
         table = list(csv.DictReader(d.ctl("journal", "--kind", "alarm_on", "--csv")[1].splitlines()))
@@ -189,6 +190,15 @@ def check_lost(d, tmp):
         until(lambda: [line for line in d.ctl(listing)[1].splitlines() if "bed 13" in line and re.search(row, line)], lambda: d.ctl(listing))
     until(lambda: re.search(r">(?:blind: )?connection lost[;,] ", page(d, "/streams")), lambda: page(d, "/streams"))
     assert d.ctl("alarms", "ack", "bed 13", "--yes")[0] == 0
+
+
+def check_ended(d, tmp):
+    """A stream that ended in order after such an alarm: lists say so, and nothing of its connection."""
+    path = sorted(glob.glob(f"{tmp}/eeg/**/*_eeg.edf", recursive=True))[0]
+    code, _, err = d.ctl("stream", path, "--client", "bed 15", *RULE, "--realtime", "400", "--as-live", "--output", f"{tmp}/z.tsv")
+    assert code == 0, err
+    until(lambda: re.search("^bed 15 .*was on, ended ", d.ctl("beds")[1], re.M), lambda: d.ctl("beds"))
+    assert d.ctl("alarms", "ack", "bed 15", "--yes")[0] == 0
 
 
 def check_replay(d, tmp):

@@ -183,7 +183,7 @@ static void list_bed(struct listing *l, const void *bed) {
     if (b->learning_s)
         str_format(learning, sizeof learning, "learning this patient, %d s%s", (int)b->learning_s, also);
     output_time(b->seen_ms, seen, sizeof seen);
-    const char *lost = *b->session_id && !b->connected && b->alarm ? ", connection lost" : "";
+    const char *lost = !*b->session_id || b->connected || !b->alarm ? "" : b->ended_ms ? ", ended" : ", connection lost";
     listing_row(l, "%s|%s%s|%.*s|%s|%.2f|%s|%s|%s%s", b->name, words_of(b->state, b->live), lost, SHORT_ID, b->session_id,
                 output_probability(b->probability, p), b->lag_s, seen, str_cstr(&alarms), learning, b->quality);
 }
