@@ -26,6 +26,15 @@ static int find_step(struct db *db, const char *id, int64_t step, struct jobref 
     return rc;
 }
 
+/* The pin of a best or last checkpoint, whose own file may be gone with the job's folder, as after a restore. */
+static int find_pin(struct db *db, struct jobref *ret, struct err *err) {
+    struct jobdb_checkpoint c = {.kept = ""};
+    bool found;
+    int rc = *ret->path ? jobdb_record_at(db, ret->path, &c, &found, err) : 0;
+    str_copy(ret->spare, sizeof ret->spare, c.kept);
+    return rc;
+}
+
 int jobref_resolve(const struct sched *sched, struct db *db, const char *ref, struct jobref *ret, struct err *err) {
     char id[JOB_ID_SIZE + 64];
     str_copy(id, sizeof id, ref + strlen("job:"));
@@ -54,7 +63,7 @@ int jobref_resolve(const struct sched *sched, struct db *db, const char *ref, st
     else
         err_set(&ret->absent, ERR_NOT_FOUND, "%s: job %s (%s) has no such checkpoint; `brrctl checkpoints %s` lists them", ref, id,
                 job_state_name(job->state), id);
-    if (rc || *ret->path)
+    if (rc || (!*ret->spare && (rc = find_pin(db, ret, err))) || *ret->path)
         return rc;
     if (err)
         *err = ret->absent;

@@ -24,11 +24,20 @@ Brr__V1__Checkpoint *checkpoint_of_record(struct arena *arena, const struct jobd
     return m->ref && m->job_id && m->sha256 && m->metric_name ? m : NULL;
 }
 
-Brr__V1__Checkpoint *checkpoint_rank(const struct sched *sched, Brr__V1__Checkpoint *m) {
-    const struct job *job = m ? sched_get(sched, m->job_id) : NULL;
+/* Whether m is the checkpoint that was written to `path`; a pinned one may be elsewhere by now. */
+static bool is_from(struct db *db, const char *path, const Brr__V1__Checkpoint *m) {
+    struct jobdb_checkpoint c;
+    bool found = false;
+    if (!m->pinned || !strcmp(path, m->path))
+        return !strcmp(path, m->path);
+    return *path && !jobdb_record_at(db, path, &c, &found, NULL) && found && c.c.step == m->step;
+}
+
+Brr__V1__Checkpoint *checkpoint_rank(const struct services *s, Brr__V1__Checkpoint *m) {
+    const struct job *job = m ? sched_get(s->sched, m->job_id) : NULL;
     if (job) {
-        m->best = !strcmp(job->best, m->path);
-        m->last = !strcmp(job->last, m->path);
+        m->best = is_from(s->db, job->best, m);
+        m->last = is_from(s->db, job->last, m);
     }
     return m;
 }
@@ -84,8 +93,7 @@ Brr__V1__Checkpoint *checkpoint_found(struct checkpoint_find *o) {
     if (!o->work.err.code && !o->recorded)
         o->work.err = o->unreadable;
     if (!o->work.err.code &&
-        !(o->found =
-              o->recorded ? checkpoint_rank(services_of(call)->sched, checkpoint_of_record(o->work.arena, &o->record)) : o->about))
+        !(o->found = o->recorded ? checkpoint_rank(services_of(call), checkpoint_of_record(o->work.arena, &o->record)) : o->about))
         err_set(&o->work.err, ERR_EXHAUSTED, "out of memory describing a checkpoint");
     if (!o->found)
         rpc_finish(call, &o->work.err);

@@ -34,4 +34,4 @@ Brr__V1__Checkpoint *checkpoint_found(struct checkpoint_find *f);
 Brr__V1__Checkpoint *checkpoint_of_file(struct arena *arena, const char *ref, const char *path, struct err *err);
 Brr__V1__Checkpoint *checkpoint_of_record(struct arena *arena, const struct jobdb_checkpoint *c);
 /* Says in m, which may be NULL, whether it is its job's best or last one; returns m. */
-Brr__V1__Checkpoint *checkpoint_rank(const struct sched *sched, Brr__V1__Checkpoint *m);
+Brr__V1__Checkpoint *checkpoint_rank(const struct services *s, Brr__V1__Checkpoint *m);

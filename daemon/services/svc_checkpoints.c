@@ -89,7 +89,7 @@ static void answer_list(struct offload *work) {
     out.checkpoints = l->items;
     for (size_t i = 0; i < l->n; i++)
         if (!*l->items[i]->job_id || services_sees_job(call, sched_get(sched, l->items[i]->job_id)))
-            l->items[out.n_checkpoints++] = checkpoint_rank(sched, l->items[i]);
+            l->items[out.n_checkpoints++] = checkpoint_rank(services_of(call), l->items[i]);
     if (out.n_checkpoints > MAX_LISTED)
         err_set(&work->err, ERR_EXHAUSTED,
                 "there are more than %d checkpoints, too many for one answer; ask for those of one job (job_id)", MAX_LISTED);
@@ -205,8 +205,7 @@ static void answer_pin(struct offload *work) {
     struct pinning *p = (struct pinning *)work;
     p->one.record.pinned = p->pinned;
     offload_answer(work,
-                   work->call ? checkpoint_rank(services_of(work->call)->sched, checkpoint_of_record(work->arena, &p->one.record))
-                              : NULL,
+                   work->call ? checkpoint_rank(services_of(work->call), checkpoint_of_record(work->arena, &p->one.record)) : NULL,
                    "a checkpoint");
 }
 

@@ -118,6 +118,23 @@ def check_references(d, job):
         assert code and f"checkpoint of job {job}, which it needs" in err, err
 
 
+def check_pinned(tmp, job):
+    """Without the folders of jobs, every reference to a job finds its pinned checkpoint, which keeps its roles; of the curves brrctl says why they are missing."""
+    d = Daemon(f"{tmp}/bare")
+    os.makedirs(d.dir, exist_ok=True)
+    code, _, err = restore(d, f"{tmp}/backup")
+    assert code == 0, err
+    d.start()
+    for i, role in enumerate(("", "@best", "@last", "@2")):
+        code, _, err = d.ctl("load", f"pinned-{i}", f"job:{job}{role}")
+        assert code == 0, (role, err)
+    row = json.loads(d.ctl("checkpoints", job, "--json")[1])
+    assert row["best"] and row["last"] and row["pinned"] and os.path.exists(row["path"]), row
+    code, _, err = d.ctl("job", job, "--csv")
+    assert code == 1 and "which a backup leaves out" in err, err
+    assert d.stop() == 0
+
+
 def main():
     with temporary() as tmp:
         d = Daemon(f"{tmp}/old")
@@ -155,6 +172,7 @@ def main():
         assert code == 0 and "journal.sqlite is there already and stays" in out and open(f.name, encoding="utf-8").read() == "newer", (out, err)
         print("restores killed:", killed_restores(new, f"{tmp}/backup"))
         refused(new, f"{tmp}/backup", "exists; move it")
+        check_pinned(tmp, job)
         shutil.copytree(f"{tmp}/old/results/jobs", f"{new.dir}/results/jobs", dirs_exist_ok=True)
         shutil.rmtree(f"{tmp}/old/results")
         new.start()

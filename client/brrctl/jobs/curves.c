@@ -19,7 +19,11 @@ int curves_fetch(const struct arguments *o, const char *id, struct course *ret) 
     int code = job_files_each(o, id, &pattern, 1, take_file, &f);
     if (code || f.found)
         return code;
-    fprintf(stderr, "brrctl: %s has no curves; jobs of kind train have them from their first steps on\n", id);
+    fprintf(
+        stderr,
+        "brrctl: %s has no curves: its folder has no metrics.jsonl, which trainings write from their first steps on, and which a "
+        "backup leaves out with the folders of jobs\n",
+        id);
     return EXIT_FAILED;
 }
 
