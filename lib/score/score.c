@@ -469,7 +469,10 @@ static size_t auroc_bin(float p) {
 }
 
 void auroc_add_run(struct auroc *a, float p, bool positive, uint64_t n) {
-    (positive ? a->positive : a->negative)[auroc_bin(p)] += n;
+    const size_t bin = auroc_bin(p);
+    const uint32_t one = p > 0 ? bits_of(p) + 1 : 1;
+    (positive ? a->positive : a->negative)[bin] += n;
+    a->one[bin] = !a->one[bin] || a->one[bin] == one ? one : AUROC_SEVERAL;
 }
 
 void auroc_add(struct auroc *a, const float *p, const uint8_t *labels, int64_t n) {
@@ -479,14 +482,17 @@ void auroc_add(struct auroc *a, const float *p, const uint8_t *labels, int64_t n
 }
 
 struct auroc_sums {
-    double positives, negatives, wins, ties; /* pairs: the positive above the negative; both in one bin */
+    double positives, negatives, wins; /* wins: pairs whose positive is in a higher bin */
+    double ties, unsure;               /* pairs in one bin; unsure: in one that holds several values */
 };
 
 static struct auroc_sums sum_auroc(const struct auroc *a) {
     struct auroc_sums s = {0};
     for (int i = 0; i < AUROC_BINS; i++) {
         s.wins += (double)a->positive[i] * s.negatives;
-        s.ties += (double)a->positive[i] * (double)a->negative[i];
+        const double ties = (double)a->positive[i] * (double)a->negative[i];
+        s.ties += ties;
+        s.unsure += a->one[i] == AUROC_SEVERAL ? ties : 0;
         s.positives += (double)a->positive[i];
         s.negatives += (double)a->negative[i];
     }
@@ -500,5 +506,5 @@ double auroc_value(const struct auroc *a) {
 
 double auroc_error_most(const struct auroc *a) {
     const struct auroc_sums s = sum_auroc(a);
-    return s.positives > 0 && s.negatives > 0 ? 0.5 * s.ties / (s.positives * s.negatives) : NAN;
+    return s.positives > 0 && s.negatives > 0 ? 0.5 * s.unsure / (s.positives * s.negatives) : NAN;
 }

@@ -246,7 +246,7 @@ static double auroc_of_ranks(struct ranked *s, int n) {
 
 static void auroc_is_that_of_ranks_wherever_the_probabilities_lie(void **state) {
     (void)state;
-    enum { N = 200000, CASES = 4 };
+    enum { N = 200000, CASES = 5 };
     static struct auroc a[CASES];
     struct ranked *s = malloc(N * sizeof *s);
     struct rng rng;
@@ -261,13 +261,15 @@ static void auroc_is_that_of_ranks_wherever_the_probabilities_lie(void **state) 
                                     1 - (float)(1e-3 * (1 - u / 1.3)), /* all above .999 */
                                     i % 7   ? (float)u / 1.3F
                                     : i % 2 ? 0.0F
-                                            : 1.0F}; /* the ends too */
+                                            : 1.0F,             /* the ends too */
+                                    (float)((int)(3 * u)) / 4}; /* a few values, with ties among all of them */
             s[i] = (struct ranked){p[c], label};
             auroc_add(&a[c], &s[i].p, &s[i].label, 1);
         }
         const double want = auroc_of_ranks(s, N), most = auroc_error_most(&a[c]);
         assert_true(fabs(auroc_value(&a[c]) - want) <= (c < 3 ? 1e-5 : most));
         assert_true(fabs(auroc_value(&a[c]) - want) <= most + 1e-12);
+        assert_true(c != 4 || most <= 0); /* equal probabilities are no error */
         if (c < 3)
             assert_true(most <= 3e-4);
     }
