@@ -80,7 +80,7 @@ static int writer_open(struct edf_writer *w, const struct writer_config *config,
     OWNED(str_done) struct str header = str_of(HEADER_MAX);
     const int n = config->n_signals;
     for (int s = 0; s < n; s++)
-        signals[s] = (struct edf_write_signal){config->labels[s], "synthetic", "uV", "-3276.8", "3276.7", RATE_HZ};
+        signals[s] = (struct edf_write_signal){config->labels[s], "synthetic", "uV", "-3276.8", "3276.7", RATE_HZ, NULL};
     signals[n] = edf_write_annotations(ANNOTATION_SAMPLES);
     str_format(patient, sizeof patient, "%s X X %s", config->patient, config->patient);
     str_format(recording, sizeof recording, "Startdate %02d-JAN-2030 X X synthetic", config->start_day);

@@ -4,7 +4,7 @@ static void put_text(struct str *out, int width, const char *text) { str_printf(
 static void put_number(struct str *out, int width, int64_t number) { str_printf(out, "%-*lld", width, (long long)number); }
 
 struct edf_write_signal edf_write_annotations(int64_t samples) {
-    return (struct edf_write_signal){"EDF Annotations", "", "", "-1", "1", samples};
+    return (struct edf_write_signal){"EDF Annotations", "", "", "-1", "1", samples, NULL};
 }
 
 /* The header of a signal is a row of a table that is stored column by column. */
@@ -23,7 +23,8 @@ static void put_signals(struct str *out, const struct edf_write_signal *s, int n
         put_text(out, 8, "-32768");
     for (int i = 0; i < n; i++)
         put_text(out, 8, "32767");
-    put_text(out, 80 * n, ""); /* prefilters */
+    for (int i = 0; i < n; i++)
+        put_text(out, 80, s[i].prefilter ? s[i].prefilter : "");
     for (int i = 0; i < n; i++)
         put_number(out, 8, s[i].samples);
     put_text(out, 32 * n, "");

@@ -10,6 +10,7 @@ struct edf_write_signal {
     const char *label, *transducer, *unit;
     const char *physical_min, *physical_max; /* of the digital values -32768 and 32767 */
     int64_t samples;                         /* of a record */
+    const char *prefilter;                   /* NULL: none is named */
 };
 
 /* Texts that are longer than their fields are cut. */
