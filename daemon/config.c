@@ -75,6 +75,10 @@ static const struct option rows[] = {
      "how long entries of the journal are kept; none = forever"},
     {"journal.retention.size", OPTION_BYTES, C(journal_max_bytes), "1GiB", 1 << 20, 0, NULL,
      "limit for the journal; above it the oldest entries are deleted; none = no limit"},
+    {"journal.onsets", OPTION_BYTES, C(onsets_bytes), "0", 0, 1e15, NULL,
+     "EEG of the minute before and after each alarm's onset is kept in files, of this size in all, as long as the journal's "
+     "entries; "
+     "0 = none is written; docs/alarms.md"},
     {"serve", OPTION_NODE, R(serve), "null", 0, 0, NULL,
      "list of {name, checkpoint, device}, checkpoint as `brrctl load` takes it: job:ID, upload:NAME, line_length, a file, "
      "store://NAME/KEY; served under names that never had a model; a name keeps what was promoted later, and stays unloaded"},
@@ -418,6 +422,8 @@ static int check(struct raw *raw, const struct yaml_node *root, const char *file
     if ((rc = check_sizes(raw, root, file, err)) || (rc = pick_devices(raw, root, file, arena, err)) ||
         (rc = check_served_devices(raw, file, err)))
         return rc;
+    if (c->onsets_bytes && (c->onsets_bytes < 16 << 20 || !c->viewer_minutes))
+        return blame(root, file, "journal.onsets", ERR_INVALID, "expected 0, or at least 16MiB beside viewer.minutes above 0", err);
     if (!c->database && !(c->database = arena_printf(arena, "%s/jobs.sqlite", c->results)))
         return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
     if (!c->journal && !(c->journal = arena_printf(arena, "%s/journal.sqlite", c->results)))

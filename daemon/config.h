@@ -43,6 +43,7 @@ struct config {
     int64_t stop_wait_ms;
     const char *journal;                        /* SQLite file */
     int64_t journal_keep_ms, journal_max_bytes; /* -1 = none */
+    int64_t onsets_bytes;                       /* 0: no EEG of onsets is written */
     struct source_store stores[CONFIG_MAX_STORES];
     int64_t cache_max; /* limit in bytes for objects of buckets and windows; -1 = four fifths of the volume */
     int n_stores;

@@ -78,6 +78,8 @@ const struct metric_family metrics_families[] = {
         "Entries of the journal that were deleted or never written: age, size (retention), volume (full), queue (too many waited).",
         "reason"),
     COUNTER("brrd_journal_write_errors_total", "Failed writes into the journal; its entries wait for the next one.", ""),
+    COUNTER("brrd_onsets_total", "Alarms whose EEG was kept or lost, and files that went by age or for newer ones (removed).",
+            "result"),
     COUNTER("brrd_hook_attempts_total",
             "Attempts to tell a hook about an alarm: delivered, failed (tried again), dropped (given up).", "hook,result"),
     GAUGE("brrd_alarms_waiting", "Alarms that nobody has acknowledged, by kind: alarm, or a technical one.", "kind"),

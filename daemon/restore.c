@@ -4,6 +4,7 @@
 
 #include "daemon/backup/backup.h"
 #include "daemon/db/db.h"
+#include "daemon/journal/onset_files.h"
 #include "daemon/live/snapshot.h"
 #include "daemon/paths.h"
 #include "store/digest.h"
@@ -108,10 +109,16 @@ static int put_journal(const struct restore *r, const struct json *file, struct 
     return fsio_copy(from, journal, err);
 }
 
+/* For the daemon's user alone. */
+static int make_private(const struct restore *r, const char *name, struct err *err) {
+    char folder[PATH];
+    int rc = fsio_join(folder, sizeof folder, r->config->results, name, err);
+    return rc ? rc : snapshot_prepare(folder, err);
+}
+
 static int copy_files(const struct restore *r, struct err *err) {
-    char sessions[PATH];
     int rc;
-    if ((rc = fsio_join(sessions, sizeof sessions, r->config->results, "sessions", err)) || (rc = snapshot_prepare(sessions, err)))
+    if ((rc = make_private(r, "sessions", err)) || (rc = make_private(r, ONSETS_FOLDER, err)))
         return rc;
     for (size_t i = 0; i < json_count(r->files); i++) {
         const struct json *file = json_at(r->files, i);

@@ -7,6 +7,7 @@
 #include "daemon/devices.h"
 #include "daemon/hosts/thread_room.h"
 #include "daemon/jobs/jobref.h"
+#include "daemon/live/onsets.h"
 #include "daemon/live/snapshot.h"
 #include "daemon/lost_database.h"
 #include "daemon/models/serveddb.h"
@@ -219,6 +220,18 @@ static int open_journal(struct daemon *d, struct err *err) {
     return open_desk(d, err);
 }
 
+/* With a size of 0 what is there goes by its age. */
+static int open_onsets(struct daemon *d, struct err *err) {
+    const struct config *c = d->config;
+    const struct onsets_config config = {
+        .results = c->results, .max_bytes = c->onsets_bytes, .keep_ms = c->journal_keep_ms, .metrics = d->services.metrics};
+    char folder[ONSETS_PATH];
+    int rc = fsio_join(folder, sizeof folder, c->results, ONSETS_FOLDER, err);
+    if (rc || (!c->onsets_bytes && !fsio_is_dir(folder)) || (rc = snapshot_prepare(folder, err)))
+        return rc;
+    return onsets_start(&config, &d->services.onsets, err);
+}
+
 static_assert((int)DESK_GIVEN == (int)SESSION_GIVEN && (int)DESK_DESCRIBED == (int)SESSION_DESCRIBED,
               "the desk gives what sessions take");
 static_assert((int)DESK_GONE == (int)SESSION_GONE && (int)DESK_HERE == (int)SESSION_HERE &&
@@ -248,7 +261,7 @@ static int open_streams(struct daemon *d, struct err *err) {
                                        .post_ctx = &s->streams,
                                        .place = devices_place_stream,
                                        .place_ctx = s,
-                                       SAME_MEMBERS(*s, metrics, journal),
+                                       SAME_MEMBERS(*s, metrics, journal, onsets),
                                        .max_sessions = (int)c->max_sessions,
                                        .shared = c->tokens_file != NULL,
                                        .idle_ms = c->session_idle_ms,
@@ -449,7 +462,7 @@ int server_open(struct daemon *d, struct err *err) {
     s->source = (struct source_config){.stores = d->stores, .n_stores = c->n_stores, .cache_dir = c->cache};
     if ((rc = object_cache_new(c->cache, c->cache_max, s->metrics, &s->source.objects, err)) ||
         (rc = devices_open(s, c, d->source, err)) || (rc = open_database(d, err)) || (rc = joblog_start(&s->joblog, err)) ||
-        (rc = open_scheduler(d, err)) || (rc = open_journal(d, err)) || (rc = open_streams(d, err)) ||
+        (rc = open_scheduler(d, err)) || (rc = open_journal(d, err)) || (rc = open_onsets(d, err)) || (rc = open_streams(d, err)) ||
         (rc = open_retention(d, err)) || (rc = volume_open(c->results, &d->results, err)) || (rc = open_files(d, err)) ||
         (rc = open_status(d, err)) || (rc = open_http(d, err)))
         return rc;
@@ -482,6 +495,7 @@ void server_close(struct daemon *d) {
     status_board_free(d->board);
     volume_close(d->results);
     sessions_free(d->services.sessions);
+    onsets_stop(d->services.onsets);
     hooks_stop(d->services.hooks);
     if (journal_stop(d->services.journal))
         hooks_free(d->services.hooks);

@@ -114,6 +114,7 @@ target_link_options(test_slurm_doubt PRIVATE -Wl,--wrap=clock_ms -Wl,--wrap=comm
 target_link_options(test_beds PRIVATE -Wl,--wrap=clock_ms -Wl,--wrap=clock_wall_ms)
 target_link_options(test_snapshot_store PRIVATE -Wl,--wrap=fsio_read -Wl,--wrap=snapshot_write_eeg) # so does it here
 target_link_options(test_journal PRIVATE -Wl,--wrap=clock_wall_ms -Wl,--wrap=trusted_boot_ms)
+target_link_options(test_onsets PRIVATE -Wl,--wrap=clock_ms -Wl,--wrap=clock_wall_ms -Wl,--wrap=trusted_boot_ms -Wl,--wrap=fsio_free_bytes -Wl,--wrap=fsync)
 target_link_options(test_hooks PRIVATE -Wl,--wrap=journal_told)
 target_link_options(test_session_journal PRIVATE -Wl,--wrap=journal_add -Wl,--wrap=journal_add_again -Wl,--wrap=-Wl,--wrap=journal_has -Wl,--wrap=journal_is_failing -Wl,--wrap=clock_ms)
 foreach(name test_process test_session_save test_snapshot_store)

@@ -2,7 +2,7 @@
 
 #include "formats/eegfile.h"
 
-static const char *const folders[] = {"models", "served", "pinned", "uploads", "sessions", "corrections"};
+static const char *const folders[] = {"models", "served", "pinned", "uploads", "sessions", "corrections", "onsets"};
 
 struct listing {
     struct backup_files *files;

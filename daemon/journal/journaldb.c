@@ -114,6 +114,24 @@ bool journaldb_row(const struct db_query *q, int first, struct journal_entry *e)
     return true;
 }
 
+int journaldb_alarm(struct db *db, const char *alarm, struct journal_entry *ret, struct err *err) {
+    OWNED(db_done) struct db_query q;
+    const char *sample = strrchr(alarm, '-');
+    char session[JOURNAL_SESSION];
+    int64_t first = -1;
+    bool row = false;
+    if (sample)
+        (void)str_to_i64(sample + 1, &first);
+    str_format(session, sizeof session, "%.*s", sample ? (int)(sample - alarm) : 0, alarm);
+    db_query(db, "SELECT " JOURNALDB_ROW " FROM journal WHERE session = ?1 AND kind = 'alarm_on' AND number = ?2",
+             "read its entries", &q, err);
+    DB_PUT(&q, session, first);
+    int rc = db_next(&q, &row, err);
+    if (rc || (row && journaldb_row(&q, 0, ret)))
+        return rc;
+    return err_set(err, ERR_NOT_FOUND, "the journal has no alarm '%.80s'", alarm);
+}
+
 static bool wanted(const struct journal_filter *f, const struct journal_entry *e) {
     return (!f->kinds || (f->kinds & 1u << e->kind)) && (!*f->client || !fnmatch(f->client, e->client, 0)) &&
            (!*f->session || str_starts(e->session, f->session)) && (!*f->principal || !strcmp(f->principal, e->principal)) &&

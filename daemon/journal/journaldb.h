@@ -42,6 +42,8 @@ struct journal_page {
 typedef void journal_visit_fn(void *ctx, const struct journal_entry *e);
 int journaldb_list(struct db *db, const struct journal_filter *filter, const struct journal_page *page, journal_visit_fn *visit,
                    void *ctx, struct err *err);
+/* The entry that began the alarm of this id; NOT_FOUND: there is none. */
+int journaldb_alarm(struct db *db, const char *alarm, struct journal_entry *ret, struct err *err);
 /* The columns of an entry in a query, for journaldb_row: false if its kind is one of a later version. first: the column
  * of the id. */
 enum { JOURNALDB_COLUMNS = 24 };

@@ -464,6 +464,8 @@ static void on_opened(struct session *s, struct live_report *r) {
     session_inherit_eeg(s);
     if (s->stage != SESSION_RESTORING)
         note_opened(s);
+    else
+        session_alarm_keep_eeg(s);
     session_reach(s, SESSION_RUNNING);
     if (s->resumable && s->saves.durable < 0)
         session_save_begin(s);

@@ -117,6 +117,7 @@ struct sessions_config {
     int64_t patient_memory_ms; /* how long what was learned of a patient is kept for the patient's next stream; 0: not at all */
     struct session_store store;
     struct journal *journal; /* may be NULL */
+    struct onsets *onsets;   /* EEG of alarms (live/onsets.h); may be NULL */
     struct session_register alarms;
     int64_t measure_ms; /* over which the rate of a live stream is measured; 0 = not at all */
     int64_t lag_ms;     /* realtime sessions whose samples wait longer for the device are shed, a few a second, first of owners

@@ -2,6 +2,7 @@
 
 #include "base/principal.h"
 #include "base/trusted_time.h"
+#include "daemon/live/onsets.h"
 #include "daemon/live/session_parts.h"
 
 enum { ALARM_BYTES = 64 << 10 };
@@ -99,7 +100,8 @@ static int64_t over_at(const struct session *s, const char *id, int64_t since) {
     return over < since ? -1 : !same && s->notes.onset.first > since ? s->notes.onset.first : over;
 }
 
-void session_alarm_goes_on(struct session *s) {
+/* The newest onset of the session, as it was reported. */
+static struct live_report onset_of(const struct session *s) {
     struct live_report r = {.message.kind = LIVE_ALARM,
                             .on = true,
                             .first = s->notes.onset.first,
@@ -107,6 +109,19 @@ void session_alarm_goes_on(struct session *s) {
                             SAME_MEMBERS(s->notes.onset, wall_ms, boot_ms),
                             .replay = !live_open_is_live(live_stream_open(s->stream))};
     str_copy(r.alarm_id, sizeof r.alarm_id, s->notes.alarm_id);
+    return r;
+}
+
+void session_alarm_keep_eeg(struct session *s) {
+    const struct live_report r = onset_of(s);
+    struct journal_entry e;
+    session_alarm_entry(s, &r, &e);
+    if (e.live && *e.alarm && r.wall_ms && s->notes.heard < r.first + EEGRING_EDF_S * FRONTEND_RATE_HZ)
+        onsets_add(s->all->config.onsets, &e, s->back.eeg);
+}
+
+void session_alarm_goes_on(struct session *s) {
+    struct live_report r = onset_of(s);
     if (s->alarm && *s->notes.alarm_id && s->notes.onset.wall_ms)
         session_note_report(s, &r);
     const struct session_register *alarms = &s->all->config.alarms;

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/trusted_time.h"
+#include "daemon/live/onsets.h"
 #include "daemon/live/session_parts.h"
 #include "detect/focus.h"
 
@@ -159,6 +160,8 @@ static void note_alarm(struct session *s, const struct live_report *r) {
     session_alarm_entry(s, r, &e);
     if (r->on && s->notes.onset.answered_by && !strcmp(r->alarm_id, s->notes.alarm_id))
         str_copy(e.person, sizeof e.person, s->notes.onset.answered_by);
+    if (r->on && e.live)
+        onsets_add(s->all->config.onsets, &e, s->back.eeg);
     int64_t number = note(s, &e);
     s->notes.noted = number ? number : s->notes.noted;
 }

@@ -247,6 +247,8 @@ void session_alarm_name(struct session *s, struct live_report *r);
 void session_alarm_goes_on(struct session *s);
 /* Another daemon has the session. True: its alarm, which is on, goes there too, and its row follows then. */
 bool session_alarm_moves(struct session *s);
+/* In a stream that goes on from a snapshot: the EEG of an onset whose minute was not over then is followed on. */
+void session_alarm_keep_eeg(struct session *s);
 /* The session ends for this reason: its alarm goes off, and the event that is running is cut. */
 void session_alarm_end(struct session *s, const char *reason);
 /* The stream has been processed so far, and its alarm, which was on in an earlier process, is not on: it is over. */

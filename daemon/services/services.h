@@ -68,7 +68,8 @@ struct services {
     struct models *models;
     struct sessions *sessions;
     struct journal *journal;
-    struct desk *desk; /* alarms */
+    struct onsets *onsets; /* EEG of alarms; NULL: none is kept */
+    struct desk *desk;     /* alarms */
     struct hooks *hooks;
     struct metrics *metrics;
     double price_per_hour; /* of a device; 0: not known */

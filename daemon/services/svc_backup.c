@@ -3,6 +3,7 @@
 
 #include "brr/v1/admin.pb-c.h"
 #include "daemon/backup/backup.h"
+#include "daemon/journal/onset_files.h"
 #include "daemon/services/services.h"
 #include "store/digest.h"
 
@@ -65,8 +66,8 @@ static void prepare(struct backup_call *b, struct err *err) {
     offload_pack(&b->work, &out.base);
 }
 
-/* A stream that ended meanwhile needs no snapshot; everything else must be there. */
-static bool may_be_gone(const char *path) { return str_starts(path, "sessions/"); }
+/* A stream that ended meanwhile needs no snapshot, and the oldest EEG of alarms makes room; everything else must be there. */
+static bool may_be_gone(const char *path) { return str_starts(path, "sessions/") || str_starts(path, ONSETS_FOLDER "/"); }
 
 /* Opens the next file. False after the last one and after an error. */
 static bool open_next(struct backup_call *b, struct err *err) {

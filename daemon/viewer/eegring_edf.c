@@ -39,7 +39,7 @@ static int copy_all(const struct eegring *r, int64_t first, struct piece *p, str
     return p->to ? 0 : err_set(err, ERR_NOT_FOUND, "the stream has no EEG of that time any more");
 }
 
-static void put_header(const struct piece *p, int64_t start_ms, struct str *out) {
+static void put_edf_header(const struct piece *p, int64_t start_ms, struct str *out) {
     struct edf_write_signal signals[FRONTEND_MAX_CHANNELS + 1];
     char recording[EDF_WRITE_FIELD + 1], day[32] = "X", date[16] = "01.01.85", time[16] = "00.00.00";
     struct tm tm;
@@ -102,7 +102,7 @@ static void put_missing(const struct piece *p, int second, double offset_s, stru
     put_note(out, second - p->from + offset_s, seconds, str_cstr(&text));
 }
 
-int eegring_edf(const struct eegring *r, const struct eegring_edf *what, struct str *out, struct err *err) {
+int eegring_put_edf(const struct eegring *r, const struct eegring_edf *what, struct str *out, struct err *err) {
     OWNED_MEMORY struct piece *p = calloc(1, sizeof *p);
     OWNED_MEMORY int16_t *samples = NULL;
     OWNED(str_done) struct str notes = str_of(NOTES);
@@ -115,7 +115,7 @@ int eegring_edf(const struct eegring *r, const struct eegring_edf *what, struct 
         return rc;
     const int64_t start_ms = what->wall_ms - (EEGRING_EDF_S - p->from) * INT64_C(1000);
     const double offset_s = (double)(start_ms % 1000) / 1000; /* of the header's time */
-    put_header(p, start_ms, out);
+    put_edf_header(p, start_ms, out);
     for (int second = p->from; second < p->to; second++) {
         char keeper[EDF_WRITE_KEEPER_SIZE];
         str_clear(&notes);

@@ -11,4 +11,4 @@ struct eegring_edf {
 };
 /* Appends a file of whole seconds, with the rows of the ring as its channels. Samples that were not measured are 0, and annotations
  * name their channels and seconds. NOT_FOUND: the ring has nothing of that time any more. EXHAUSTED: memory, or the room of out. */
-int eegring_edf(const struct eegring *r, const struct eegring_edf *what, struct str *out, struct err *err);
+int eegring_put_edf(const struct eegring *r, const struct eegring_edf *what, struct str *out, struct err *err);

@@ -1,6 +1,7 @@
 /* alarms report and alarms export: what happened to alarms in the last hours, and the answers as labels for training. */
 
 #include "base/order.h"
+#include "brr/v1/alarms.pb-c.h"
 #include "client/brrctl/admin/alarm_history.h"
 #include "client/brrctl/admin/alarms.h"
 #include "client/brrctl/listing.h"
@@ -23,11 +24,13 @@ bool alarms_since(const struct arguments *o, int64_t *ret) {
 /* ---- report ---- */
 
 struct counts {
-    int alarms, marks[4], acknowledged, escalated, cut;
+    int alarms, marks[4], acknowledged, escalated, cut, eeg;
     double *waits_s; /* until somebody acknowledged, ascending after sort_waits */
 };
 
-static void count(struct counts *c, const struct history_alarm *a) {
+static void count(struct counts *c, const struct history_alarm *a, const Brr__V1__ListOnsetsResponse *kept) {
+    for (size_t i = 0; kept && i < kept->n_onsets; i++)
+        c->eeg += !strcmp(kept->onsets[i]->alarm_id, a->id);
     c->alarms++;
     c->marks[a->mark]++;
     c->escalated += a->steps > 0;
@@ -50,6 +53,7 @@ static void put_counts(struct json_writer *w, const struct counts *c) {
     json_put_i64(w, "unmarked", c->marks[HISTORY_UNMARKED]);
     JSON_MEMBERS(w, *c, acknowledged, escalated);
     json_put_i64(w, "monitoring_stopped", c->cut);
+    json_put_i64(w, "eeg_kept", c->eeg);
     json_put_f64(w, "acknowledged_after_s_median", median_wait(c));
     json_put_f64(w, "acknowledged_after_s_longest", c->acknowledged ? c->waits_s[c->acknowledged - 1] : NAN);
 }
@@ -71,17 +75,23 @@ static void add_counts(const struct arguments *o, struct listing *l, const char 
     }
     output_duration(median_wait(c), median, sizeof median);
     output_duration(c->acknowledged ? c->waits_s[c->acknowledged - 1] : NAN, longest, sizeof longest);
-    listing_row(l, "%s|%d|%d|%d|%d|%d|%d|%s|%s|%d|%d", bed ? bed : "all", c->alarms, c->marks[HISTORY_TRUE],
+    listing_row(l, "%s|%d|%d|%d|%d|%d|%d|%s|%s|%d|%d|%d", bed ? bed : "all", c->alarms, c->marks[HISTORY_TRUE],
                 c->marks[HISTORY_FALSE], c->marks[HISTORY_UNCLEAR], c->marks[HISTORY_UNMARKED], c->acknowledged, median, longest,
-                c->escalated, c->cut);
+                c->escalated, c->cut, c->eeg);
 }
 
+struct report {
+    const struct history *h;
+    const Brr__V1__ListOnsetsResponse *kept; /* NULL: no EEG is */
+    double *waits_s;
+};
+
 /* The alarms of one bed, or of all (NULL). */
-static void report_bed(const struct arguments *o, struct listing *l, const struct history *h, const char *bed, double *waits_s) {
-    struct counts c = {.waits_s = waits_s};
-    for (int i = 0; i < h->n_alarms; i++)
-        if (!bed || !strcmp(h->alarms[i].bed, bed))
-            count(&c, &h->alarms[i]);
+static void report_bed(const struct arguments *o, struct listing *l, const struct report *r, const char *bed) {
+    struct counts c = {.waits_s = r->waits_s};
+    for (int i = 0; i < r->h->n_alarms; i++)
+        if (!bed || !strcmp(r->h->alarms[i].bed, bed))
+            count(&c, &r->h->alarms[i], r->kept);
     add_counts(o, l, bed, &c);
 }
 
@@ -98,15 +108,17 @@ int alarms_report(const struct arguments *o) {
     if (!alarms_since(o, &since_ms))
         return EXIT_USAGE;
     int code = history_read(o, since_ms, own(o)->bed ? own(o)->bed : "", &h);
+    OWNED_ANSWER Brr__V1__ListOnsetsResponse *kept = code ? NULL : alarms_onsets(o, since_ms, &code);
     double *waits_s = calloc((size_t)h.n_alarms + 1, sizeof *waits_s);
+    const struct report r = {&h, kept, waits_s};
     if (!code && waits_s) {
         struct listing listing;
         listing_begin(&listing,
-                      "bed|>alarms|>true|>false|>unclear|>unmarked|>acknowledged|>median after|>longest|>escalated|>stopped");
+                      "bed|>alarms|>true|>false|>unclear|>unmarked|>acknowledged|>median after|>longest|>escalated|>stopped|>EEG");
         for (int i = 0; i < h.n_alarms; i++)
             if (is_first_of_bed(&h, i))
-                report_bed(o, &listing, &h, h.alarms[i].bed, waits_s);
-        report_bed(o, &listing, &h, NULL, waits_s);
+                report_bed(o, &listing, &r, h.alarms[i].bed);
+        report_bed(o, &listing, &r, NULL);
         listing_end(&listing);
     }
     free(waits_s);
@@ -161,16 +173,14 @@ static int take_marks(const struct history *h, const struct history_stream *s, d
     return rc;
 }
 
-/* "bed-7_6f1c2a90_events.tsv"; other characters than letters, digits, - and . become -. */
+/* "bed-7_6f1c2a90_events.tsv" */
 static int write_labels(const char *folder, const struct history_stream *s, const struct answers *answers, double total_s,
                         bool force, struct err *err) {
     char name[200], path[4096], day[32] = "";
     if (s->sample0_ms)
         clock_utc(s->sample0_ms, "%Y-%m-%d %H:%M:%S", day, sizeof day);
     str_format(name, sizeof name, "%.100s_%.8s_events.tsv", *s->bed ? s->bed : "stream", s->session);
-    for (char *p = name; *p; p++)
-        *p = strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._", *p) ? *p : '-';
-    name[0] = name[0] == '.' ? '-' : name[0];
+    alarms_plain_name(name);
     const struct events_header header = {.start_text = *day ? day : NULL, .recording_s = total_s};
     const struct answers_file file = {.path = path, .header = &header, .force = force};
     int rc = fsio_join(path, sizeof path, folder, name, err);
@@ -208,11 +218,13 @@ int alarms_export(const struct arguments *o) {
     struct err err;
     int64_t since_ms;
     if (!own(o)->as || !own(o)->output) {
-        fprintf(stderr, "brrctl: expected `brrctl alarms export --as labels --output DIR`\n");
+        fprintf(stderr, "brrctl: expected `brrctl alarms export --as labels|edf --output DIR`\n");
         return EXIT_USAGE;
     }
     if (!alarms_since(o, &since_ms))
         return EXIT_USAGE;
+    if (!strcmp(own(o)->as, "edf"))
+        return alarms_export_edf(o, since_ms);
     int code = history_read(o, since_ms, own(o)->bed ? own(o)->bed : "", &h);
     if (!code && export_all(o, &h, &err))
         code = brrctl_fail(&err);

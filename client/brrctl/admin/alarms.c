@@ -25,9 +25,10 @@ static const struct argument report_rows[] = {SINCE, BED};
 static const struct argument export_rows[] = {
     SINCE,
     BED,
-    CHOICE("--as", as, "labels", "what to write"),
+    CHOICE("--as", as, "labels|edf", "what to write"),
     OUTPUT("--output", output, "DIR", "folder of the files", .alias = "--out"),
 };
+static const struct argument eeg_rows[] = {OUTPUT("--output", output, "FILE.edf", "the file", .alias = "--out")};
 
 static char *text(const char *borrowed) { return (char *)(uintptr_t)borrowed; }
 
@@ -252,13 +253,14 @@ static const struct command_verb alarms_verbs[] = {
     {"note", "ALARM TEXT", ARGUMENTS(answer_rows), note, 3},
     {"standby", "BED 30m|off", ARGUMENTS(answer_rows), standby, 3},
     {"test", "BED", &arguments_none, test, 2},
+    {"eeg", "ALARM", ARGUMENTS(eeg_rows), alarms_eeg, 2},
     {"report", "", ARGUMENTS(report_rows), alarms_report, 1},
     {"export", "", ARGUMENTS(export_rows), alarms_export, 1},
     {.name = NULL},
 };
 
 BRRCTL_COMMAND(
-    alarms, "[list|ack|silence|mark|note|standby|test|report|export] [ALARM|BED] [...]", &arguments_none, NULL,
+    alarms, "[list|ack|silence|mark|note|standby|test|eeg|report|export] [ALARM|BED] [...]", &arguments_none, NULL,
     "list the alarms of beds, and answer them",
     "  ack ALARM                    acknowledge: sound and escalation of this alarm end on all screens\n"
     "  ack BED [--yes]              lists the alarms of the bed that nobody has acknowledged, asks, and acknowledges "
@@ -268,6 +270,7 @@ BRRCTL_COMMAND(
     "  note ALARM TEXT              at most 200 bytes\n"
     "  standby BED 30m|off          not monitored for so long, at most 24h: no technical alarms\n"
     "  test BED                     a test alarm of 20 s on pages and hooks, which escalates until it is acknowledged\n"
+    "  eeg ALARM --output FILE.edf  the EEG around its onset, where the daemon keeps it (journal.onsets); the whole id\n"
     "  report [--since 12h]         for each bed: alarms, marks, how long until somebody acknowledged\n"
     "  export --as labels --output DIR\n"
     "                               the marks as label files (events.tsv), one for each stream: of a true alarm each event "
@@ -275,6 +278,7 @@ BRRCTL_COMMAND(
     "                               overlaps it is sz, and without an event its time is unknown; a false one is bckg; all "
     "other\n"
     "                               time is unknown. The column comment names the alarm\n"
+    "  export --as edf --output DIR the EEG of each onset that is kept, as BED_ALARM.edf\n"
     "ALARM: the id that `brrctl alarms` and the page show, or its first characters, six or more, where one open alarm alone "
     "has them. Answers need the word `answer` in the token's line, or the "
     "role admin.\n"

@@ -11,3 +11,12 @@ bool alarms_since(const struct arguments *o, int64_t *ret);
 
 int alarms_report(const struct arguments *o);
 int alarms_export(const struct arguments *o);
+
+/* alarm_eeg.c: the EEG of onsets that the daemon keeps. */
+struct Brr__V1__ListOnsetsResponse;
+/* That of alarms since then, NULL after printing an error, unless the daemon has no such list: *ret_code is 0 then. */
+struct Brr__V1__ListOnsetsResponse *alarms_onsets(const struct arguments *o, int64_t since_ms, int *ret_code);
+/* For a file: other characters than letters, digits, _, - and . become -, and a . in front. */
+void alarms_plain_name(char *name);
+int alarms_eeg(const struct arguments *o);
+int alarms_export_edf(const struct arguments *o, int64_t since_ms);
