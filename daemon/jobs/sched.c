@@ -103,7 +103,6 @@ void sched_await(struct sched *s, struct db_wait *wait, void (*over)(struct db_w
     db_writer_await(s->ledger.writer, wait, over);
 }
 
-void sched_settle(struct sched *s) { db_writer_settle(s->ledger.writer); }
 struct db_writer *sched_writer(const struct sched *s) {
     return s->ledger.writer;
 }

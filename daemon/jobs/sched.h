@@ -58,8 +58,6 @@ int sched_open(const struct sched_config *config, struct sched **ret, struct err
 void sched_close(struct sched *s);
 /* Calls over when all changes so far are recorded, or cannot be (db_writer_await). */
 void sched_await(struct sched *s, struct db_wait *wait, void (*over)(struct db_wait *wait, int rc, const struct err *err));
-/* Waits until all changes so far are recorded or cannot be, and does what follows: for tests. */
-void sched_settle(struct sched *s);
 /* The thread that writes to the database, for other records. */
 struct db_writer *sched_writer(const struct sched *s);
 /* A submission takes four steps: draft_parse on any thread, this one, draft_place on any thread, and sched_accept. A repeated

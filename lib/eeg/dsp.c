@@ -265,11 +265,6 @@ void resampler_free(struct resampler *r) {
     free(r);
 }
 
-void resampler_ratio(const struct resampler *r, int64_t *ret_up, int64_t *ret_down) {
-    *ret_up = r->up;
-    *ret_down = r->down;
-}
-
 void resampler_start(struct resampler *r, int64_t first) {
     r->start = first;
     r->base = first - r->reach;

@@ -69,5 +69,3 @@ bool resampler_pass(struct resampler *r, int64_t n, int64_t *ret_first);
 /* The state between two pushes, for snapshots; load into a resampler made with the same rate and lanes. */
 void resampler_save(const struct resampler *r, struct str *out);
 void resampler_load(struct resampler *r, struct unpack *in);
-/* 256/rate as up/down. */
-void resampler_ratio(const struct resampler *r, int64_t *ret_up, int64_t *ret_down);

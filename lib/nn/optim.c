@@ -40,11 +40,6 @@ void optim_done(struct optim *o) {
     *o = (struct optim){0};
 }
 
-int64_t optim_bytes(const struct param_set *params, const struct optim_config *config) {
-    int64_t average = config->ema > 0 ? params->data_count * 4 + params->buffer_count * 17 : 0;
-    return params->data_count * 8 + average + (int64_t)sizeof(double);
-}
-
 int optim_start_ema(struct optim *o, struct stream *s, struct err *err) {
     const struct param_set *p = o->params;
     int rc = o->ema ? stream_copy(s, o->ema, p->data, (size_t)p->data_count * sizeof(float), err) : 0;

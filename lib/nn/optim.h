@@ -31,7 +31,6 @@ struct optim {
 
 int optim_init(struct optim *o, struct param_set *params, const struct optim_config *config, struct stream *s, struct err *err);
 void optim_done(struct optim *o);
-int64_t optim_bytes(const struct param_set *params, const struct optim_config *config);
 /* The average starts from the present weights: call after they are initialised or loaded. */
 int optim_start_ema(struct optim *o, struct stream *s, struct err *err);
 /* Where the average is; NULL when it is off. */

@@ -475,12 +475,6 @@ void auroc_add_run(struct auroc *a, float p, bool positive, uint64_t n) {
     a->one[bin] = !a->one[bin] || a->one[bin] == one ? one : AUROC_SEVERAL;
 }
 
-void auroc_add(struct auroc *a, const float *p, const uint8_t *labels, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        if (!isnan(p[i]) && labels[i] <= 1)
-            auroc_add_run(a, p[i], labels[i], 1);
-}
-
 struct auroc_sums {
     double positives, negatives, wins; /* wins: pairs whose positive is in a higher bin */
     double ties, unsure;               /* pairs in one bin; unsure: in one that holds several values */

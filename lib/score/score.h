@@ -67,7 +67,7 @@ void score_report_json(const struct score_report *r, struct json_writer *w);
 /* Its members alone, into an open object. */
 void score_report_members(const struct score_report *r, struct json_writer *w);
 
-/* Area under the ROC curve of probabilities against 0/1 labels (NaN probabilities skipped). Bins are no wider than 6.6e-4 in
+/* Area under the ROC curve of probabilities against 0/1 labels. Bins are no wider than 6.6e-4 in
  * log-odds, and have the same bounds on every machine; ties within a bin count half. 5.9 MiB. */
 enum { AUROC_BINS = 307201 };
 #define AUROC_SEVERAL UINT32_MAX
@@ -76,8 +76,7 @@ struct auroc {
     uint32_t one[AUROC_BINS]; /* the bits of the only value in the bin, plus 1; 0: empty, AUROC_SEVERAL: it holds several values */
 };
 void auroc_add_run(struct auroc *a, float p, bool positive, uint64_t n); /* n samples of one p, which is a number */
-void auroc_add(struct auroc *a, const float *p, const uint8_t *labels, int64_t n);
-double auroc_value(const struct auroc *a); /* NaN with one class only */
+double auroc_value(const struct auroc *a);                               /* NaN with one class only */
 /* No order of the samples inside the bins can move the value further; NaN with one class only. Where a bin holds one
  * value, half a count for each tie is exact. */
 double auroc_error_most(const struct auroc *a);

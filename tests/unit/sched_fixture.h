@@ -12,6 +12,9 @@
 /* Not every test needs all of the fixture. */
 #define UNUSED __attribute__((unused))
 
+/* Waits until all changes so far are recorded or cannot be, and does what follows. */
+static UNUSED void sched_settle(struct sched *s) { db_writer_settle(sched_writer(s)); }
+
 static int64_t now_ms = INT64_C(1800000000000);
 static UNUSED int64_t wall_ms(void) { return now_ms; }
 /* Only the wall clock can be set. */

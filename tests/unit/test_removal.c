@@ -92,7 +92,7 @@ static void start(struct fixture *f) {
 static void run(struct fixture *f) {
     for (int i = 0; i < 3; i++) {
         uv_run(&f->loop, UV_RUN_DEFAULT);
-        sched_settle(f->sched);
+        db_writer_settle(sched_writer(f->sched));
     }
 }
 
@@ -176,7 +176,7 @@ static int count_removal(void *ctx, const struct jobdb_removal *r, struct err *e
 
 static int unfinished(const struct fixture *f) {
     int n = 0;
-    sched_settle(f->sched);
+    db_writer_settle(sched_writer(f->sched));
     assert_int_equal(jobdb_removals(f->db, count_removal, &n, NULL), 0);
     return n;
 }
@@ -186,7 +186,7 @@ static void record(const struct fixture *f) {
     char folder[2048];
     assert_int_equal(removal_record(&removal, "train-1", folder, NULL), 0);
     assert_string_equal(folder, f->folder);
-    sched_settle(f->sched);
+    db_writer_settle(sched_writer(f->sched));
 }
 
 static void a_removal_that_the_process_did_not_finish_is_finished_by_the_next(void **state) {
@@ -253,10 +253,10 @@ static void a_removal_that_cannot_be_recorded_changes_nothing(void **state) {
     assert_int_equal(jobdb_add_checkpoint(f->db, "train-1", &c, 1, NULL), 0);
     break_database(f, true);
     assert_int_equal(removal_record(&removal, "train-1", folder, &err), 0);
-    sched_settle(f->sched);
+    db_writer_settle(sched_writer(f->sched));
     break_database(f, false);
     sched_tick(f->sched);
-    sched_settle(f->sched);
+    db_writer_settle(sched_writer(f->sched));
     assert_non_null(sched_get(f->sched, "train-1"));
     assert_true(checkpoints(f) == 1 && unfinished(f) == 0);
     record(f);

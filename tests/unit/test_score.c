@@ -213,9 +213,8 @@ static void auroc_equals_counting_pairs(void **state) {
                 pairs++;
             }
     assert_true(isnan(auroc_value(&a)));
-    auroc_add(&a, p, label, N);
-    const float missing = NAN;
-    auroc_add(&a, &missing, label, 1);
+    for (int i = 0; i < N; i++)
+        auroc_add_run(&a, p[i], label[i], 1);
     assert_true(fabs(auroc_value(&a) - wins / pairs) < 1e-12);
 }
 
@@ -264,7 +263,7 @@ static void auroc_is_that_of_ranks_wherever_the_probabilities_lie(void **state) 
                                             : 1.0F,             /* the ends too */
                                     (float)((int)(3 * u)) / 4}; /* a few values, with ties among all of them */
             s[i] = (struct ranked){p[c], label};
-            auroc_add(&a[c], &s[i].p, &s[i].label, 1);
+            auroc_add_run(&a[c], p[c], label, 1);
         }
         const double want = auroc_of_ranks(s, N), most = auroc_error_most(&a[c]);
         assert_true(fabs(auroc_value(&a[c]) - want) <= (c < 3 ? 1e-5 : most));
