@@ -10,10 +10,9 @@
 #include "daemon/device/device_watch.h"
 #include "daemon/hooks/hooks.h"
 #include "daemon/hosts/device_set.h"
-#include "daemon/jobs/job_page.h"
+#include "daemon/jobs/job_places.h"
 #include "daemon/jobs/jobdb.h"
 #include "daemon/jobs/joblog.h"
-#include "daemon/jobs/process.h"
 #include "daemon/jobs/sched.h"
 #include "daemon/live/live_host.h"
 #include "daemon/live/session.h"
@@ -27,25 +26,6 @@ enum { SERVICES_MAX_LIBRARIES = 16 };
 
 struct service_library {
     char name[24], version[64];
-};
-
-/* The places of jobs: the first one of each device, further ones, then those in clusters. devices.c */
-struct job_places {
-    struct worker *workers[SLOTS_MAX];
-    int n;
-    int devices[SLOTS_MAX];                                         /* the device of a place; DEVICE_ANY: in a cluster */
-    const struct slurm_config *clusters[SLOTS_MAX];                 /* of these places; NULL: a device */
-    bool is_for_cancel[SLOTS_MAX];                                  /* as slot.for_cancel */
-    struct turns *turns[DEVICE_SET_MAX], own_turns[DEVICE_SET_MAX]; /* of the jobs of a device: own_turns, or those of its page */
-    struct {
-        struct job_page *page; /* NULL: jobs run on threads */
-        char path[64];
-    } pages[DEVICE_SET_MAX];
-    struct {
-        struct process_config config;
-        char cache[4096];
-    } processes[SLOTS_MAX];                          /* for each place of a device */
-    char described[DEVICE_SET_MAX][JOB_DEVICE_SIZE]; /* "cuda:0: NVIDIA H200, sm_90" */
 };
 
 /* rpc_context of every call; the daemon fills it and owns everything in it. */
