@@ -3,6 +3,7 @@
 #include "base/counted.h"
 #include "detect/seizure.h"
 #include "evaluate/task_eeg.h"
+#include "score/score.h"
 
 #define C(field) offsetof(struct evaluate_config, field)
 
@@ -54,15 +55,17 @@ static int read_config(struct jobfile *job, struct arena *arena, struct err *err
 
 static void summarise(const struct json *result, char *buf, size_t size) {
     const struct json *first = json_at(json_get(result, "baselines"), 0), *event = json_get(first, "event");
-    char seen[80] = "", beside[80] = "";
+    char seen[80] = "", beside[80] = "", f1[32], auroc[32];
     int64_t patients = json_i64(json_get(result, "seen_patients"), 0);
     if (patients > 0)
         str_format(seen, sizeof seen, "; the model was trained or selected on %lld of the patients", (long long)patients);
     if (event)
-        str_format(beside, sizeof beside, "; %s alone: event F1 %.3f, AUROC %.3f", json_str(json_get(first, "name"), ""),
-                   json_f64(json_get(event, "f1"), NAN), json_f64(json_get(first, "auroc"), NAN));
-    str_format(buf, size, "event F1 %.3f of %s, %.1f false alarms per 24 h over %s%s%s",
-               json_f64(json_get(result, "event_f1"), NAN), counted(json_i64(json_get(result, "seizures"), 0), "seizure").text,
+        str_format(beside, sizeof beside, "; %s alone: event F1 %s, AUROC %s", json_str(json_get(first, "name"), ""),
+                   score_text(json_f64(json_get(event, "f1"), NAN), 3, f1),
+                   score_text(json_f64(json_get(first, "auroc"), NAN), 3, auroc));
+    str_format(buf, size, "event F1 %s of %s, %.1f false alarms per 24 h over %s%s%s",
+               score_text(json_f64(json_get(result, "event_f1"), NAN), 3, f1),
+               counted(json_i64(json_get(result, "seizures"), 0), "seizure").text,
                json_f64(json_get(result, "false_alarms_per_24h"), NAN),
                counted(json_i64(json_get(result, "recordings"), 0), "recording").text, beside, seen);
 }

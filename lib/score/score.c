@@ -453,6 +453,11 @@ void score_report_members(const struct score_report *r, struct json_writer *w) {
     json_end(w, '}');
 }
 
+const char *score_text(double value, int digits, char buf[32]) {
+    str_format(buf, 32, isnan(value) ? "none" : "%.*f", digits, value);
+    return buf;
+}
+
 static uint32_t bits_of(float f) {
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);

@@ -59,6 +59,8 @@ struct score_report {
     struct score_subject *subjects; /* malloc'd */
     int n_subjects;
 };
+/* "0.853", or "none" for NaN: a rate of nothing, such as an F1 without a seizure or an event. */
+const char *score_text(double value, int digits, char buf[32]);
 /* Linear between the order statistics of n ascending values; NaN without any. q from 0 to 1. */
 double score_percentile(const double *sorted, int64_t n, double q);
 int score_all(const struct score_recording *recs, int n, struct score_report *ret, struct err *err);

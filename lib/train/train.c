@@ -628,6 +628,7 @@ static void lose_patience(struct train *t) {
 /* A validation ended: choose thresholds, keep the best, stop early when nothing improves. */
 static int conclude_validation(struct train *t, const struct validation_result *r, struct err *err) {
     const struct train_config *job = t->job;
+    char f1[32], auroc[32];
     bool gain, best = best_offer(&t->at.best, t->at.step, &r->value, &gain);
     t->newest = *r;
     if (best)
@@ -641,9 +642,9 @@ static int conclude_validation(struct train *t, const struct validation_result *
     if (job->training.patience && t->at.validations_without_gain > job->training.patience)
         lose_patience(t);
     task_log(&t->env, TASK_INFO,
-             "validation at step %lld: event F1 %.3f, %.2f false alarms per 24 h, AUROC %.4f, loss %.4f, on %.4g off %.4g%s",
-             (long long)t->at.step, r->event_f1, r->false_alarms_per_24h, r->auroc, r->loss, r->events.on, r->events.off,
-             best ? " (best)" : "");
+             "validation at step %lld: event F1 %s, %.2f false alarms per 24 h, AUROC %s, loss %.4f, on %.4g off %.4g%s",
+             (long long)t->at.step, score_text(r->event_f1, 3, f1), r->false_alarms_per_24h, score_text(r->auroc, 4, auroc),
+             r->loss, r->events.on, r->events.off, best ? " (best)" : "");
     train_course_add(t, "validation", r);
     int rc = task_check_labelling(&t->env, t->jobfile, t->manifest, err);
     return rc ? rc : save(t, err);

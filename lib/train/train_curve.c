@@ -175,6 +175,7 @@ static int make_point(struct curve *c, int64_t answers, struct err *err) {
     struct train *t = c->t;
     struct validation_result r = {0};
     struct err why = {0};
+    char f1[32], auroc[32];
     int rc = plan_point(c, answers, err);
     if (rc)
         return rc;
@@ -195,8 +196,8 @@ static int make_point(struct curve *c, int64_t answers, struct err *err) {
     if (untrained)
         task_log(&t->env, TASK_WARN, "scores after %s: none, because no training is possible with them: %s", of.text, why.message);
     else
-        task_log(&t->env, TASK_INFO, "scores after %s: event F1 %.3f, %.2f false alarms per 24 h, AUROC %.4f", of.text, p->event_f1,
-                 p->false_alarms_per_24h, p->auroc);
+        task_log(&t->env, TASK_INFO, "scores after %s: event F1 %s, %.2f false alarms per 24 h, AUROC %s", of.text,
+                 score_text(p->event_f1, 3, f1), p->false_alarms_per_24h, score_text(p->auroc, 4, auroc));
     return (rc = write_curve(c, err)) ? rc : fsio_remove_tree(c->folder, err);
 }
 

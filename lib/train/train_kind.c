@@ -240,6 +240,9 @@ static void summarise(const struct json *result, char *buf, size_t size) {
         str_format(buf, size, "event F1 %.3f of %s, %.1f false alarms per 24 h on the validation patients, step %lld of %s",
                    json_f64(f1, NAN), counted(json_i64(json_get(result, "seizures"), 0), "seizure").text,
                    json_f64(json_get(result, "false_alarms_per_24h"), NAN), (long long)kept, steps.text);
+    else if (f1)
+        str_format(buf, size, "event F1 none: the validation patients have no seizure, and no event was found; step %lld of %s",
+                   (long long)kept, steps.text);
     else
         str_format(buf, size, "%s, loss %.3f; no validation recordings, so no scores", steps.text,
                    json_f64(json_get(result, "loss"), NAN));

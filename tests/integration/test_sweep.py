@@ -3,6 +3,7 @@
 pooled row; and configs/chbmit.yaml over a bucket with the keys and summaries of CHB-MIT, which goes on where a killed brrctl left it."""
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -30,6 +31,21 @@ def grid(d, source):
     for row in rows:
         assert f"training.learning_rate={row[1]}" in d.job(row[0])["file"]["overrides"]
         assert abs(float(row[5]) - d.job(row[0])["result"]["auroc"]) < 1e-3
+
+
+def watched(d, source):
+    """Lines of progress claim no step that was not done, and scores that are not defined are called none."""
+    words = [a for s in (*MINI, "training.max_steps=40", "training.validate_every=4") for a in ("--set", s)]
+    code, out, err = d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", "--watch", "--set", f"data.source=file://{source}", *words)
+    shown = [int(step) for step in re.findall(r"^train +\S+ (\d+)/40", out, re.M)]
+    assert code == 0 and shown == sorted(set(shown)) and ", step " in out, (shown, out, err)
+    quiet = f"{d.dir}/quiet"
+    make_corpus(quiet, 4, patients=1, hours=0.02, seizures=0)
+    code, out, err = d.ctl("submit", f"{SOURCE}/configs/eval.yaml", "--watch", "--set", f"data.source=file://{quiet}", "--set", "evaluate.checkpoint=demo",
+                           "--set", "data.unlabeled=background")
+    assert code == 0 and "AUROC none" in out and "nan" not in out, (out, err)
+    code, _, err = d.ctl("labels", "import", __file__, f"{d.dir}/nowhere")
+    assert code and f"there is no folder or recording {d.dir}/nowhere" in err, err
 
 
 def folds(d, source):
@@ -146,6 +162,7 @@ def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=21, patients=3, hours=0.05)
         d = Daemon(tmp).start()
+        watched(d, f"{tmp}/eeg")
         grid(d, f"{tmp}/eeg")
         refused(d, f"{tmp}/eeg")
         folds(d, f"{tmp}/eeg")

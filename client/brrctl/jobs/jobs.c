@@ -191,7 +191,9 @@ struct watching {
     bool json, terminal;
     struct brrctl_end *end; /* NULL: the end is printed */
     double shown_share, shown_s;
-    int64_t shown_of; /* what the last line counts up to */
+    int64_t shown_of, at; /* what the last line counts up to; how far the phase has come */
+    int attempts;         /* of the phase */
+    bool steps;           /* it counts the steps of the job, which no validation ends */
     Brr__V1__JobState state;
     char phase[24], note[256]; /* shown last, as the share, the time and the state */
     int exit;
@@ -219,11 +221,15 @@ static void show_state(struct watching *w, const Brr__V1__Job *job) {
     w->state = job->state;
 }
 
-/* A phase whose last line showed less than all of it, and which has ended. */
-static void end_phase(struct watching *w) {
+/* A phase that has ended, if its last line showed less: files are all done then, unless a new attempt began; of steps those that
+ * were done. */
+static void end_phase(struct watching *w, const Brr__V1__Job *job) {
     char bar[OUTPUT_BAR_SIZE];
-    if (!w->terminal && *w->phase && w->shown_of && w->shown_share < 1)
-        fprintf(w->out, "%-8s %s %lld/%lld\n", w->phase, output_bar(1, bar), (long long)w->shown_of, (long long)w->shown_of);
+    const bool same = job->attempts == w->attempts, steps = w->steps && job->progress && job->progress->step <= w->shown_of;
+    const int64_t of = w->shown_of, at = !same ? w->at : !w->steps ? of : steps ? job->progress->step : w->at;
+    const double share = of ? (double)at / (double)of : 0;
+    if (!w->terminal && *w->phase && share > w->shown_share)
+        fprintf(w->out, "%-8s %s %lld/%lld\n", w->phase, output_bar(share, bar), (long long)at, (long long)of);
     w->shown_of = 0;
 }
 
@@ -237,7 +243,7 @@ static void draw(struct watching *w, const Brr__V1__Job *job) {
     char bar[OUTPUT_BAR_SIZE];
     struct str line = str_of(255);
     if (strcmp(w->phase, p->phase) != 0)
-        end_phase(w);
+        end_phase(w, job);
     output_bar(share, bar);
     str_printf(&line, "%-8s %s %lld/%lld", *p->phase ? p->phase : brr_job_state_name((int)job->state), bar, (long long)at,
                (long long)of);
@@ -253,6 +259,9 @@ static void draw(struct watching *w, const Brr__V1__Job *job) {
         w->shown_of = of;
     }
     str_done(&line);
+    w->at = at;
+    w->steps = steps;
+    w->attempts = job->attempts;
     str_copy(w->phase, sizeof w->phase, p->phase);
 }
 
@@ -301,7 +310,7 @@ static void print_outcome(struct watching *w, const Brr__V1__Job *job) {
     }
     char summary[200];
     if (job->state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED)
-        end_phase(w);
+        end_phase(w, job);
     const char *said = *job->reason ? job->reason : summary_of(job, summary);
     output_clear();
     printf("%s %s%s%s\n", job->id, brr_job_state_name((int)job->state), *said ? ": " : "", said);

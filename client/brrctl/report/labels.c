@@ -89,6 +89,8 @@ static bool same_labels(const struct import *m, size_t i) {
 }
 
 static int read_recordings(struct import *m, struct err *err) {
+    if (!fsio_exists(m->root))
+        return err_set(err, ERR_NOT_FOUND, "there is no folder or recording %s", m->root);
     int rc = stems_read(m->root, eegfile_named, NULL, &m->stems, err);
     if (rc)
         return rc;
