@@ -492,7 +492,7 @@ static void print_text(const struct survey *s) {
             (double)s->window / FRONTEND_RATE_HZ);
     print_lines("notes", &s->notes);
     print_lines("problems", &s->problems);
-    if (s->unlabelled)
+    if (s->unlabelled && !own(s->o)->unlabeled)
         printf("hint       %s no labels; out of one table of seizures: `brrctl labels import TABLE.csv %s`\n",
                s->unlabelled == 1 ? "a recording has" : "some recordings have", s->o->args[0]);
     if (s->bids.n && own(s->o)->bids)
