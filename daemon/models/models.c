@@ -70,7 +70,10 @@ static int refer_builtin(const struct models *m, const char *ref, struct model_r
     if (!builtin_installed(ref, installed, sizeof installed, NULL) && !fsio_exists(installed))
         err_set(&ret->absent, ERR_NOT_FOUND, "the built-in model '%s' is not installed: there is no %s", ref, installed);
     else
-        err_set(&ret->absent, ERR_NOT_FOUND, "the file of the built-in model '%s' has been removed; restart brrd", ref);
+        err_set(&ret->absent, ERR_NOT_FOUND,
+                "the file of the built-in model '%s' is not in the cache: it was removed, or the model was installed after the "
+                "start; restart brrd",
+                ref);
     return builtin_path(m->config.cache, ref, ret->path, sizeof ret->path, err);
 }
 
