@@ -109,8 +109,10 @@ int eegring_put_edf(const struct eegring *r, const struct eegring_edf *what, str
     int rc;
     if (p)
         p->rows = eegring_rows(r, &p->names);
-    if (!p || !(p->samples = samples = malloc(sizeof *samples * SAMPLES * (size_t)p->rows)))
+    samples = p ? malloc(sizeof *samples * SAMPLES * (size_t)p->rows) : NULL;
+    if (!samples)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the EEG of an alarm");
+    p->samples = samples;
     if ((rc = copy_all(r, what->alarm - (int64_t)EEGRING_EDF_S * FRONTEND_RATE_HZ, p, err)))
         return rc;
     const int64_t start_ms = what->wall_ms - (EEGRING_EDF_S - p->from) * INT64_C(1000);
