@@ -1,6 +1,6 @@
 #include "daemon/hosts/thread_room.h"
 
-enum { FIXED = 63, EACH_CPU = 5, STACK_BYTES = 64 << 10 };
+enum { FIXED = 64, EACH_CPU = 5, STACK_BYTES = 64 << 10 };
 
 static int cpus(void) {
     const long n = sysconf(_SC_NPROCESSORS_ONLN);
