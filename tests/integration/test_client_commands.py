@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 import pty
-import select
 import re
+import select
 import shutil
 import struct
 import subprocess
@@ -519,6 +519,17 @@ def recordings_check(d, code):
     return next(c for c in lines(d, "doctor", code=code) if c["check"] == "paths.data")
 
 
+def check_picture(d):
+    """README's picture shows what its command finds."""
+    def titles(path):
+        with open(path, encoding="utf-8") as f:
+            return re.findall("<title>([^<]*)</title>", f.read())
+    recording = f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf"
+    code, _, err = d.ctl("stream", recording, "--model", "ward", "--alarms", "--plot", f"{d.dir}/picture.svg", "--output", f"{d.dir}/picture.tsv")
+    assert code == 0, err
+    assert titles(f"{d.dir}/picture.svg") == titles(f"{SOURCE}/docs/pictures/recording.svg") and titles(f"{d.dir}/picture.svg"), titles(f"{d.dir}/picture.svg")
+
+
 def check_doctor_without_recordings(d):
     """A folder of recordings that is not there is no fault, since they may all lie in stores; something else in its place is."""
     data = f"{d.dir}/data"
@@ -564,6 +575,7 @@ def main():
         check_offline(d, recording)
         check_sight(d)
         check_doctor_without_recordings(d)
+        check_picture(d)
         check_jobs(d, job)
         check_terminal(d, recording, model)
         check_cut(d, recording, model)
