@@ -49,7 +49,7 @@ struct alarms {
     alarms_row_fn *row;
     void *ctx;
     struct map *patients;            /* struct patient, by id */
-    struct map *on;                  /* of them those that are on, by session */
+    struct map *on;                  /* alarms of patients that are on, by session */
     struct patient *of_name[SHARES]; /* by the hash of the bed's name, or of a session without one */
     struct shares shares[RANKS];
     struct map *away;      /* struct patient, by id: alarms that other daemons have, as they went there */

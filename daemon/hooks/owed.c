@@ -124,7 +124,8 @@ void owed_forget_if_done(struct owed *o, struct owed_bed *b, int64_t now_ms) {
         forget_bed(o, b);
 }
 
-/* Whether a makes room before b: a bed of the owner with the most beds, of these one of the worst class, and the newest one. */
+/* Whether the bed `a` is dropped before `b`: the owner with more beds loses one first, of its beds the one of the worse class, and
+ * of equals the newer one. */
 static bool goes_before(const struct fair_entry *a, const struct fair_entry *b) {
     if (a->owner->entries != b->owner->entries)
         return a->owner->entries > b->owner->entries;

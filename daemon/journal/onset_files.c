@@ -82,13 +82,14 @@ void onset_folder_count(const struct onset_folder *o, const char *result) {
 ORDER_BY(by_bed, struct onset_file,
          order_then(order_i64(x->owner, y->owner), order_then(order_i64(x->bed, y->bed), order_i64(x->wall_ms, y->wall_ms))))
 
-/* Files [first, end) of a list in the order of by_bed, and when the oldest is of. */
+/* Files [first, end) of a list in the order of by_bed, and the time of the oldest one. */
 struct run {
     int first, end;
     int64_t oldest_ms;
 };
 
-/* Of the callers in the run, or of the beds of its one caller, who has most files; of several that of the oldest file. */
+/* The files of the caller who has most in this run, or, with `beds`, of the bed that has most. Of equals it is the one with the
+ * oldest file. */
 static struct run fullest(const struct onset_file *f, struct run in, bool beds) {
     struct run best = {0};
     for (int i = in.first, k; i < in.end; i = k) {

@@ -62,14 +62,16 @@ static void read_list(struct offload *work) {
         !(out->onsets = arena_alloc(work->arena, LISTED * sizeof *out->onsets)))
         return;
     int i = files.n - 1;
-    for (; i >= 0 && out->n_onsets < LISTED && files.list[i].wall_ms >= o->since_ms && !atomic_load(&work->gone); i--)
-        if (sees(&o->caller, db, files.list[i].alarm, &e) &&
-            !(out->onsets[out->n_onsets++] = message_of(work->arena, &files.list[i], e.client))) {
+    for (; i >= 0 && files.list[i].wall_ms >= o->since_ms && !atomic_load(&work->gone); i--) {
+        if (!sees(&o->caller, db, files.list[i].alarm, &e))
+            continue;
+        if (out->n_onsets == LISTED) {
+            out->left_out++;
+        } else if (!(out->onsets[out->n_onsets++] = message_of(work->arena, &files.list[i], e.client))) {
             err_set(&work->err, ERR_EXHAUSTED, "out of memory listing alarms; try again later");
             return;
         }
-    while (i >= 0 && files.list[i--].wall_ms >= o->since_ms)
-        out->left_out++;
+    }
 }
 
 static void answer_list(struct offload *work) {

@@ -5,6 +5,6 @@
 
 /* Exit code after printing the error, which names a job without curves. */
 int curves_fetch(const struct arguments *o, const char *id, struct course *ret);
-/* Of a course with whole lines: one row a line, one column a key, in the order of their first appearance; missing values are empty.
- */
+/* Prints a course that was read with whole lines: a row for each line, a column for each key in the order in which keys first
+ * appear. A missing value is empty. */
 void curves_print_csv(const struct course *c, FILE *out);

@@ -221,7 +221,7 @@ static void show_state(struct watching *w, const Brr__V1__Job *job) {
     w->state = job->state;
 }
 
-/* A phase that has ended, if its last line showed less: files are all done then, unless a new attempt began; of steps those that
+/* Prints the last line of a phase that has ended, where less was shown: all files, unless a new attempt began, or the steps that
  * were done. */
 static void end_phase(struct watching *w, const Brr__V1__Job *job) {
     char bar[OUTPUT_BAR_SIZE];
