@@ -205,15 +205,13 @@ void session_resume(struct session *s, const struct session_return *back) {
         former->failed(owner, &err, "TAKEN_OVER");
     }
     session_greet(s);
-    if (!s->flow.stalled_ms && !session_is_closing(s))
-        session_give_credit(s);
+    session_give_credit(s);
 }
 
 void session_seen(struct session *s, int64_t next_result, int64_t next_alarm) {
     s->back.heard_seen = true;
     ring_seen(&s->back.kept, next_result, next_alarm);
-    if (!s->flow.stalled_ms && !session_is_closing(s))
-        session_give_credit(s);
+    session_give_credit(s);
 }
 
 const char *session_token(const struct session *s) { return s->token.text; }
@@ -249,7 +247,7 @@ static int send(struct session *s, struct live_order *o, int64_t samples, struct
     s->all->waiting_bytes += bytes;
     s->flow.waiting++;
     s->flow.newest_ms = clock_ms();
-    if (!session_room(s) && !s->flow.stalled_ms)
+    if (!session_room(s))
         session_give_credit(s); /* the worker goes on, so that messages are read again */
     return 0;
 }
@@ -365,6 +363,7 @@ int session_finish(struct session *s, struct err *err) {
     if (s->stage > SESSION_RUNNING)
         return err_set(err, ERR_PRECONDITION, "the stream has ended already");
     session_reach(s, SESSION_FINISHING);
+    session_give_credit(s); /* no Seen follows: the results are waited for no more */
     return session_post(s, LIVE_FINISH) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory at the end of a stream");
 }
 
@@ -376,8 +375,7 @@ int64_t session_max_chunk(const struct session *s, size_t message_bytes) {
 
 void session_stall(struct session *s, bool stalled) {
     s->flow.stalled_ms = !stalled ? 0 : s->flow.stalled_ms ? s->flow.stalled_ms : clock_ms();
-    if (!stalled && !session_is_closing(s))
-        session_give_credit(s);
+    session_give_credit(s);
 }
 
 /* ---- what comes out ---- */
@@ -559,8 +557,7 @@ void sessions_report(struct sessions *all, struct live_report *r) {
     case LIVE_UNLOADED:
         break;
     }
-    if (!s->flow.stalled_ms && !session_is_closing(s))
-        session_give_credit(s);
+    session_give_credit(s);
 }
 
 /* Why the session ends now, or false: its client sends nothing, or reads nothing. */

@@ -59,7 +59,7 @@ bool session_is_full(const struct session *s) {
 }
 
 void session_give_credit(struct session *s) {
-    if (session_is_full(s))
+    if (s->flow.stalled_ms || session_is_closing(s) || session_is_full(s))
         return;
     if (s->flow.unreleased && live_stream_release(s->stream, s->flow.unreleased))
         s->wake = true;
@@ -261,8 +261,7 @@ void session_park(struct session *s) {
     s->owner = NULL;
     s->flow.stalled_ms = 0;
     s->parked_ms = clock_ms();
-    if (!session_is_closing(s))
-        session_give_credit(s); /* the reports that its client did not read are in the ring; the worker goes on */
+    session_give_credit(s); /* the reports that its client did not read are in the ring; the worker goes on */
 }
 
 /* First messages of a connection: Opened, then the results and alarms that the client may lack. */

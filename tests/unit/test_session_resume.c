@@ -316,6 +316,19 @@ static void results_that_no_client_took_stop_the_worker_and_are_never_dropped(vo
     assert_true(value(b, "brrd_stream_results_forgotten_total", "ward") == 0);
 }
 
+/* The end of the samples may be read before the client's last Seen is due: none follows it. */
+static void the_end_of_the_samples_frees_the_worker_that_waited_for_a_seen(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    char token[RESUME_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    session_seen(s, 0, 0);
+    large_result(b, stream, 0, SESSION_KEPT_BYTES);
+    assert_int_equal(count_orders(b, LIVE_WAKE), 0);
+    assert_int_equal(session_finish(s, NULL), 0);
+    assert_int_equal(count_orders(b, LIVE_WAKE), 1);
+}
+
 static void a_cut_frees_the_worker_from_a_client_that_did_not_read(void **state) {
     struct bench *b = *state;
     struct live_stream *stream;
@@ -641,6 +654,7 @@ int main(void) {
         SESSION_TEST(a_client_that_comes_back_hears_of_the_model_whatever_memory_is_left),
         SESSION_TEST(the_last_word_of_a_stream_is_kept_whatever_memory_is_left),
         SESSION_TEST(results_that_no_client_took_stop_the_worker_and_are_never_dropped),
+        SESSION_TEST(the_end_of_the_samples_frees_the_worker_that_waited_for_a_seen),
         SESSION_TEST(a_cut_frees_the_worker_from_a_client_that_did_not_read),
         SESSION_TEST(results_that_a_client_may_lack_survive_two_cuts_in_a_row),
         SESSION_TEST(a_client_that_never_says_what_it_has_loses_the_oldest),
