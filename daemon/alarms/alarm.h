@@ -78,6 +78,7 @@ struct alarm {
     double joined_s,
         changed_s;           /* seconds of `session`: when that stream took the alarm over, and its newest change; NaN: unknown */
     int64_t joined_boot_ms;  /* when that stream took the alarm over */
+    int64_t onset_boot_ms;   /* its newest onset, which is later than on_boot_ms where it was on again */
     int again;               /* so many times it was on again since on_ms */
     int64_t sounded_boot_ms; /* since when nobody's answer covers it */
     struct alarm_author answered;

@@ -76,7 +76,8 @@ struct alarms_start alarm_entry_start(const struct journal_entry *e) {
                                  .test = alarm_entry_is_test(e),
                                  .answered = *e->person != '\0',
                                  .untold = !strcmp(e->detail, untold),
-                                 .on_ms = e->received_ms};
+                                 .on_ms = e->received_ms,
+                                 .first_ms = e->on_ms};
 }
 
 static void take_on(struct alarms *all, const struct journal_entry *e, const struct alarms_now *now) {
@@ -264,8 +265,10 @@ void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
 }
 
 void alarm_entry_on(const struct alarm *a, struct journal_entry *ret) {
-    *ret = (struct journal_entry){
-        .kind = JOURNAL_ALARM_ON, .received_ms = a->on_ms, .boot_ms = a->on_boot_ms > 0 ? a->on_boot_ms : 0, .end_s = NAN};
+    *ret = (struct journal_entry){.kind = JOURNAL_ALARM_ON,
+                                  .received_ms = a->on_ms + a->onset_boot_ms - a->on_boot_ms,
+                                  .boot_ms = a->onset_boot_ms > 0 ? a->onset_boot_ms : 0,
+                                  .end_s = NAN};
     put_alarm(a, ret);
     ret->start_s = a->changed_s;
     ret->number = sample_of(a);

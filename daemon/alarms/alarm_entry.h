@@ -18,7 +18,7 @@ void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret);
 /* So begins the detail of the row by which people are told of an alarm later than its onset; rows of earlier versions
  * go on otherwise. */
 #define ALARM_ENTRY_TOLD "people are told: "
-/* The entry with which the alarm, which is on, is on in its session. */
+/* The entry of the newest onset of the alarm, which is on in its session; its on_ms is that of the first one. */
 void alarm_entry_on(const struct alarm *a, struct journal_entry *ret);
 /* The detail of an entry by which the alarm is on: that a rule holds it back, or that it is on again. */
 void alarm_entry_describe(const struct alarm *a, struct journal_entry *e);

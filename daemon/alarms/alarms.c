@@ -159,7 +159,9 @@ static struct alarm *add(struct alarms *all, const struct alarms_start *start, c
         return NULL;
     struct alarm *a = &p->alarm;
     make_room(all);
-    *a = (struct alarm){SAME_MEMBERS(*start, start_s, live, test, value, on_ms), .on_boot_ms = alarms_boot_of(start->on_ms, now)};
+    const int64_t first_ms = start->first_ms && start->first_ms < start->on_ms ? start->first_ms : start->on_ms;
+    *a = (struct alarm){SAME_MEMBERS(*start, start_s, live, test, value), .on_ms = first_ms};
+    a->on_boot_ms = alarms_boot_of(first_ms, now);
     a->base_boot_ms = a->sounded_boot_ms = a->on_boot_ms;
     a->joined_s = start->start_s;
     COPY_TEXTS(*a, *start, id, bed, principal, model);
@@ -414,6 +416,7 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
     }
     a->held = alarms_holds(all, a->principal, a->bed);
     a->changed_s = start->start_s;
+    a->onset_boot_ms = boot_ms;
     a->off_ms = a->off_boot_ms = 0;
     a->cut = false;
     *a->why = '\0';
@@ -458,9 +461,16 @@ static bool holds_onset(const struct alarm *a, const struct alarms_start *start)
     return !strcmp(a->session, start->session) && a->joined_s <= start->start_s && (!a->off_ms || start->start_s <= a->changed_s);
 }
 
+/* The monitoring of the session stopped after this onset, wherever that was. */
+static bool was_cut_after(const struct alarm *a, const char *session, int64_t boot_ms) {
+    return a->cut && !strcmp(a->session, session) && boot_ms <= a->off_boot_ms;
+}
+
 const struct alarm *alarms_of_onset(const struct alarms *all, const struct alarms_start *start, const struct alarms_now *now) {
     const struct alarm *same = map_get(all->patients, start->id), *on = alarms_on_in(all, start->session);
-    if (same && (was_taken_over(same, start->session, alarms_boot_of(start->on_ms, now)) || holds_onset(same, start)))
+    const int64_t boot_ms = alarms_boot_of(start->on_ms, now);
+    if (same &&
+        (was_taken_over(same, start->session, boot_ms) || was_cut_after(same, start->session, boot_ms) || holds_onset(same, start)))
         return same;
     for (const struct patient *p = all->of_name[hash_of_name(start->bed, start->session)]; p; p = p->next)
         if (holds_onset(&p->alarm, start))

@@ -92,9 +92,10 @@ struct alarms_start {
     const char *id, *session, *bed, *principal, *model, *where; /* where: NULL or "": an earlier onset's stays */
     bool live, test;
     double start_s, value;
-    int64_t on_ms; /* Unix time */
-    bool answered; /* of a row of the journal: somebody had acknowledged the alarm */
-    bool untold;   /* of a row of the journal: a rule of the bed held the alarm back, which may be gone; else no new rule does */
+    int64_t on_ms;    /* Unix time */
+    int64_t first_ms; /* Unix time, of one that is on again: when it began; 0: this is its beginning, or it is known */
+    bool answered;    /* of a row of the journal: somebody had acknowledged the alarm */
+    bool untold;      /* of a row of the journal: a rule of the bed held the alarm back, which may be gone; else no new rule does */
     const char *before; /* the alarm of its session that went off last, at before_s; NULL or "": there was none */
     double before_s;
     bool alone; /* no other stream of the bed sends: only then it may take over the alarm of one (alarms_name) */
@@ -133,8 +134,8 @@ bool alarms_is_of_stream(enum alarm_kind kind); /* nothing is heard of it: a mov
 /* The stream of this session is over: its connection is not lost any more, but nobody hears the bed either, and nobody
  * has seen to what was wrong with it. */
 void alarms_gone(struct alarms *all, const char *session);
-/* The alarm that this onset of the session belongs to, as far as the register knows: it is on in the session, was on then, or
- * another stream of the bed has taken it over since. NULL: it is new. */
+/* The alarm that this onset of the session belongs to, as far as the register knows: it is on in the session, was on then, was cut
+ * later, or another stream of the bed has taken it over since. NULL: it is new. */
 const struct alarm *alarms_of_onset(const struct alarms *all, const struct alarms_start *start, const struct alarms_now *now);
 /* Another daemon has the stream of this session, and its alarms; the patient's: what an older stream of the bed says of that from
  * now on is old. A register that is restored keeps the alarm with its answer, in case a later row says that it came back; if none

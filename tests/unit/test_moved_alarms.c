@@ -165,6 +165,66 @@ static void an_alarm_goes_after_its_stream_to_the_daemon_that_has_it(void **stat
     desk_free(to);
 }
 
+/* The daemon that has the stream knew an older onset only, and ended the alarm with the stream, whose client did not come. */
+static void an_alarm_that_comes_after_the_end_of_its_stream_is_over(void **state) {
+    struct desk *from = NULL, *to = NULL;
+    struct journal_entry e = {
+        .kind = JOURNAL_ALARM_ON, .start_s = 10, .value = 0.9, .live = true, .session = "s1", .client = "bed-7"};
+    const struct alarms_now now = desk_now();
+    (void)state;
+    assert_int_equal(desk_new(&(struct desk_config){.journal = NULL}, &from, NULL), 0);
+    assert_int_equal(desk_new(&(struct desk_config){.journal = NULL}, &to, NULL), 0);
+    journal_alarm_id(e.session, 2560, e.alarm);
+    for (int i = 0; i < 5; i++) { /* on; off, there alone; on again, there alone; cut, here alone; on again, there alone */
+        struct journal_entry change = e;
+        change.kind = i % 2 ? JOURNAL_ALARM_OFF : JOURNAL_ALARM_ON;
+        change.start_s = i == 3 ? 15 : 10 * (i + 1);
+        change.received_ms = now.wall_ms - (5 - i) * 1000;
+        change.boot_ms = now.boot_ms - (5 - i) * 1000;
+        str_copy(change.detail, sizeof change.detail, i == 1 ? "ended" : i == 3 ? "expired" : "");
+        struct journal_entry copy = change;
+        if (i != 3)
+            desk_note(from, &change);
+        if (i == 0 || i == 3)
+            desk_note(to, &copy);
+        if (i == 3) {
+            assert_true(give(from, to));
+            const struct alarm *a = alarms_find(desk_alarms(to), e.alarm);
+            assert_true(a->off_ms && !a->again && !alarms_on_in(desk_alarms(to), "s1"));
+        }
+    }
+    assert_true(give(from, to)); /* this onset is newer than the end: its samples went elsewhere */
+    const struct alarm *a = alarms_on_in(desk_alarms(to), "s1");
+    assert_true(a && a->changed_s == 50 && a->on_ms == now.wall_ms - 5000 && a->onset_boot_ms == now.boot_ms - 1000);
+    desk_free(from);
+    desk_free(to);
+}
+
+/* It is on again when it comes to a daemon that knows nothing of it. */
+static void an_alarm_that_is_on_again_keeps_the_times_of_both_onsets(void **state) {
+    struct desk *from = NULL, *to = NULL;
+    struct journal_entry e = {.kind = JOURNAL_ALARM_ON, .live = true, .session = "s1", .client = "bed-7"}, given[DESK_GIVEN];
+    const struct alarms_now now = desk_now();
+    (void)state;
+    assert_int_equal(desk_new(&(struct desk_config){.journal = NULL}, &from, NULL), 0);
+    assert_int_equal(desk_new(&(struct desk_config){.journal = NULL}, &to, NULL), 0);
+    journal_alarm_id(e.session, 2560, e.alarm);
+    for (int i = 0; i < 3; i++) {
+        struct journal_entry change = e;
+        change.kind = i % 2 ? JOURNAL_ALARM_OFF : JOURNAL_ALARM_ON;
+        change.start_s = 10 * (i + 1);
+        change.received_ms = now.wall_ms - (3 - i) * 1000;
+        desk_note(from, &change);
+    }
+    assert_int_equal(desk_give(from, "s1", given), 1);
+    assert_true(given[0].received_ms == now.wall_ms - 1000 && given[0].on_ms == now.wall_ms - 3000);
+    assert_true(give(from, to));
+    const struct alarm *a = alarms_on_in(desk_alarms(to), "s1");
+    assert_true(a && a->on_ms == now.wall_ms - 3000 && a->onset_boot_ms - a->on_boot_ms == 2000);
+    desk_free(from);
+    desk_free(to);
+}
+
 /* The other daemon has computed the onset again, and did not know the alarm of the bed that it joined. */
 static void an_alarm_that_comes_under_another_id_ends_none_that_is_on(void **state) {
     struct desk *d[2];
@@ -463,6 +523,8 @@ int main(void) {
         in_ward(an_alarm_that_comes_back_at_its_next_onset_has_its_answer),
         in_ward(an_alarm_that_moved_is_not_taken_back_by_an_older_stream),
         in_ward(an_alarm_goes_after_its_stream_to_the_daemon_that_has_it),
+        in_ward(an_alarm_that_comes_after_the_end_of_its_stream_is_over),
+        in_ward(an_alarm_that_is_on_again_keeps_the_times_of_both_onsets),
         in_ward(technical_alarms_go_with_their_stream),
         in_ward(no_signal_is_not_over_because_its_stream_moved),
         in_ward(a_fault_is_not_over_because_a_restart_did_not_find_its_stream),
