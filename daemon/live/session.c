@@ -193,7 +193,7 @@ void session_resume(struct session *s, const struct session_return *back) {
         s->ended = false;
         session_count_place(s, 1);
     }
-    s->saves.greeted = s->shown.shed = s->ended = false;
+    s->saves.greeted = s->shown.shed = s->shown.followed = s->ended = false;
     s->shown.reconnects++;
     pace_restart(&s->flow.pace);
     pace_restart(&s->flow.soon);
@@ -450,6 +450,19 @@ static void note_opened(struct session *s) {
     session_note(s, JOURNAL_OPENED, away_s > 0 ? text : what);
 }
 
+/* A live stream begins: its bed has left those whose clients are gone. */
+static void follow_others(const struct session *s) {
+    char name[SESSION_BED];
+    if (!live_open_is_live(live_stream_open(s->stream)) || map_tally_of(s->all->tallies, session_bed(s, name)) < 2)
+        return;
+    for (struct session *other = s->all->first; other; other = other->next_session) {
+        if (other == s || !other->parked_ms || other->shown.followed || !session_is_same_bed(s, other))
+            continue;
+        other->shown.followed = true;
+        session_save_begin(other);
+    }
+}
+
 static void on_opened(struct session *s, struct live_report *r) {
     s->opened = true;
     s->flow.newest_ms = clock_ms();
@@ -460,10 +473,12 @@ static void on_opened(struct session *s, struct live_report *r) {
     s->back.eeg = r->eeg;
     r->eeg = NULL;
     session_inherit_eeg(s);
-    if (s->stage != SESSION_RESTORING)
+    if (s->stage != SESSION_RESTORING) {
         note_opened(s);
-    else
+        follow_others(s);
+    } else {
         session_alarm_keep_eeg(s);
+    }
     session_reach(s, SESSION_RUNNING);
     if (s->resumable && s->saves.durable < 0)
         session_save_begin(s);

@@ -240,6 +240,7 @@ struct session_state {
     int device;            /* its index */
     bool realtime, connected, alarm;
     bool live;         /* realtime, and not of a recording */
+    bool followed;     /* its client is gone, and another live stream of its bed was opened since */
     float probability; /* newest of the alarm trace; NaN before the first */
     int64_t opened_ms, received_through, durable_through, samples, events, reconnects;
     int64_t start_ms;          /* Unix time of sample 0, as the client says; 0: unknown */

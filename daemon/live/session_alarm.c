@@ -17,8 +17,7 @@ static bool holds(const struct session *s) {
     return alarms->holds && alarms->holds(alarms->ctx, s->token.principal, s->client);
 }
 
-/* Whether both have one name, and one caller, or callers who both hold this bed of the roster. */
-static bool is_same_bed(const struct session *a, const struct session *b) {
+bool session_is_same_bed(const struct session *a, const struct session *b) {
     return !strcmp(a->client, b->client) && (principal_is_same(a->token.principal, b->token.principal) || (holds(a) && holds(b)));
 }
 
@@ -30,7 +29,7 @@ static bool is_alone(const struct session *s) {
     for (const struct session *other = map_tally_of(s->all->tallies, session_bed(s, name)) > 1 ? s->all->first : NULL; other;
          other = other->next_session)
         if (other != s && live_open_is_live(live_stream_open(other->stream)) == live && sends(other, now_ms) &&
-            is_same_bed(s, other))
+            session_is_same_bed(s, other))
             return false;
     return true;
 }

@@ -94,6 +94,7 @@ struct session_shown {
     struct session_watch *watches;
     int64_t samples, reconnects; /* 256 Hz samples of the record trace */
     bool shed;                   /* shed: its connection heard OVERLOADED */
+    bool followed;               /* while its client was gone, another live stream of the bed was opened here */
     int64_t shed_ms;             /* when */
     int above;                   /* sessions_shed: by how many doublings its owner took more time than another one */
     int64_t resumed_ms;          /* when its client came back; 0: it did not */
@@ -242,6 +243,8 @@ void session_note_kept(struct session *s);
 void session_alarm_entry(const struct session *s, const struct live_report *r, struct journal_entry *ret);
 /* The channels of these bits, for people; "" before the model is known. */
 void session_where(const struct session *s, uint32_t bits, char ret[JOURNAL_WHERE]);
+/* Whether both have one name, and one caller, or callers who both hold this bed of the roster (session_alarm.c). */
+bool session_is_same_bed(const struct session *a, const struct session *b);
 /* Which alarm a report is about (session_alarm.c). */
 void session_alarm_name(struct session *s, struct live_report *r);
 /* The alarm of a stream that goes on from a snapshot, which this daemon may not know. */

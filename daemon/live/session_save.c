@@ -10,7 +10,8 @@
 /* VERSION: of a snapshot's layout, its first number. FIRST to VERSION are read, for streams that are open during an upgrade; those
  * before PATIENTS have no patient, those before BOOTS no CLOCK_BOOTTIME, those before LEARNING not how long a patient was learned,
  * those before CHANNELS not which channels carry an event or an alarm, those before TECHNICAL no technical alarms,
- * those before STANDBYS no standby, nor the channels of an onset, nor the end of an alarm, before the newest one. */
+ * those before STANDBYS no standby, nor the channels of an onset, nor the end of an alarm, before the newest one,
+ * those before FOLLOWED not whether another stream of the bed was opened since. */
 enum {
     FIRST = 9,
     PATIENTS = 10,
@@ -19,7 +20,8 @@ enum {
     CHANNELS = 13,
     TECHNICAL = 14,
     STANDBYS = 15,
-    VERSION = STANDBYS,
+    FOLLOWED = 16,
+    VERSION = FOLLOWED,
     STATE_MAX = 192 << 20,
     PERIOD_MS = 2000,
     BYTES_A_SECOND = 8 << 20,
@@ -83,7 +85,7 @@ static void pack_view(const struct session *s, struct str *out) {
     PACK(out, s->notes.gap, open, client, first, written, end);
     PACK(out, s->notes.onset, first, wall_ms, boot_ms, value);
     pack_described(s, out);
-    PACK(out, *s, shown.learned, notes.onset.where, notes.over);
+    PACK(out, *s, shown.learned, notes.onset.where, notes.over, shown.followed);
 }
 
 /* A CLOCK_BOOTTIME; 0: it says nothing after another boot of the machine. */
@@ -139,6 +141,7 @@ static void unpack_alarm(struct unpack *in, struct session *s, struct opening *o
     if (o->version >= CHANNELS)
         unpack_text(in, s->notes.onset.where, sizeof s->notes.onset.where);
     s->notes.over = o->version >= STANDBYS ? unpack_i64(in, -1, far) : s->notes.alarm_off;
+    s->shown.followed = o->version >= FOLLOWED && unpack_bool(in);
 }
 
 static void unpack_view_of(struct unpack *in, struct session *s, struct opening *o) {

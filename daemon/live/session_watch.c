@@ -10,7 +10,7 @@ void session_describe(const struct session *s, struct session_state *ret) {
     *ret = (struct session_state){SAME_MEMBERS(*s, id, client, model),
                                   .principal = s->token.principal,
                                   SAME_MEMBERS(*s, address, rate_hz, alarm, start_ms),
-                                  SAME_MEMBERS(s->shown, probability, samples),
+                                  SAME_MEMBERS(s->shown, probability, samples, followed),
                                   SAME_MEMBERS(s->shown, reconnects, learning_s),
                                   SAME_MEMBERS(s->flow, measured_rate_hz, rate_known),
                                   .channels = open->labels,

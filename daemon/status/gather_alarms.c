@@ -165,10 +165,17 @@ static bool is_of_file(const struct status_stream *s) {
     return !s->bed.live && STR_AMONG(s->bed.name, readers) >= 0;
 }
 
-/* Of two streams of a bed the one whose tile stays: one that is heard, else one that is no replay, an open one, the newer one. */
+/* The bed went on with another stream: this one is not the bed any more, also when that one has ended or is another daemon's now.
+ */
+static bool is_past(const struct status_stream *s) { return s->followed && !s->bed.connected; }
+
+/* Of two streams of a bed the one whose tile stays: one that is heard, else one that no other followed, one that is no replay, an
+ * open one, the newer one. */
 static bool has_better_tile(const struct status_stream *a, const struct status_stream *b) {
     if (gather_is_heard(a) != gather_is_heard(b))
         return gather_is_heard(a);
+    if (is_past(a) != is_past(b))
+        return is_past(b);
     if (!a->bed.live != !b->bed.live)
         return a->bed.live;
     if (!a->bed.ended_ms != !b->bed.ended_ms)
@@ -200,7 +207,7 @@ void gather_fold(struct status *to) {
     bool *folded = calloc((size_t)last + 1, sizeof *folded);
     for (int i = 0; best && folded && i < last; i++) {
         const struct status_stream *s = &to->streams[i];
-        folded[i] = is_of_file(s) || (is_bed(s) && !gather_is_heard(s) && map_get(best, bed_key(key, s)) != s);
+        folded[i] = is_of_file(s) || (is_bed(s) && !gather_is_heard(s) && (is_past(s) || map_get(best, bed_key(key, s)) != s));
     }
     for (int i = last - 1; folded && i >= 0; i--)
         if (folded[i]) {

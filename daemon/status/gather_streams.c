@@ -96,7 +96,7 @@ static void put_stream(void *ctx, const struct session *session) {
     struct status_stream *s = gather_add(g->to);
     if (!s)
         return;
-    COPY_MEMBERS(*s, from, realtime, rate_hz, rate_known, events, reconnects, learned_before_ms);
+    COPY_MEMBERS(*s, from, realtime, rate_hz, rate_known, events, reconnects, learned_before_ms, followed);
     s->address = keep_text(g->to, from.address);
     s->measured_hz = from.measured_rate_hz;
     s->received_s = (int64_t)((double)from.received_through / from.rate_hz);

@@ -60,6 +60,7 @@ struct status_stream {
     bool twice;                  /* another stream of this name is heard as well */
     bool held;                   /* its caller held this bed of the roster, and may have handed it over */
     bool moved;                  /* it has ended here: another daemon has it */
+    bool followed;               /* its client is gone, and another live stream of its bed was opened since, here */
     float minute[STATUS_MINUTE]; /* the highest of each of the last seconds, oldest first; NaN: none */
     double off;                  /* threshold at which the alarm ends; 0: unknown */
     double rate_hz, measured_hz; /* measured: 0 = it is what the client says, where rate_known */

@@ -364,8 +364,8 @@ static size_t behind_text(const struct kept_bench *k, size_t at) {
 }
 
 /* The first version has neither the patient and the boot behind the name of the client, nor the CLOCK_BOOTTIME of the alarm before
- * its probability and the number of answers, nor at the end how long the patient was learned, which channels carry the alarm and
- * where one last went off. */
+ * its probability and the number of answers, nor at the end how long the patient was learned, which channels carry the alarm,
+ * where one last went off and whether another stream of the bed was opened since. */
 static void a_snapshot_of_the_first_version_is_read(void **state) {
     struct kept_bench *k = *state;
     struct live_stream *stream;
@@ -379,12 +379,49 @@ static void a_snapshot_of_the_first_version_is_read(void **state) {
     assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), ERR_DATA_LOSS);
     const char *principal = memmem(k->kept.state, k->kept.len, "uid:1", strlen("uid:1"));
     const size_t client = (size_t)(principal - k->kept.state) + strlen("uid:1"), patient = behind_text(k, client);
-    k->kept.len -= 3 * sizeof(int64_t);
+    k->kept.len -= 4 * sizeof(int64_t);
     cut(k, k->kept.len - 3 * sizeof(int64_t), sizeof(int64_t));
     cut(k, patient, behind_text(k, behind_text(k, patient)) - patient);
     assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), 0);
     assert_int_equal(last(&k->b)->data_bytes, strlen("first"));
     assert_non_null(sessions_find(k->b.all, token, "uid:1"));
+}
+
+static bool is_followed(const struct session *s) {
+    struct session_state shown;
+    session_describe(s, &shown);
+    return shown.followed;
+}
+
+/* Its client was started anew, and knows nothing of the stream; also after a restart. */
+static void a_stream_whose_bed_goes_on_with_another_one_is_followed(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *streams[2];
+    struct session_request of_bed = bed;
+    struct session *s[2] = {NULL};
+    struct owner_side next = {0};
+    char token[RESUME_TOKEN_SIZE];
+    of_bed.client = "bed 7";
+    for (int i = 0; i < 2; i++) {
+        s[i] = open_as(&k->b, &of_bed, &streams[i]);
+        save(k, streams[i], "first");
+        durable(k, 0);
+        assert_int_equal(is_followed(s[0]), i);
+        if (!i)
+            session_leave(s[i]);
+    }
+    assert_false(is_followed(s[1]));
+    str_copy(token, sizeof token, session_token(s[0]));
+    save(k, streams[0], "followed");
+    assert_string_equal(k->kept.id, session_id(s[0]));
+    durable(k, 0);
+    sessions_free(k->b.all);
+    k->b.all = keeping_sessions(k);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), 0);
+    assert_non_null(s[0] = sessions_find(k->b.all, token, "uid:1"));
+    assert_true(is_followed(s[0]));
+    come_back(s[0], &next, token, 0, 0);
+    assert_false(is_followed(s[0]));
 }
 
 static void a_restored_stream_keeps_its_rate_of_false_alarms(void **state) {
@@ -667,6 +704,7 @@ int main(void) {
         STORE_TEST(a_session_goes_on_from_its_snapshot),
         STORE_TEST(a_snapshot_of_another_version_is_refused),
         STORE_TEST(a_snapshot_of_the_first_version_is_read),
+        STORE_TEST(a_stream_whose_bed_goes_on_with_another_one_is_followed),
         STORE_TEST(a_restored_stream_keeps_its_rate_of_false_alarms),
         STORE_TEST(a_session_that_ended_before_a_restart_is_there_for_its_client_alone),
         STORE_TEST(a_session_that_is_closed_while_its_client_is_away_leaves_no_snapshot),
