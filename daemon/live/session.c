@@ -542,10 +542,8 @@ void sessions_report(struct sessions *all, struct live_report *r) {
         session_save_far(s);
         break;
     case LIVE_RESULT:
-        session_remember_patient(s, r);
-        pass_on(s, r);
-        break;
     case LIVE_ALARM:
+        session_remember_patient(s, r);
         pass_on(s, r);
         break;
     case LIVE_PROVISIONAL:

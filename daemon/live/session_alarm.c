@@ -58,18 +58,11 @@ void session_alarm_name(struct session *s, struct live_report *r) {
 
 /* Why monitoring stopped, from a reason of brrd_stream_sessions_closed_total. */
 static enum journal_off off_of(const char *reason) {
-    static const struct {
-        const char *reason;
-        enum journal_off off;
-    } offs[] = {{"expired", JOURNAL_OFF_EXPIRED},
-                {"idle", JOURNAL_OFF_EXPIRED},
-                {"closed", JOURNAL_OFF_CLOSED},
-                {"done", JOURNAL_OFF_CLOSED},
-                {"client_gone", JOURNAL_OFF_CUT}};
-    for (size_t i = 0; i < sizeof offs / sizeof *offs; i++)
-        if (!strcmp(offs[i].reason, reason))
-            return offs[i].off;
-    return JOURNAL_OFF_FAILED;
+    static const char *const reasons[] = {"expired", "idle", "closed", "done", "client_gone"};
+    static const enum journal_off offs[] = {JOURNAL_OFF_EXPIRED, JOURNAL_OFF_EXPIRED, JOURNAL_OFF_CLOSED, JOURNAL_OFF_CLOSED,
+                                            JOURNAL_OFF_CUT};
+    const int i = STR_AMONG(reason, reasons);
+    return i < 0 ? JOURNAL_OFF_FAILED : offs[i];
 }
 
 /* The alarm of the register that is on in this session goes off. */
