@@ -6,8 +6,9 @@
 #include "base/log.h"
 #include "base/volume.h"
 
-/* Others' marks are lost where a daemon tells so much at once that it fills the places: people may then hear twice. */
-enum { PLACES = 1 << 17, MARK = LINE_DELIVERY - 1, WAITING_MOST = 1024 };
+/* Others' marks are lost where a daemon tells so much at once that it fills the places: people may then hear twice. The WAYS places
+ * of a bucket hold its newest marks, the newest first, so that a few marks of a flood push no other one out. */
+enum { PLACES = 1 << 17, WAYS = 8, MARK = LINE_DELIVERY - 1, WAITING_MOST = 1024 };
 
 /* A look, for which a hook waits, or a mark that is to be written. */
 struct marks_look {
@@ -49,20 +50,26 @@ static int open_marks(const struct told_marks *m, struct err *err) {
     return fd;
 }
 
-/* Reads what has the place of this id, or puts it there. */
+/* Looks for this id in its bucket, or puts it there. */
 static int use(const struct told_marks *m, struct marks_look *look, struct err *err) {
-    char first[9], place[MARK] = "";
+    enum { BUCKET = WAYS * MARK };
+    char first[9], marks[MARK + BUCKET] = "", *const held = marks + MARK; /* what is held goes one place back */
     str_format(first, sizeof first, "%.8s", look->id);
-    const off_t at = (off_t)(strtoul(first, NULL, 16) % PLACES) * MARK;
+    const off_t at = (off_t)(strtoul(first, NULL, 16) % PLACES / WAYS) * BUCKET;
     const int fd = open_marks(m, err);
     if (fd < 0)
         return err->code;
-    const ssize_t n = look->put ? pwrite(fd, look->id, MARK, at) : pread(fd, place, MARK, at);
+    ssize_t n = pread(fd, held, BUCKET, at);
+    const bool read = n >= 0;
+    for (int i = 0; i < WAYS; i++)
+        look->found |= !memcmp(held + i * MARK, look->id, MARK);
+    memcpy(marks, look->id, MARK);
+    if (read && look->put && !look->found)
+        n = pwrite(fd, marks, BUCKET, at);
     const int code = errno;
     close(fd);
-    if (n < 0 || (look->put && n < MARK))
-        return err_errno(err, n < 0 ? code : ENOSPC, "%s: cannot be %s", m->path, look->put ? "written" : "read");
-    look->found = !look->put && !memcmp(place, look->id, MARK);
+    if (n < 0 || (look->put && n < BUCKET))
+        return err_errno(err, n < 0 ? code : ENOSPC, "%s: cannot be %s", m->path, read ? "written" : "read");
     return 0;
 }
 

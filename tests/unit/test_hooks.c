@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "base/json.h"
 #include "daemon/alarms/alarm_entry.h"
+#include "daemon/hooks/told_marks.h"
 #include "unit/hooks_fixture.h"
 
 static void an_alarm_is_told_without_the_disk(void **state) {
@@ -414,9 +415,29 @@ static void what_another_daemon_has_told_is_told_once(void **state) {
     assert_int_equal(receiver.n, 5);
 }
 
+/* Ids that begin with the same digits have the same places. */
+static void a_few_marks_of_a_flood_push_no_other_out(void **state) {
+    struct told_marks *marks = NULL;
+    char folder[512], ids[20][LINE_DELIVERY];
+    str_copy(folder, sizeof folder, in_dir(state, "shared"));
+    assert_int_equal(fsio_mkdirs(folder, NULL), 0);
+    assert_int_equal(told_marks_open(folder, &marks, NULL), 0);
+    for (int i = 0; i < 20; i++) {
+        str_format(ids[i], sizeof ids[i], "0123abcd%024d", i);
+        told_marks_put(marks, ids[i]);
+        told_marks_put(marks, ids[i]); /* it takes no second place */
+        for (int j = 0; j <= i; j++)
+            assert_int_equal(told_marks_has(marks, ids[j]), i - j < 8);
+    }
+    assert_false(told_marks_has(marks, "0123abcd000000000000000000000099"));
+    assert_false(told_marks_has(marks, "f123abcd000000000000000000000019"));
+    told_marks_close(marks);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(an_alarm_is_told_without_the_disk),
+        in_temp_dir(a_few_marks_of_a_flood_push_no_other_out),
         in_temp_dir(an_alarm_that_the_journal_had_is_not_told_again),
         in_temp_dir(a_slow_delivery_delays_no_other_bed),
         in_temp_dir(after_an_outage_it_hears_the_state_of_each_bed),
