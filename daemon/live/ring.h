@@ -19,10 +19,8 @@ int64_t ring_trim(struct ring *ring, int64_t max_bytes);
 int64_t ring_first_result(const struct ring *ring, int64_t none);
 const struct live_report *ring_next(const struct live_report *r); /* NULL after the newest */
 void ring_clear(struct ring *ring);
-/* How the bytes hold CLOCK_BOOTTIME: not at all (of an earlier version), of another boot of the machine, or of this
- * one. */
+/* How the bytes hold CLOCK_BOOTTIME: not at all (of an earlier version), of another boot of the machine, or of this one. */
 enum ring_boot { RING_NO_BOOT, RING_OTHER_BOOT, RING_THIS_BOOT };
 void ring_save(const struct ring *ring, struct str *out);
-/* Into an empty ring; false: the bytes are corrupt, or memory is out. channels: they say which channels carry an
- * event. */
+/* Into an empty ring; false: the bytes are corrupt, or memory is out. channels: they say which channels carry an event. */
 bool ring_load(struct ring *ring, struct unpack *in, enum ring_boot boot, bool channels);

@@ -122,13 +122,14 @@ void session_alarm_goes_on(struct session *s) {
     const int64_t over = s->notes.alarm_known < 0 ? -1 : over_at(s, id, s->notes.alarm_known), off = s->notes.alarm_off;
     if (over < 0)
         return;
-    if (strcmp(id, s->notes.alarm_id) != 0) { /* the daemon that had the stream until a later alarm has told its end */
+    if (strcmp(id, s->notes.alarm_id) != 0 &&
+        s->notes.onset.first > s->notes.alarm_known) { /* its end was told where a later one began */
         s->notes.alarm_known = -1;
         session_note(s, JOURNAL_MOVED, "");
         return;
     }
     str_copy(id, sizeof id, s->notes.alarm_id);
-    turn_off(s, over, JOURNAL_OFF_CUT); /* it went off at another daemon; why, only that one knows */
+    turn_off(s, over, JOURNAL_OFF_CUT); /* it went off at another daemon, perhaps under another id; why, only that one knows */
     str_copy(s->notes.alarm_id, sizeof s->notes.alarm_id, id);
     s->notes.alarm_off = off;
 }

@@ -7,11 +7,11 @@
 #include "daemon/live/session_parts.h"
 #include "daemon/live/snapshot.h"
 
-/* VERSION: of a snapshot's layout, its first number. FIRST to VERSION are read, for streams that are open during an upgrade; those
- * before PATIENTS have no patient, those before BOOTS no CLOCK_BOOTTIME, those before LEARNING not how long a patient was learned,
- * those before CHANNELS not which channels carry an event or an alarm, those before TECHNICAL no technical alarms,
- * those before STANDBYS no standby, nor the channels of an onset, nor the end of an alarm, before the newest one,
- * those before FOLLOWED not whether another stream of the bed was opened since. */
+/* VERSION: of a snapshot's layout, its first number. FIRST to VERSION are read, for streams that are open during an upgrade;
+ * those before PATIENTS have no patient, those before BOOTS no CLOCK_BOOTTIME, those before LEARNING not how long a patient was
+ * learned, those before CHANNELS not which channels carry an event or an alarm, those before TECHNICAL no technical alarms,
+ * those before STANDBYS no standby, nor the channels of an onset, nor the end of an alarm, before the newest one, those before
+ * FOLLOWED not whether another stream of the bed was opened since. */
 enum {
     FIRST = 9,
     PATIENTS = 10,
@@ -57,8 +57,7 @@ static void pack_open(const struct live_open *open, struct str *out) {
 static const enum journal_kind kinds[] = {JOURNAL_ESCALATED, JOURNAL_ANSWERED, JOURNAL_TECHNICAL_ON, JOURNAL_STANDBY,
                                           JOURNAL_ALARM_ON};
 
-/* Entries of the journal, as far as they say what people did, which technical alarms are on, and which channels
- * carry an alarm. */
+/* Entries of the journal, as far as they say what people did, which technical alarms are on, and which channels carry an alarm. */
 static void pack_described(const struct session *s, struct str *out) {
     const struct session_register *alarms = &s->all->config.alarms;
     struct journal_entry of = {0}, list[SESSION_DESCRIBED];

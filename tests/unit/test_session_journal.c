@@ -386,23 +386,31 @@ static void an_alarm_newer_than_the_snapshot_ends_with_its_session(void **state)
     kept_state = NULL;
 }
 
-/* A stream comes back from another daemon, at which its alarm was over and a later one came and went. */
+/* A stream comes back from another daemon, at which its alarm was over and a later one came and went, or where it had another id:
+ * that daemon did not know the alarm of the bed that the stream had joined here. */
 static void an_alarm_that_was_over_elsewhere_before_a_later_one_is_not_told_again(void **state) {
     struct bench *b = *state;
     struct live_stream *stream;
     struct session *s = open_heard(b, &stream, true);
-    for (int later = 0; later < 2; later++) {
+    for (int later = 0; later < 3; later++) {
+        const int64_t on = 512 + 25600 * later, onset = later == 1 ? 60000 : on;
+        char id[JOURNAL_ALARM], there[JOURNAL_ALARM];
         now_ms += 120 * 1000;
-        alarm_report(b, stream, true, 512 + 25600 * later, 0);
+        alarm_report(b, stream, true, on, 0);
+        str_copy(id, sizeof id, s->notes.alarm_id);
         if (later)
-            journal_alarm_id(session_id(s), 60000, s->notes.alarm_id);
+            journal_alarm_id(session_id(s), onset + later - 1, s->notes.alarm_id);
+        str_copy(there, sizeof there, s->notes.alarm_id);
         s->alarm = false;
-        s->notes.alarm_off = s->notes.over = later ? 61000 : 1000;
+        s->notes.onset.first = onset;
+        s->notes.alarm_off = s->notes.over = onset + 1000;
         n_entries = 0;
         session_alarm_goes_on(s);
         assert_int_equal(n_entries, 1);
-        assert_int_equal(entries[0].kind, later ? JOURNAL_MOVED : JOURNAL_ALARM_OFF);
+        assert_int_equal(entries[0].kind, later == 1 ? JOURNAL_MOVED : JOURNAL_ALARM_OFF);
+        assert_string_equal(entries[0].alarm, later == 1 ? "" : id);
         assert_null(alarms_on_in(model, session_id(s)));
+        assert_string_equal(s->notes.alarm_id, there);
     }
 }
 
