@@ -116,14 +116,16 @@ static void take(struct history *h, const Brr__V1__JournalEntry *e) {
     } else if (!strcmp(e->kind, "event")) {
         add_stream(h, e);
         add_event(h, e);
+    } else if (!strcmp(e->kind, "answered")) { /* of any time: it says nothing of how long the stream is */
+        if (a)
+            take_answer(a, e);
+    } else if (!strcmp(e->kind, "escalated")) {
+        if (a)
+            a->steps++;
     } else if (!a) {
         add_stream(h, e);
     } else if (!strcmp(e->kind, "alarm_off")) {
         end_alarm(h, a, e);
-    } else if (!strcmp(e->kind, "answered")) {
-        take_answer(a, e);
-    } else if (!strcmp(e->kind, "escalated")) {
-        a->steps++;
     }
 }
 
