@@ -1,5 +1,6 @@
 /* /models: the cards of the models that serve. */
 
+#include "base/counted.h"
 #include "base/json.h"
 #include "daemon/page/shell.h"
 #include "daemon/page/words.h"
@@ -30,8 +31,8 @@ static void put_role(struct html *h, const char *name, const struct json *role) 
     double value = json_f64(json_get(role, "event_f1"), NAN);
     if (isfinite(value))
         str_format(f1, sizeof f1, ", event F1 %.3f", value);
-    str_format(text, sizeof text, "%lld patients, %.1f h, %lld seizures%s", (long long)json_i64(json_get(role, "patients"), 0),
-               json_f64(json_get(role, "hours"), 0), (long long)json_i64(json_get(role, "seizures"), 0), f1);
+    str_format(text, sizeof text, "%s, %.1f h, %s%s", counted(json_i64(json_get(role, "patients"), 0), "patient").text,
+               json_f64(json_get(role, "hours"), 0), counted(json_i64(json_get(role, "seizures"), 0), "seizure").text, f1);
     shell_put_fact(h, name, text);
 }
 

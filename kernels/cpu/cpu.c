@@ -102,8 +102,8 @@ static int cpu_describe(int ordinal, int threads, struct device_info *ret, struc
     char of_container[64] = "";
     if (limits.memory_bytes >= 0 || limits.processors < omp_get_num_procs())
         str_copy(of_container, sizeof of_container, " (limited by its container)");
-    str_format(ret->description, sizeof ret->description, "%s, %s%s, %d threads%s", *name ? name : "CPU", device_isa(),
-               ret->has_bf16 ? " avx512_bf16" : "", ret->threads, of_container);
+    str_format(ret->description, sizeof ret->description, "%s, %s%s, %d thread%s%s", *name ? name : "CPU", device_isa(),
+               ret->has_bf16 ? " avx512_bf16" : "", ret->threads, ret->threads == 1 ? "" : "s", of_container);
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* benchmark DIR: several detectors on the same labelled recordings: detect and score for each of them, then one table of scores
  * with intervals and one picture. */
 
+#include "base/counted.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/detect_server.h"
 #include "client/brrctl/detect/seen.h"
@@ -144,8 +145,9 @@ static int draw(const struct benchmark *b, const char *path, struct err *err) {
     const struct plot_interval_column columns[] = {{"sensitivity, 95 % interval", sensitivity, 1, 2},
                                                    {"false alarms in 24 h, 95 % interval", rate, NAN, 1}};
     const struct score_counts *c = &b->scores[0].counts;
-    str_format(subtitle, sizeof subtitle, "%s: %d recordings, %.2f hours, %.0f seizures; event scores as SzCORE counts them",
-               fsio_basename(b->o->args[0]), b->recordings, c->duration_s / 3600, c->ref);
+    str_format(subtitle, sizeof subtitle, "%s: %s, %.2f hours, %s; event scores as SzCORE counts them",
+               fsio_basename(b->o->args[0]), counted(b->recordings, "recording").text, c->duration_s / 3600,
+               counted((int64_t)c->ref, "seizure").text);
     const struct plot_intervals picture = {.title = "Detectors on the same recordings",
                                            .subtitle = subtitle,
                                            .names = names,
@@ -217,8 +219,8 @@ static void put_interval(double value, double low, double high, int digits) {
 static void print_plain(const struct benchmark *b) {
     const struct score_counts *c = &b->scores[0].counts;
     char f1[16], words[64];
-    printf("%d recordings, %.2f hours, %.0f seizures; events as SzCORE counts them, 95 %% intervals\n", b->recordings,
-           c->duration_s / 3600, c->ref);
+    printf("%s, %.2f hours, %s; events as SzCORE counts them, 95 %% intervals\n", counted(b->recordings, "recording").text,
+           c->duration_s / 3600, counted((int64_t)c->ref, "seizure").text);
     printf("%-24s %6s %6s  %-24s  %-24s %6s\n", "model", "found", "false", "sensitivity", "false alarms in 24 h", "F1");
     for (int i = 0; i < n_models(b); i++) {
         const struct score *s = &b->scores[i];
