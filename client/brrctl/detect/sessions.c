@@ -176,20 +176,22 @@ static void put_alarms(struct str *text, const Brr__V1__Bed *b) {
 
 static void list_bed(struct listing *l, const void *bed) {
     const Brr__V1__Bed *b = bed;
-    char p[16], seen[32], learning[64] = "";
+    char p[16], lag[16] = "-", seen[32], learning[64] = "";
     const char *also = *b->quality ? ", " : "";
     OWNED(str_done) struct str alarms = str_of(4096);
     put_alarms(&alarms, b);
     if (b->learning_s)
         str_format(learning, sizeof learning, "learning this patient, %d s%s", (int)b->learning_s, also);
+    if (*b->session_id)
+        str_format(lag, sizeof lag, "%.2f", b->lag_s);
     output_time(b->seen_ms, seen, sizeof seen);
     const char *lost = !*b->session_id || b->connected || !b->alarm ? "" : b->ended_ms ? ", ended" : ", connection lost";
-    listing_row(l, "%s|%s%s|%.*s|%s|%.2f|%s|%s|%s%s", b->name, words_of(b->state, b->live), lost, SHORT_ID, b->session_id,
-                output_probability(b->probability, p), b->lag_s, seen, str_cstr(&alarms), learning, b->quality);
+    listing_row(l, "%s|%s%s|%.*s|%s|%s|%s|%s%s|%s", b->name, words_of(b->state, b->live), lost, SHORT_ID, b->session_id,
+                output_probability(b->probability, p), lag, seen, learning, b->quality, str_cstr(&alarms));
 }
 
 static int cmd_beds(const struct arguments *o) {
-    static const struct brrctl_view view = {.titles = "bed|state|session|>probability|>lag s|samples until|alarms|quality",
+    static const struct brrctl_view view = {.titles = "bed|state|session|>probability|>lag s|samples until|quality|alarms",
                                             .row = list_bed,
                                             .none = "no stream is open, and `beds` of daemon.yaml lists none"};
     const Brr__V1__ListBedsRequest in = BRR__V1__LIST_BEDS_REQUEST__INIT;
