@@ -2,6 +2,7 @@
 #include "daemon/rpc/auth.h"
 
 #include "base/log.h"
+#include "daemon/rpc/alarm_rights.h"
 #include "daemon/rpc/audit.h"
 #include "trust/certificate.h"
 #include "unit/temp_dir.h"
@@ -253,10 +254,24 @@ static void lines_that_were_left_out_are_counted(void **state) {
     audit_free(a);
 }
 
+static void a_refused_answer_names_what_the_caller_can_do(void **state) {
+    (void)state;
+    struct err err;
+    struct auth_caller c = {.name = "uid:1001", .role = ROLE_SUBMIT, .all = true};
+    assert_int_not_equal(alarm_rights_permit(&c, "token:bed-7", "bed-7", &err), 0);
+    assert_non_null(strstr(err.message, "without a token only root and the daemon's user may"));
+    c.has_token = true;
+    assert_int_not_equal(alarm_rights_permit(&c, "token:bed-7", "bed-7", &err), 0);
+    assert_non_null(strstr(err.message, "its token's line needs the word answer"));
+    c.answer = true;
+    assert_int_equal(alarm_rights_permit(&c, "token:bed-7", "bed-7", &err), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_digest_of_a_token_is_its_owner, setup, teardown),
         cmocka_unit_test(alarms_are_answered_by_who_may_see_and_answer_the_bed),
+        cmocka_unit_test(a_refused_answer_names_what_the_caller_can_do),
         cmocka_unit_test_setup_teardown(a_smaller_role_reaches_calls_in_progress, setup, teardown),
         cmocka_unit_test_setup_teardown(a_token_that_expires_ends_calls_in_progress, setup, teardown),
         cmocka_unit_test_setup_teardown(a_reload_of_the_tokens_renames_no_caller, setup, teardown),
