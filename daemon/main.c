@@ -126,11 +126,11 @@ static int check_or_serve(struct arguments *a, struct arena *arena, struct err *
         return rc;
     if (a->check)
         return check_config(&config, err);
+    umask(umask(S_IRWXO) | S_IWGRP | S_IRWXO); /* results are the group's to read at most */
     if (a->restore)
         return restore_run(&config, a->restore, err);
     log_setup((enum log_level)config.log_level, config.log_format == 1);
     log_names(config.log_names);
-    umask(umask(S_IRWXO) | S_IWGRP | S_IRWXO); /* results are the group's to read at most */
     main_thread = pthread_self();
     atexit(leave_at_once);
     spare_memory_prepare();

@@ -1,6 +1,7 @@
 #include "daemon/restore.h"
 
 #include <pwd.h>
+#include <sys/stat.h>
 
 #include "daemon/backup/backup.h"
 #include "daemon/db/db.h"
@@ -106,7 +107,10 @@ static int put_journal(const struct restore *r, const struct json *file, struct 
     remove_sides(journal);
     if ((rc = fsio_join(from, sizeof from, r->directory, BACKUP_JOURNAL, err)) || (rc = fsio_mkdirs_above(journal, err)))
         return rc;
-    return fsio_copy(from, journal, err);
+    const mode_t before = umask(S_IXUSR | S_IRWXG | S_IRWXO); /* for the daemon's user alone, from the first byte on */
+    rc = fsio_copy(from, journal, err);
+    umask(before);
+    return rc;
 }
 
 /* For the daemon's user alone. */

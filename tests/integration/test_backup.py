@@ -124,6 +124,9 @@ def check_pinned(tmp, job):
     os.makedirs(d.dir, exist_ok=True)
     code, _, err = restore(d, f"{tmp}/backup")
     assert code == 0, err
+    for root, _, names in os.walk(f"{d.dir}/results"):  # before the daemon has started too
+        for name in names:
+            assert not os.stat(f"{root}/{name}").st_mode & (0o077 if name == "journal.sqlite" else 0o027), f"{root}/{name}"
     d.start()
     for i, role in enumerate(("", "@best", "@last", "@2")):
         code, _, err = d.ctl("load", f"pinned-{i}", f"job:{job}{role}")
