@@ -199,6 +199,11 @@ class Chromium:
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
                                                           {"name": "prefers-reduced-motion", "value": "reduce"}])
 
+    def cut_tiles(self):
+        """The texts of the tiles that are smaller than what is in them."""
+        return self.run("""[...document.querySelectorAll('.tile')].filter(t => t.scrollWidth > t.clientWidth ||
+            t.scrollHeight > t.clientHeight + 1).map(t => t.innerText)""")
+
     def screenshot(self, path, whole=False):
         params = {"captureBeyondViewport": True} if whole else {}
         if whole:

@@ -195,6 +195,10 @@ def check_nurse(p):
     p.open("/streams?wall", "streams-wall")
     assert browser.run("parseFloat(getComputedStyle(document.querySelector('.tile h2')).fontSize)") >= 70
     p.open("/streams", "streams-sound")
+    for width in (980, 1296):  # three and four tiles in a row, each as narrow as a tile may be
+        browser.size(width, 800)
+        assert not (cut := browser.cut_tiles()), (width, cut)
+    browser.size(1280, 800)
     click(browser, "#sound-on")
     browser.wait("document.getElementById('sound').dataset.state === 'on' && document.body.dataset.played === 'high'")
     other = browser.another()  # the screen at the other end of the ward

@@ -42,15 +42,13 @@ class Screen:
 
     def shoot(self, name, path, whole=False):
         """Light and dark, at a desk and on a phone, or on a wall: nothing is wider than the screen, no tile smaller than what is in it."""
-        cut = """[...document.querySelectorAll('.tile')].filter(t => t.scrollWidth > t.clientWidth ||
-            t.scrollHeight > t.clientHeight + 1).map(t => t.innerText)"""
         for dark in (False, True):
             for width in (1920,) if "wall" in path else (1280, 390):
                 self.browser.size(width, 1080 if width > 1280 else 844, dark=dark, phone=width < 600)
                 self.open(path)
                 self.browser.screenshot(f"{SHOTS}/{name}-{width}{'-dark' if dark else ''}.png", whole=whole)
                 assert self.browser.run("document.documentElement.scrollWidth <= innerWidth"), (name, width)
-                assert not (found := self.browser.run(cut)), (name, width, found)
+                assert not (found := self.browser.cut_tiles()), (name, width, found)
         self.browser.size(1280, 844)
 
 
