@@ -35,7 +35,7 @@ echo "picture of the recording, its events and true seizures: $out/shipped.svg"
 
 step "4/6  a model of your own: configs/tiny.yaml, shortened; validated on a patient it does not train on"
 brrctl dataset "$out/train"
-brrctl submit configs/tiny.yaml --name demo --set "data.source=file://$out/train" --set training.max_steps="${BRR_DEMO_STEPS:-150}" \
+brrctl submit configs/tiny.yaml --name demo --set "data.source=file://$out/train" --set data.dataset=train --set training.max_steps="${BRR_DEMO_STEPS:-150}" \
     --set training.validate_every=75 --watch --id-file "$out/job"
 job=$(cat "$out/job")
 brrctl logs "$job"
@@ -43,7 +43,7 @@ brrctl checkpoint get "job:$job" --out "$out/model.safetensors"
 
 step "5/6  detection with it"
 brrctl load own "job:$job"
-brrctl detect "$out/unseen" --model own --output "$out/found"
+brrctl detect "$out/unseen" --model own --dataset unseen --output "$out/found"
 
 step "6/6  detected beside true seizures"
 brrctl score "$out/unseen" "$out/found" --events
