@@ -2,6 +2,8 @@
  * state of each bed when it is back; commands get a clean environment. */
 #include "daemon/hooks/hooks.h"
 
+#include <fcntl.h>
+
 #include "base/base.h"
 #include "base/json.h"
 #include "daemon/alarms/alarm_entry.h"
@@ -377,6 +379,22 @@ static void a_heartbeat_is_told_once_a_minute_to_those_who_want_it(void **state)
     stop(all);
 }
 
+/* Marks are written a moment after what they say was told. */
+static void wait_marks(const char *path, int want) {
+    static char data[1 << 22];
+    for (int i = 0, n = 0; n < want; i++) {
+        const int fd = open(path, O_RDONLY | O_CLOEXEC);
+        const ssize_t len = fd < 0 ? 0 : read(fd, data, sizeof data);
+        n = 0;
+        for (ssize_t at = 0; at < len; at += LINE_DELIVERY - 1)
+            n += data[at] != '\0';
+        if (fd >= 0)
+            close(fd);
+        assert_true(i < 6000);
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+}
+
 /* Two daemons that share streams, each of which computes the alarm. */
 static void what_another_daemon_has_told_is_told_once(void **state) {
     struct hooks *pair[2], *other;
@@ -392,9 +410,11 @@ static void what_another_daemon_has_told_is_told_once(void **state) {
     }
     offer(pair[0], JOURNAL_ALARM_ON, "bed-7", 512);
     wait_told("alarm_on 512 delivered", 1);
+    wait_marks(marks, 1);
     offer(pair[1], JOURNAL_ALARM_ON, "bed-7", 512);
     offer(pair[1], JOURNAL_ALARM_OFF, "bed-7", 1024);
     wait_told("alarm_off 1024 delivered", 1);
+    wait_marks(marks, 2);
     wait_told("alarm_on 512 told already", 1);
     offer(pair[0], JOURNAL_ALARM_OFF, "bed-7", 1024);
     wait_told("alarm_off 1024 told already", 1);
