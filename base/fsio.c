@@ -431,7 +431,9 @@ static int walk_name(struct walk *walk, DIR *dir, const char *path, const char *
     if (fstatat(dirfd(dir), own, &link, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT || errno == EACCES ? 0 : err_errno(err, errno, "cannot look at %s/%s", path, own);
     found.link = S_ISLNK(link.st_mode);
-    found.absent = fstatat(dirfd(dir), own, &st, 0) < 0;
+    if (!found.link)
+        st = link;
+    found.absent = found.link && fstatat(dirfd(dir), own, &st, 0) < 0;
     if (found.absent && errno != ENOENT && errno != ELOOP && errno != EACCES && errno != ENOTDIR)
         return err_errno(err, errno, "cannot look at %s/%s", path, own);
     found.folder = found.link && !found.absent && S_ISDIR(st.st_mode);
