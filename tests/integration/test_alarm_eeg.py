@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """The EEG around an alarm's onset is in a file when the alarm goes on, has the samples that were sent, outlives kill -9, is in the backup and in a daemon that is
-restored from it, and is for callers who see the bed alone. That of a stream that goes on after kill -9 has the minute after the onset too."""
+restored from it, and is for callers who see the bed alone. A longer list is said to be one. That of a stream that goes on after kill -9 has the minute after the onset too."""
 import glob
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 
 import numpy
 
@@ -101,10 +102,22 @@ def check_bed(tmp):
         assert code == 0, err
         check_rights(d, alarm, tmp)
         check_restored(d, tmp, alarm, file)
+        check_many(d)
     finally:
         bed.close()
         if d.process.poll() is None:
             d.stop()
+
+
+def check_many(d):
+    """A list has 1000 files at most, and says so."""
+    now_ms = int(time.time() * 1000)
+    for i in range(1000):
+        with open(f"{d.dir}/results/onsets/{now_ms + i:013d}-{0:08x}-{0:08x}-{0:032x}-{i}.edf", "xb"):
+            pass
+    for token, said in (("screen", True), ("seven", False)):
+        code, _, err = d.as_role(token, "alarms", "report")
+        assert code == 0 and ("(older: 1)" in err) == said, (token, err)
 
 
 def check_restored(d, tmp, alarm, file):

@@ -53,6 +53,11 @@ Brr__V1__ListOnsetsResponse *alarms_onsets(const struct arguments *o, int64_t si
     Brr__V1__ListOnsetsResponse *out = client ? brrctl_ask(client, "/brr.v1.Alarms/ListOnsets", &in.base, &err) : NULL;
     if (client && !out && err.code != BRR_UNSUPPORTED) /* an earlier version of the daemon keeps none */
         *ret_code = brrctl_fail_call(&err);
+    if (out && out->left_out)
+        fprintf(stderr,
+                "brrctl: the newest %zu files of EEG are counted or written here (older: %lld); `brrctl alarms eeg ALARM` fetches "
+                "one\n",
+                out->n_onsets, (long long)out->left_out);
     return out;
 }
 
@@ -81,8 +86,8 @@ int alarms_export_edf(const struct arguments *o, int64_t since_ms) {
             code = brrctl_fail(&err);
         else if (fsio_exists(path) && !o->force)
             fprintf(stderr, "brrctl: %s is there already; --force fetches it again\n", path);
-        else
-            code = fetch_onset(o, onset->alarm_id, path);
+        else if ((code = fetch_onset(o, onset->alarm_id, path)) == EXIT_NOT_FOUND)
+            code = 0; /* it was removed for a newer one since the list; fetch_onset has said so */
     }
     if (!code && !n)
         fprintf(stderr, "brrctl: no EEG of an alarm of this time is kept (journal.onsets); nothing was written\n");
