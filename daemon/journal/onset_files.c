@@ -3,6 +3,7 @@
 #include "base/grow.h"
 #include "base/log.h"
 #include "base/order.h"
+#include "base/principal.h"
 #include "base/trusted_time.h"
 
 enum {
@@ -20,6 +21,8 @@ static void onset_name(const struct onset_file *f, char ret[NAME]) {
     str_format(ret, NAME, "%013lld-%08x-%08x-%s%s", (long long)f->wall_ms, f->owner, f->bed, f->alarm, ending);
 }
 
+static bool onset_is_plain(const char *alarm) { return !alarm[strspn(alarm, "0123456789abcdef-")]; }
+
 static bool read_name(const char *name, struct onset_file *ret) {
     char again[NAME];
     const size_t n = strlen(name), head = 13 + 1 + 8 + 1 + 8 + 1, tail = sizeof ending - 1;
@@ -30,7 +33,22 @@ static bool read_name(const char *name, struct onset_file *ret) {
     ret->bed = (uint32_t)strtoul(name + 23, NULL, 16);
     str_format(ret->alarm, sizeof ret->alarm, "%.*s", (int)(n - head - tail), name + head);
     onset_name(ret, again);
-    return !strcmp(name, again);
+    return !strcmp(name, again) && onset_is_plain(ret->alarm);
+}
+
+static uint32_t hash(const char *text, size_t n) { /* FNV-1a */
+    uint32_t sum = 2166136261U;
+    for (size_t i = 0; i < n; i++)
+        sum = (sum ^ (unsigned char)text[i]) * 16777619U;
+    return sum;
+}
+
+bool onset_file_of(const struct journal_entry *e, int64_t sample, struct onset_file *ret) {
+    *ret = (struct onset_file){.wall_ms = e->received_ms,
+                               .owner = hash(e->principal, principal_length(e->principal)),
+                               .bed = hash(e->client, strlen(e->client))};
+    journal_alarm_id(e->session, sample, ret->alarm);
+    return onset_is_plain(ret->alarm);
 }
 
 struct listing {
@@ -163,7 +181,7 @@ static int put_file(const char *path, const struct str *edf, struct err *err) {
     return fsio_writer_commit(&w, err);
 }
 
-int onset_folder_put(struct onset_folder *o, struct onset_file *file, const struct str *edf, bool first, struct err *err) {
+int onset_folder_put(struct onset_folder *o, struct onset_file *file, const struct str *edf, struct err *err) {
     OWNED(onset_files_done) struct onset_files files = {0};
     char path[ONSETS_PATH];
     int rc = onsets_list(o->results, NULL, &files, err), known = 0;
@@ -174,7 +192,7 @@ int onset_folder_put(struct onset_folder *o, struct onset_file *file, const stru
     const bool there = known < files.n;
     if (!there && file->bytes) /* it went for newer ones */
         return 0;
-    if (there && (first || (int64_t)edf->len <= files.list[known].bytes))
+    if (there && (int64_t)edf->len <= files.list[known].bytes)
         return 0;
     if (!edf->len)
         return err_set(err, ERR_NOT_FOUND, "the stream has no EEG of that time any more");

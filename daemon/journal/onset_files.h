@@ -9,10 +9,12 @@
 enum { ONSETS_PATH = 4096 };
 
 struct onset_file {
-    char alarm[JOURNAL_ALARM];
-    int64_t wall_ms, bytes; /* when the alarm began, by the daemon's clock */
-    uint32_t owner, bed;    /* hashes of the caller, and of the bed's name */
+    char alarm[JOURNAL_ALARM]; /* the alarm; where it was on again, session and sample of that onset, as an alarm's id */
+    int64_t wall_ms, bytes;    /* when the alarm began, by the daemon's clock */
+    uint32_t owner, bed;       /* hashes of the caller, and of the bed's name */
 };
+/* The file of an onset at this sample of a stream, without its bytes. False if the stream's id is no name of a file. */
+bool onset_file_of(const struct journal_entry *e, int64_t sample, struct onset_file *ret);
 struct onset_files {
     struct onset_file *list;
     int n, room;
@@ -32,9 +34,9 @@ struct onset_folder {
     int64_t pruned_ms;
 };
 /* Writes the file of an alarm, unless the one that is there is as long; its bytes are then those of file. The oldest file of the
- * bed that has most, of the caller who has most, goes first where there would be more than max_bytes. first: not where one is
- * there. EXHAUSTED on a volume that is nearly full, NOT_FOUND if edf is empty and none is there. */
-int onset_folder_put(struct onset_folder *o, struct onset_file *file, const struct str *edf, bool first, struct err *err);
+ * bed that has most, of the caller who has most, goes first where there would be more than max_bytes. EXHAUSTED on a volume that
+ * is nearly full, NOT_FOUND if edf is empty and none is there. */
+int onset_folder_put(struct onset_folder *o, struct onset_file *file, const struct str *edf, struct err *err);
 /* Removes files older than keep_ms, as the journal does its entries; at most once a minute. */
 void onset_folder_prune(struct onset_folder *o);
 void onset_folder_count(const struct onset_folder *o, const char *result); /* in brrd_onsets_total */

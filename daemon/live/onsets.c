@@ -12,6 +12,7 @@ enum {
     MINUTE_MS = 60 * 1000,
     GIVE_UP_MS = 120 * 1000, /* a stream that stands still, or a volume that is full, for so long */
     STOP_S = 3,
+    LATE_S = 10, /* EEG that a stream may lose before it is written; looks are a second apart */
     TEXT = 512
 };
 
@@ -21,10 +22,10 @@ struct onset {
     struct onset *next;
     struct eegring *eeg;
     struct onset_file file;
-    int64_t first, wall_ms, reach; /* samples: of the onset, and how far the file goes; Unix time of that of the onset */
-    int64_t again_ms, until_ms;    /* not before, after an error; given up then */
-    bool own;                      /* the alarm began with this onset */
-    char text[TEXT];
+    int64_t first, wall_ms;     /* sample of the onset, and its Unix time */
+    int64_t begin, reach;       /* samples: where the EEG began when it was written first, and how far the file goes */
+    int64_t again_ms, until_ms; /* not before, after an error; given up then */
+    char alarm[JOURNAL_ALARM], text[TEXT];
 };
 
 struct onsets {
@@ -43,11 +44,11 @@ static int write_onset(struct onsets *o, struct onset *p, struct err *err) {
     int rc = eegring_put_edf(p->eeg, &(struct eegring_edf){p->first, p->wall_ms, p->text}, &edf, err);
     if (rc && rc != ERR_NOT_FOUND)
         return rc;
-    return onset_folder_put(&o->folder, &p->file, &edf, !p->own && !p->file.bytes, err);
+    return onset_folder_put(&o->folder, &p->file, &edf, err);
 }
 
 static void lose(const struct onsets *o, const struct onset *p, const char *why) {
-    log_error("the EEG of an alarm is not kept, or not whole", "alarm=%s error=\"%s\"", p->file.alarm, why);
+    log_error("the EEG of an alarm is not kept, or not whole", "alarm=%s error=\"%s\"", p->alarm, why);
     onset_folder_count(&o->folder, "lost");
 }
 
@@ -69,7 +70,8 @@ static bool follow_onset(struct onsets *o, struct onset *p, bool last) {
     char text[800];
     last |= now >= p->until_ms;
     eegring_describe(p->eeg, &s);
-    const int64_t reach = s.kept.end < end ? s.kept.end : end;
+    const int64_t start = end - 2 * (int64_t)EEGRING_EDF_S * FRONTEND_RATE_HZ, reach = s.kept.end < end ? s.kept.end : end,
+                  begin = s.kept.first > start ? s.kept.first : start;
     const bool due = !p->reach || reach == end || reach >= p->reach + ONSETS_STEP_S * FRONTEND_RATE_HZ;
     if ((p->reach && reach == p->reach) || (!last && (!due || now < p->again_ms)))
         return last;
@@ -79,7 +81,10 @@ static bool follow_onset(struct onsets *o, struct onset *p, bool last) {
             lose(o, p, err_text(&err, text, sizeof text));
         return last;
     }
+    p->begin = p->reach ? p->begin : begin;
     p->reach = reach;
+    if (p->file.bytes && begin > p->begin + LATE_S * FRONTEND_RATE_HZ && (last || reach == end))
+        lose(o, p, "it could not be written in time, and the stream has a part of it no more (viewer.minutes)");
     return last || reach == end;
 }
 
@@ -89,13 +94,17 @@ static void onset_free(struct onset *p) {
 }
 
 static void take_onset(struct onsets *o, struct onset *p) {
-    int of_stream = 0, of_owner = 0;
+    int of_stream = 0, of_owner = 0, of_alarm = 0; /* of_alarm: in whose files it is well before the end */
     for (const struct onset *q = o->first; q; q = q->next) {
         of_stream += q->eeg == p->eeg;
         of_owner += q->file.owner == p->file.owner;
+        of_alarm +=
+            q->eeg == p->eeg && !strcmp(q->alarm, p->alarm) && llabs(p->first - q->first) < ONSETS_APART_S * FRONTEND_RATE_HZ;
     }
-    if (o->n >= ONSETS_WAITING || of_stream >= ONSETS_OF_STREAM || of_owner >= principal_share(ONSETS_WAITING, true)) {
+    const bool many = o->n >= ONSETS_WAITING || of_stream >= ONSETS_OF_STREAM || of_owner >= principal_share(ONSETS_WAITING, true);
+    if (many && !of_alarm)
         lose_one_of_many(o, p);
+    if (many || of_alarm) {
         onset_free(p);
         return;
     }
@@ -169,37 +178,23 @@ void onsets_stop(struct onsets *o) {
     pthread_detach(o->thread); /* it still uses the onsets, which end with the process */
 }
 
-static uint32_t hash(const char *text, size_t n) { /* FNV-1a */
-    uint32_t sum = 2166136261U;
-    for (size_t i = 0; i < n; i++)
-        sum = (sum ^ (unsigned char)text[i]) * 16777619U;
-    return sum;
-}
-
 void onsets_add(struct onsets *o, const struct journal_entry *e, struct eegring *eeg) {
-    char id[JOURNAL_ALARM];
     struct onset *p = o && eeg && o->folder.max_bytes ? calloc(1, sizeof *p) : NULL;
     if (!p)
         return;
     p->first = llround(e->start_s * FRONTEND_RATE_HZ);
-    journal_alarm_id(e->session, p->first, id);
-    p->own = !strcmp(id, e->alarm);
     p->wall_ms = e->sample_ms > 0 ? e->sample_ms : e->received_ms;
     p->until_ms = clock_ms() + GIVE_UP_MS;
-    p->file = (struct onset_file){.wall_ms = e->received_ms,
-                                  .owner = hash(e->principal, principal_length(e->principal)),
-                                  .bed = hash(e->client, strlen(e->client))};
-    str_copy(p->file.alarm, sizeof p->file.alarm, e->alarm);
+    str_copy(p->alarm, sizeof p->alarm, e->alarm);
     str_format(p->text, sizeof p->text, "alarm of %s, probability %.2f%s%s (%s)", *e->client ? e->client : "a stream", e->value,
                *e->where ? ", " : "", e->where, e->alarm);
     p->eeg = eegring_share(eeg);
-    const bool plain =
-        *e->alarm && strspn(e->alarm, "0123456789abcdef") + strspn(strchrnul(e->alarm, '-'), "-0123456789") == strlen(e->alarm);
-    if (plain && mailbox_post(o->box, &p->message))
-        return;
-    if (plain)
+    if (!onset_file_of(e, p->first, &p->file)) {
+        lose(o, p, "its stream's id is no name of a file");
+    } else {
+        if (mailbox_post(o->box, &p->message))
+            return;
         lose_one_of_many(o, p);
-    else
-        lose(o, p, "its id is no name of a file");
+    }
     onset_free(p);
 }

@@ -8,7 +8,7 @@
 #include "daemon/journal/onset_files.h"
 #include "daemon/viewer/eegring_edf.h"
 
-enum { ONSETS_WAITING = 1024, ONSETS_OF_STREAM = 8, ONSETS_STEP_S = 20 };
+enum { ONSETS_WAITING = 1024, ONSETS_OF_STREAM = 8, ONSETS_STEP_S = 20, ONSETS_APART_S = 30 };
 
 struct onsets_config {
     const char *results;     /* paths.results */
@@ -22,5 +22,6 @@ int onsets_start(const struct onsets_config *config, struct onsets **ret, struct
  * thread ends with the process then. NULL is fine. */
 void onsets_stop(struct onsets *o);
 /* A live alarm went on in a stream that keeps this EEG (takes a reference); NULL of either: nothing is kept. Never waits. The
- * same onset again, as after a restart, replaces a file only by a longer one; an alarm that is on again keeps its first onset. */
+ * same onset again, as after a restart, replaces a file only by a longer one. An alarm that is on again has a file for each onset,
+ * unless one of ONSETS_APART_S before is still followed. */
 void onsets_add(struct onsets *o, const struct journal_entry *e, struct eegring *eeg);

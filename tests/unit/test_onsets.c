@@ -198,7 +198,7 @@ static void streams_and_alarms_are_bounded(void **state) {
         onsets_add(o, &e, r);
     }
     struct journal_entry bad = alarm_of("token:eve", "bed-x", 70 * RATE);
-    str_copy(bad.alarm, sizeof bad.alarm, "../../../etc/cron.d/x-1");
+    str_copy(bad.session, sizeof bad.session, "../../../etc/cron.d/x");
     onsets_add(o, &bad, r);
     settle(301);
     alarm_on(o, "token:ana", "", 65 * RATE); /* a stream without a name */
@@ -209,7 +209,28 @@ static void streams_and_alarms_are_bounded(void **state) {
     eegring_drop(r);
 }
 
-static void the_first_onset_and_the_longest_file_stay(void **state) {
+/* Whoever reads a list takes an id for a text of printable characters. */
+static void a_name_of_another_kind_is_no_file_of_an_alarm(void **state) {
+    static const char *const names[] = {"1764562000000-00000000-00000000-\xff-1.edf", "1764562000000-00000000-00000000-a/1.edf",
+                                        "1764562000000-00000000-00000000-a\n1.edf",   "1764562000000-00000000-00000000-.edf",
+                                        "1764562000000-0000000-00000000-a-1.edf",     "x"};
+    OWNED(onset_files_done) struct onset_files files = {0};
+    struct onsets *o = start(state, 1 << 30);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[ONSETS_PATH];
+        str_format(path, sizeof path, "%s/onsets/%s", (char *)*state, names[i]);
+        assert_int_equal(fsio_mkdirs_above(path, NULL), 0);
+        assert_int_equal(fsio_write_atomic(path, "x", 1, NULL), 0);
+    }
+    alarm_on(o, "token:ana", "bed-1", 100 * RATE);
+    settle(1);
+    onsets_stop(o);
+    assert_int_equal(files_of(state, NULL, &files), 1);
+    assert_int_equal((int)counted("kept"), 1);
+}
+
+/* An alarm that is on again has a file for each onset that the one before does not show well. */
+static void the_longest_file_of_an_onset_stays(void **state) {
     OWNED(onset_files_done) struct onset_files first = {0}, then = {0};
     struct onsets *o = start(state, 1 << 30);
     alarm_on(o, "token:ana", "bed-1", 100 * RATE);
@@ -223,12 +244,17 @@ static void the_first_onset_and_the_longest_file_stay(void **state) {
     onsets_add(o, &e, none);
     e.start_s = 90; /* the alarm is on again */
     onsets_add(o, &e, less);
+    e.start_s = 60;
+    onsets_add(o, &e, less);
     onsets_stop(o);
     eegring_drop(less);
     eegring_drop(none);
-    assert_int_equal(files_of(state, NULL, &then), 1);
+    assert_int_equal(files_of(state, e.alarm, &then), 1);
     assert_true(then.list[0].bytes == first.list[0].bytes && then.list[0].bytes > 70 * ROWS * RATE * 2);
-    assert_true(counted("kept") == 0 && counted("lost") == 0);
+    onset_files_done(&then);
+    journal_alarm_id(session, 60 * RATE, e.alarm);
+    assert_int_equal(files_of(state, e.alarm, &then), 1);
+    assert_true(counted("kept") == 1 && counted("lost") == 0);
 }
 
 /* Clocks of the machine, 25 hours on; the thread looks once a second. */
@@ -286,14 +312,30 @@ static void a_volume_that_is_full_or_silent(void **state) {
     eegring_drop(many);
 }
 
+/* The volume answers when the stream has the minute before the onset no more. */
+static void what_came_too_late_is_said(void **state) {
+    struct onsets *o = start(state, 1 << 30);
+    struct eegring *r = ring_of(75);
+    const struct journal_entry e = alarm_of("token:ana", "bed-1", 70 * RATE);
+    double uv[ROWS * RATE] = {0};
+    volume = SILENT;
+    onsets_add(o, &e, r);
+    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+    for (int64_t s = 75; s < 190; s++)
+        eegring_put(r, uv, ROWS, RATE, s * RATE, NULL);
+    volume = WELL;
+    settle(2);
+    onsets_stop(o);
+    assert_true(counted("kept") == 1 && counted("lost") == 1);
+    eegring_drop(r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        in_temp_dir(the_file_has_the_samples),
-        in_temp_dir(a_storm_pushes_out_its_own),
-        in_temp_dir(streams_and_alarms_are_bounded),
-        in_temp_dir(the_first_onset_and_the_longest_file_stay),
-        in_temp_dir(old_ones_go_when_the_clock_is_steady),
-        in_temp_dir(a_volume_that_is_full_or_silent),
+        in_temp_dir(the_file_has_the_samples),           in_temp_dir(a_storm_pushes_out_its_own),
+        in_temp_dir(streams_and_alarms_are_bounded),     in_temp_dir(a_name_of_another_kind_is_no_file_of_an_alarm),
+        in_temp_dir(the_longest_file_of_an_onset_stays), in_temp_dir(old_ones_go_when_the_clock_is_steady),
+        in_temp_dir(a_volume_that_is_full_or_silent),    in_temp_dir(what_came_too_late_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
