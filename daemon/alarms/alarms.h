@@ -186,8 +186,8 @@ void alarms_technical_ended(struct alarms *all, const char *id);
 int alarms_technical_of(const struct alarms *all, const struct alarms_cause *stream, const struct alarm **ret, int most);
 /* The cause is there. True if its alarm is on. */
 bool alarms_round_put(struct alarms *all, const struct alarms_cause *cause, const struct alarms_now *now);
-/* At most 512 end in a round; of more the rest ends in the next ones. */
-void alarms_round_end(struct alarms *all, const struct alarms_now *now);
+/* Ends the alarms whose causes are gone, some in a call. True: there are more; call again in another turn of the loop. */
+bool alarms_round_end(struct alarms *all, const struct alarms_now *now);
 
 /* ---- what people do ---- */
 

@@ -1,7 +1,7 @@
 /* Technical alarms: from their causes, which are named every second. */
 #include "daemon/alarms/alarms_parts.h"
 
-enum { CAUSE_KEY = 16 + JOURNAL_CLIENT + JOURNAL_PRINCIPAL, ROUND_ENDS = 512 };
+enum { CAUSE_KEY = 16 + JOURNAL_CLIENT + JOURNAL_PRINCIPAL, ROUND_ENDS = 64 };
 
 /* How long a cause holds before it is an alarm. No samples have come for 10 s when that cause begins. */
 static const int64_t delays_ms[ALARM_KINDS] = {
@@ -176,7 +176,7 @@ static void put_unanswered(struct alarms *all, bool test, const struct alarms_no
     }
 }
 
-void alarms_round_end(struct alarms *all, const struct alarms_now *now) {
+bool alarms_round_end(struct alarms *all, const struct alarms_now *now) {
     const char *key;
     void *at;
     int rows = 0;
@@ -197,6 +197,7 @@ void alarms_round_end(struct alarms *all, const struct alarms_now *now) {
             alarms_write(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_OFF, .alarm = &t->alarm, ROW_AT(now)});
         free(map_remove(all->technical, key));
     }
+    return rows == ROUND_ENDS;
 }
 
 void alarms_gone(struct alarms *all, const char *session) {

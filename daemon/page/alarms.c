@@ -23,7 +23,10 @@ static void put_onset(struct html *h, const struct page_view *v, const struct al
     if (page_find_stream(v, a->session))
         html_put(h, "<p><a href=\"/streams/%s?t=%lld#eeg\">EEG of the onset</a></p>", a->session, (long long)a->on_ms);
     else
-        html_put(h, "<p>The stream has ended; its EEG is no longer here</p>");
+        html_put(h,
+                 "<p>The stream has ended; its EEG is no longer here. With journal.onsets there is a file of the onset: "
+                 "<code>brrctl alarms eeg %s</code></p>",
+                 a->id);
 }
 
 static void put_what(struct html *h, const struct page_view *v, const struct alarm *a) {

@@ -481,21 +481,28 @@ static void measure(const struct gather *g, const struct alarms *all) {
         metric_set(metrics_series(g->source.metrics, "brrd_alarms_waiting", alarm_kind_name((enum alarm_kind)i)), waiting[i]);
 }
 
-bool gather_causes(struct gather *g, const struct status *from, const struct alarms_now *now) {
-    if (!g->source.desk)
-        return false;
+static void put_own_causes(struct gather *g, const struct status *from, const struct alarms_now *now) {
     struct alarms *all = desk_alarms(g->source.desk);
-    if (!g->at)
-        alarms_round_begin(all);
-    if (look_at_streams(g, from, now))
-        return true;
     for (int i = 0; i < from->n_hooks; i++)
         if (from->hooks[i].state.failing)
             put_own_cause(all, ALARM_RECEIVER, from->hooks[i].name, from->hooks[i].state.error, now);
     if (from->journal_fails)
         put_own_cause(all, ALARM_JOURNAL, "", "", now);
     look_at_clock(g, all, now);
-    alarms_round_end(all, now);
-    measure(g, all);
-    return false;
+}
+
+bool gather_causes(struct gather *g, const struct status *from, const struct alarms_now *now) {
+    if (!g->source.desk)
+        return false;
+    struct alarms *all = desk_alarms(g->source.desk);
+    if (!g->at && !g->round_ends)
+        alarms_round_begin(all);
+    if (!g->round_ends && look_at_streams(g, from, now))
+        return true;
+    if (!g->round_ends)
+        put_own_causes(g, from, now);
+    g->round_ends = alarms_round_end(all, now);
+    if (!g->round_ends)
+        measure(g, all);
+    return g->round_ends;
 }

@@ -14,8 +14,9 @@ struct gather {
     int64_t begun_ms;      /* the newest status */
     struct status *making; /* NULL: none */
     struct session_walk walk;
-    int step, at;   /* of the parts; of the streams, in the part that looks for causes */
-    bool tick, due; /* it is that of a second; the next one is */
+    int step, at;    /* of the parts; of the streams, in the part that looks for causes */
+    bool tick, due;  /* it is that of a second; the next one is */
+    bool round_ends; /* causes were named; alarms whose causes are gone are being ended */
     /* Wall clock minus time since the boot; while the clock is another one since it was set at stepped_boot_ms, as before. */
     int64_t clock_offset_ms, stepped_boot_ms;
     bool clock_known;

@@ -731,7 +731,7 @@ static void a_test_takes_the_way_of_an_alarm(void **state) {
 
 static void count_ends(void *ctx, const struct alarms_row *row) { *(int *)ctx += row->kind == ALARMS_ROW_TECHNICAL_OFF; }
 
-/* The rows of thousands of beds that are heard again at the same moment are written over some rounds. */
+/* The rows of thousands of beds that are heard again at the same moment are written in several turns of the loop. */
 static void a_round_ends_no_more_than_the_loop_can_bear(void **state) {
     struct alarms_now t = {.boot_ms = 1000000, .wall_ms = 1800000000000};
     int ends = 0;
@@ -747,11 +747,10 @@ static void a_round_ends_no_more_than_the_loop_can_bear(void **state) {
         }
         alarms_round_end(all, &t);
     }
-    for (int round = 0; round < 3; round++) {
-        alarms_round_begin(all);
-        alarms_round_end(all, &t);
-        assert_int_equal(ends, round ? 600 : 512);
-    }
+    alarms_round_begin(all);
+    for (int before = 0; alarms_round_end(all, &t); before = ends)
+        assert_in_range(ends - before, 1, 64);
+    assert_int_equal(ends, 600);
     alarms_free(all);
 }
 

@@ -222,6 +222,7 @@ static void an_alarm_leads_to_the_eeg_while_its_stream_is_there(void **state) {
     page_alarms(&h, &v);
     assert_null(strstr(str_cstr(&h.out), "/streams/gone"));
     assert_non_null(strstr(str_cstr(&h.out), "The stream has ended; its EEG is no longer here"));
+    assert_non_null(strstr(str_cstr(&h.out), "<code>brrctl alarms eeg "));
     html_done(&h);
     status_drop(s);
 }
