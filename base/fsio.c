@@ -484,8 +484,7 @@ static int walk_sorted(struct walk *walk, const char *dir, struct err *err) {
     int rc = walk_dir(walk, dir, "", 0, err);
     if (rc)
         return rc;
-    if (walk->count)
-        qsort(walk->items, walk->count, sizeof *walk->items, by_path);
+    SORT(walk->items, walk->count, by_path);
     return 0;
 }
 

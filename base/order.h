@@ -4,6 +4,7 @@
 #pragma once
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 static inline int order_i64(int64_t a, int64_t b) { return (a > b) - (a < b); }
@@ -18,6 +19,9 @@ static inline int order_f64s(const void *a, const void *b) { return order_f64(*(
 static inline int order_u32s(const void *a, const void *b) { return order_u64(*(const uint32_t *)a, *(const uint32_t *)b); }
 static inline int order_u64s(const void *a, const void *b) { return order_u64(*(const uint64_t *)a, *(const uint64_t *)b); }
 static inline int order_strings(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* Sorts n items by such a comparison; there may be none, in an array that is NULL. */
+#define SORT(items, n, order) ((n) > 0 ? qsort(items, (size_t)(n), sizeof *(items), order) : (void)0)
 
 /* Defines such a comparison of structs, with x and y for the items:
  *

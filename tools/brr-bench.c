@@ -74,7 +74,7 @@ static int measure(const struct bench_case *c, void *state, struct stream *s, co
         else if (i == -1 && info.is_async) /* calls are queued: the wait for the device is shared by a millisecond of them */
             together = spent < 1e-3 ? (int)(1e-3 / (spent + 1e-6)) + 1 : 1;
     }
-    qsort(samples, (size_t)n, sizeof *samples, order_f64s);
+    SORT(samples, n, order_f64s);
     return n;
 }
 

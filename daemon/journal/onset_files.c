@@ -140,7 +140,7 @@ static int make_room_for(struct onset_folder *o, struct onset_files *files, cons
     files->list[files->n++].wall_ms = INT64_MAX; /* it goes after all others */
     for (int i = 0; i < files->n; i++)
         bytes += files->list[i].bytes;
-    qsort(files->list, (size_t)files->n, sizeof *files->list, by_bed);
+    SORT(files->list, files->n, by_bed);
     while (!rc && bytes > o->max_bytes && files->n > 1) {
         const struct run all = {0, files->n, 0};
         const int i = fullest(files->list, fullest(files->list, all, false), true).first;

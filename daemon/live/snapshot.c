@@ -359,8 +359,7 @@ int snapshot_prune_rejected(const char *dir, struct err *err) {
     if (!d)
         return errno == ENOENT ? 0 : err_errno(err, errno, "%s: cannot be read", folder);
     rc = list_rejected(d, &items, &n, err);
-    if (n)
-        qsort(items, n, sizeof *items, newest_first);
+    SORT(items, n, newest_first);
     for (size_t i = 0; i < n; i++) {
         bytes += items[i].bytes;
         if (bytes <= SNAPSHOT_REJECTED_BYTES && items[i].written_s >= oldest_s)

@@ -44,8 +44,7 @@ static void find_technical(struct listing *l) {
     for (const struct alarm *a; l->n_technical < ALARMS_MAX && (a = alarms_next(l->alarms, &cursor));)
         if (a->kind != ALARM_SEIZURE && alarm_is_open(a))
             l->technical[l->n_technical++] = a;
-    if (l->n_technical)
-        qsort(l->technical, l->n_technical, sizeof *l->technical, by_bed);
+    SORT(l->technical, l->n_technical, by_bed);
 }
 
 static void put_technical(struct listing *l, const struct status_stream *s, Brr__V1__Bed *out) {

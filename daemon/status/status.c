@@ -20,10 +20,7 @@ ORDER_BY(by_place, struct status_stream,
          order_then(order_i64(x->place, y->place),
                     order_then(strverscmp(x->bed.name, y->bed.name), strcmp(x->bed.session_id, y->bed.session_id))))
 
-void status_sort(struct status *s) {
-    if (s->n_streams)
-        qsort(s->streams, (size_t)s->n_streams, sizeof *s->streams, by_place);
-}
+void status_sort(struct status *s) { SORT(s->streams, s->n_streams, by_place); }
 
 const struct status *status_share(const struct status *s) {
     atomic_fetch_add(&((struct status *)(uintptr_t)s)->references, 1);

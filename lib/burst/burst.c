@@ -156,7 +156,7 @@ static void sort_pending(struct burst *b) {
         return;
     }
     memcpy(late, all + old, (size_t)n * sizeof *late);
-    qsort(late, (size_t)n, sizeof *late, by_place);
+    SORT(late, n, by_place);
     while (n > 0)
         all[--to] = old > b->head && by_place(&all[old - 1], &late[n - 1]) > 0 ? all[--old] : late[--n];
     free(late);
@@ -168,7 +168,7 @@ void burst_list_power(struct burst *b) {
     for (int i = 0; i < c->n_areas; i++)
         if (c->areas[i].power != 0 && c->area_first[i] != UINT32_MAX)
             b->power[b->n_power++] = (struct burst_injection){0, c->area_first[i], c->areas[i].power};
-    qsort(b->power, (size_t)b->n_power, sizeof *b->power, by_place);
+    SORT(b->power, b->n_power, by_place);
 }
 
 /* Room for the sums of n injections, here and on the device. Nothing is queued when it is called. */

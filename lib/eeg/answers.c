@@ -108,7 +108,7 @@ int answers_put(struct answers *a, const struct answer *answer, double recording
         answers_done(&kept);
         return rc;
     }
-    qsort(kept.items, kept.n, sizeof *kept.items, by_answer_onset);
+    SORT(kept.items, kept.n, by_answer_onset);
     answers_done(a);
     *a = kept;
     return 0;
@@ -137,8 +137,7 @@ static int make_rows(const struct answers *a, const struct labels *labels, struc
     if (rc || (labels && ((rc = take_labelled(ret, a, labels->runs, labels->n_runs, NULL, err)) ||
                           (rc = take_labelled(ret, a, labels->unknown, labels->n_unknown, ANSWER_UNSURE, err)))))
         return rc;
-    if (ret->n)
-        qsort(ret->items, ret->n, sizeof *ret->items, by_answer_onset);
+    SORT(ret->items, ret->n, by_answer_onset);
     return 0;
 }
 
@@ -153,8 +152,7 @@ int answers_complete(struct answers *a, const char *reader, double recording_s, 
         rc = rest.onset_s < rest.end_s ? add_answer(a, &rest, err) : 0;
         rest.onset_s = i < rows.n ? fmax(rest.onset_s, rows.items[i].end_s) : recording_s;
     }
-    if (a->n)
-        qsort(a->items, a->n, sizeof *a->items, by_answer_onset);
+    SORT(a->items, a->n, by_answer_onset);
     return rc;
 }
 
@@ -202,7 +200,7 @@ int answers_read(const char *path, struct answers *ret, struct err *err) {
     if (rc)
         answers_done(&found);
     else if (found.n)
-        qsort(found.items, found.n, sizeof *found.items, by_answer_onset);
+        SORT(found.items, found.n, by_answer_onset);
     *ret = found;
     return rc;
 }

@@ -47,7 +47,7 @@ static size_t sort_and_merge(struct label_run *runs, size_t n) {
     size_t last = 0;
     if (!n)
         return 0;
-    qsort(runs, n, sizeof *runs, by_onset);
+    SORT(runs, n, by_onset);
     for (size_t i = 1; i < n; i++) {
         struct label_run *into = &runs[last], *run = &runs[i];
         if (run->onset_s <= into->end_s) {
@@ -484,8 +484,7 @@ int labels_load(const char *recording_path, const char *rule, const struct eegfi
             *err = why;
         return rc;
     }
-    if (out.n_others)
-        qsort(out.others, out.n_others, sizeof *out.others, by_count);
+    SORT(out.others, out.n_others, by_count);
     *ret = out;
     return 0;
 }

@@ -324,7 +324,7 @@ static int read_patients(struct patient_rule *r, const char *path, struct err *e
         if (number)
             r->rows[r->n++] = row;
     }
-    qsort(r->rows, r->n, sizeof *r->rows, by_file);
+    SORT(r->rows, r->n, by_file);
     return check_patients(r, path, err);
 }
 

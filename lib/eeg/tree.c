@@ -155,7 +155,7 @@ static void drop_from(struct tree *t, size_t kept) {
 /* Keeps the best name of each file. */
 static int keep_one_name(struct tree *t, struct err *err) {
     size_t kept = 0;
-    qsort(t->names, t->n, sizeof *t->names, by_file);
+    SORT(t->names, t->n, by_file);
     for (size_t i = 0; i < t->n; i++) {
         struct name *name = &t->names[i], *best = kept ? &t->names[kept - 1] : NULL;
         const bool counts = !t->config->all_names || (best && best->header && name->header);
@@ -189,7 +189,7 @@ static int by_stem(const void *a, const void *b) {
 /* A recording that is there in two formats would teach and count twice. EDF beside BDF stays two recordings. */
 static void keep_one_format(struct tree *t) {
     size_t kept = 0;
-    qsort(t->names, t->n, sizeof *t->names, by_stem);
+    SORT(t->names, t->n, by_stem);
     for (size_t i = 0; i < t->n; i++) {
         struct name *name = &t->names[i], *first = kept ? &t->names[kept - 1] : NULL;
         const char *path = name->recording.path, *other = first ? first->recording.path : "";
@@ -216,8 +216,7 @@ int tree_walk(const struct tree_config *config, tree_visit_fn *visit, struct err
         note(&t, "%s of formats that are not read", counted(t.unread, "file").text);
     if (t.derivatives)
         note(&t, "%s below derivatives/ left out: name that folder itself to read it", counted(t.derivatives, "recording").text);
-    if (t.n)
-        qsort(t.names, t.n, sizeof *t.names, by_path);
+    SORT(t.names, t.n, by_path);
     for (size_t i = 0; i < t.n; i++)
         if ((rc = visit(config->ctx, &t.names[i].recording, err)))
             return rc;

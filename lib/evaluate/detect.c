@@ -126,7 +126,7 @@ static int check_outputs(const struct detect *d, struct err *err) {
         if (e->recording && !(paths[given++] = strdup(path)))
             return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
     }
-    qsort(paths, (size_t)given, sizeof *paths, order_strings);
+    SORT(paths, given, order_strings);
     for (int64_t i = 1; i < given; i++)
         if (!strcmp(paths[i - 1], paths[i]))
             return err_set(err, ERR_INVALID, "two recordings would both be written to %s; give them in separate jobs", paths[i]);

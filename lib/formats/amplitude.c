@@ -41,7 +41,7 @@ static int measure_size(const struct eegfile *file, const int *signals, int n, d
             return rc;
         for (int i = 0; i < n; i++)
             sizes[i] = amplitude_of(uv[i], range.n);
-        qsort(sizes, (size_t)n, sizeof *sizes, order_f64s);
+        SORT(sizes, n, order_f64s);
         *ret = sizes[n / 2];
     }
     return 0;

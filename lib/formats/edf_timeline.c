@@ -267,7 +267,7 @@ static void sort_annotations(struct eeg_annotation *items, size_t n) {
     for (size_t i = 1; i < n && sorted; i++)
         sorted = items[i - 1].onset_s <= items[i].onset_s;
     if (!sorted)
-        qsort(items, n, sizeof *items, by_onset);
+        SORT(items, n, by_onset);
 }
 
 int edf_read_annotations(struct edf *edf, struct err *err) {

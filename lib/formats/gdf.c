@@ -308,8 +308,7 @@ static int take_events(struct gdf *g, const uint8_t *table, int mode, size_t n, 
     }
     if (rc)
         return rc;
-    if (n)
-        qsort(events, n, sizeof *events, by_onset_of_event);
+    SORT(events, n, by_onset_of_event);
     g->info.annotations = events;
     g->info.n_annotations = n;
     return 0;

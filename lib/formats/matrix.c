@@ -241,8 +241,7 @@ static double ahead_s(const struct matrix *m, const struct matrix_mark *a, const
 
 int matrix_place_marks(struct matrix *m, double most_back_s, bool of_day, struct err *err) {
     int64_t undated = 0, backwards = 0;
-    if (m->n_marks)
-        qsort(m->marks, m->n_marks, sizeof *m->marks, mark_order);
+    SORT(m->marks, m->n_marks, mark_order);
     for (size_t i = 0; i < m->n_marks; i++) {
         const struct matrix_mark *b = &m->marks[i], *a = b;
         if (b->record <= 0 || b->record >= m->info.n_records)
@@ -306,8 +305,7 @@ ORDER_BY(by_onset, struct eeg_annotation, order_then(order_f64(x->onset_s, y->on
 static int finish_matrix(struct matrix *m, struct eegfile **ret, struct err *err) {
     if (!m->info.n_signals)
         return err_set(err, ERR_INVALID, "%s: no signal has samples; nothing can be read", m->base.path);
-    if (m->info.n_annotations)
-        qsort(m->annotations, m->info.n_annotations, sizeof *m->annotations, by_onset);
+    SORT(m->annotations, m->info.n_annotations, by_onset);
     m->info.signals = m->base.signals = m->signals;
     COPY_MEMBERS(m->info, *m, segments, annotations);
     m->info.duration_s = end_s(m);

@@ -116,7 +116,7 @@ static int read_header(const struct table *t, struct place *columns, struct err 
             return err_set(err, ERR_INVALID, "%s:%d: column %d is named '%.100s'; expected a concentration, a number", t->path,
                            t->line, i + 2, t->names[i + 1]);
     }
-    qsort(columns, (size_t)n, sizeof *columns, by_value);
+    SORT(columns, n, by_value);
     int different = 1;
     for (int i = 1; i < n; i++)
         different += columns[i].value != columns[i - 1].value;
@@ -159,7 +159,7 @@ static int read_rows(struct table *t, struct rows *r, struct err *err) {
 }
 
 static int check_table_rows(const struct table *t, struct rows *r, struct err *err) {
-    qsort(r->places, (size_t)r->count, sizeof *r->places, by_value);
+    SORT(r->places, r->count, by_value);
     for (int64_t i = 1; i < r->count; i++)
         if (r->places[i].value == r->places[i - 1].value)
             return err_set(err, ERR_INVALID, "%s:%d: the wavelength %g is also on line %d; average or drop one of them", t->path,

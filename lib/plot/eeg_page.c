@@ -64,7 +64,7 @@ double eeg_page_spacing_uv(const struct eeg_page *p) {
             sizes[n++] = fabsf(p->uv[i]);
     if (!n)
         return 100;
-    qsort(sizes, (size_t)n, sizeof *sizes, order_f32s);
+    SORT(sizes, n, order_f32s);
     double wanted = 1.3 * (double)sizes[(n - 1) * 97 / 100];
     size_t last = sizeof steps / sizeof *steps - 1, i = 0;
     while (i < last && steps[i] < wanted)

@@ -154,8 +154,7 @@ static double usual_amplitude(const struct plot_recording *r) {
         for (int i = 0; i < PLOT_COLUMNS; i++)
             if (!is_empty(r->channels[c], i))
                 ranges[n++] = fmaxf(fabsf(r->channels[c]->low[i]), fabsf(r->channels[c]->high[i]));
-    if (n)
-        qsort(ranges, n, sizeof *ranges, order_f32s);
+    SORT(ranges, n, order_f32s);
     double amplitude = n ? (double)ranges[(n - 1) * 98 / 100] : 0;
     free(ranges);
     return amplitude > 0 ? amplitude : 1;

@@ -62,7 +62,7 @@ static int draw_best(const struct panel *panel, const struct plot_choice *c, con
     for (int i = 0; i < c->n_points; i++)
         if (isfinite(c->points[i].x) && isfinite(c->points[i].y))
             sorted[n++] = c->points[i];
-    qsort(sorted, (size_t)n, sizeof *sorted, by_x);
+    SORT(sorted, n, by_x);
     struct svg_path path;
     double best = 0;
     svg_path_open(&path, panel->g, class);

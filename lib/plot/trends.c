@@ -134,7 +134,7 @@ static void aeeg(const float *uv, int channel, double complex *work, double ret[
     fourier(work, PADDED, +1);
     for (int i = 0; i < TRENDS_EPOCH; i++)
         peaks[i / PIECE] = fmax(peaks[i / PIECE], fabs(creal(work[i])));
-    qsort(peaks, PIECES, sizeof *peaks, order_f64s);
+    SORT(peaks, PIECES, order_f64s);
     ret[0] = percentile(peaks, PIECES, 10);
     ret[1] = percentile(peaks, PIECES, 90);
 }

@@ -300,8 +300,7 @@ static void finish_point(struct alarm_sweep *s, int index, struct patient *patie
     sum_patients(s, index, patients);
     for (int i = 0; i < s->patients; i++)
         worst = fmax(worst, patients[i].hours > 0 ? patients[i].false_alarms * 24 / patients[i].hours : 0);
-    if (point->n_delays)
-        qsort(point->delays_s, (size_t)point->n_delays, sizeof *point->delays_s, order_f64s);
+    SORT(point->delays_s, point->n_delays, order_f64s);
     point->sensitivity = s->references ? (double)point->alarmed / (double)s->references : NAN;
     point->false_alarms_per_24h = s->hours > 0 ? (double)point->false_alarms * 24 / s->hours : NAN;
     point->worst_patient_false_alarms_per_24h = worst;

@@ -125,7 +125,7 @@ static int tidy_init(const struct score_event *items, int n, struct tidy *ret) {
     for (int i = 0; i < n; i++)
         if (items[i].end_s > items[i].onset_s)
             e.items[used++] = items[i];
-    qsort(e.items, (size_t)used, sizeof *e.items, by_onset);
+    SORT(e.items, used, by_onset);
     for (int i = 0; i < used; i++)
         if (e.n && e.items[i].onset_s < e.items[e.n - 1].end_s)
             e.items[e.n - 1].end_s = fmax(e.items[e.n - 1].end_s, e.items[i].end_s);
@@ -374,7 +374,7 @@ static int score_onsets(const struct score_recording *recs, int n, struct score_
             if (!isnan(onset))
                 errors[found++] = fabs(onset - recs[i].ref[k].onset_s);
         }
-    qsort(errors, (size_t)found, sizeof *errors, order_f64s);
+    SORT(errors, found, order_f64s);
     *ret = (struct score_onsets){found, score_percentile(errors, found, 0.5), score_percentile(errors, found, 0.9)};
     free(errors);
     return 0;

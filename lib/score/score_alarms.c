@@ -49,7 +49,7 @@ int score_alarms(const struct score_alarms *recs, int n, struct score_alarm_repo
         for (int j = 0; j < rec->n_ref; j++)
             r.alarmed += add_seizure(rec, &rec->ref[j], &r);
     }
-    qsort(r.delays_s, (size_t)r.n_delays, sizeof *r.delays_s, order_f64s);
+    SORT(r.delays_s, r.n_delays, order_f64s);
     r.hours = seconds / 3600;
     r.sensitivity = r.references ? (double)r.alarmed / (double)r.references : NAN;
     r.false_alarms_per_24h = seconds > 0 ? (double)r.false_alarms / (seconds / 86400) : NAN;

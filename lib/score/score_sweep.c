@@ -97,7 +97,7 @@ static int spread(const struct histogram *h, int count, double *ret_on) {
         ret_on[n++] = 1 / (1 + exp(-(low + (high - low) * (i + 1) / (even + 1))));
     for (int i = 0; i < inside; i++)
         ret_on[n++] = threshold_of(bin_with_tail(h->inside, h->n_inside, (i + 0.5) / inside));
-    qsort(ret_on, (size_t)n, sizeof *ret_on, order_f64s);
+    SORT(ret_on, n, order_f64s);
     int distinct = 0;
     for (int i = 0; i < n; i++)
         if (!distinct || ret_on[i] > ret_on[distinct - 1])

@@ -210,8 +210,7 @@ static int load(struct cache *c, struct err *err) {
     int rc;
     if ((rc = take_shelf(&s, OBJECTS, err)) || (rc = take_shelf(&s, WINDOWS, err)))
         return rc;
-    if (s.count)
-        qsort(s.items, s.count, sizeof *s.items, by_use);
+    SORT(s.items, s.count, by_use);
     for (size_t i = 0; i < s.count; i++)
         if (!add_entry(c, s.items[i].shelf, s.items[i].key, s.items[i].bytes))
             return err_set(err, ERR_EXHAUSTED, "out of memory opening cache %s", c->dir);

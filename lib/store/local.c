@@ -78,8 +78,7 @@ static int read_names(const char *path, struct names *names, struct err *err) {
             rc = err_set(err, ERR_EXHAUSTED, "%s: out of memory, or more than %d names", path, MAX_ENTRIES);
     }
     closedir(dir);
-    if (names->count)
-        qsort(names->items, names->count, sizeof *names->items, order_strings);
+    SORT(names->items, names->count, order_strings);
     return rc;
 }
 

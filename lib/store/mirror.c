@@ -167,7 +167,7 @@ static int64_t drop_lone_parts(struct mirror *m, struct err *err) {
         if (kind == MIRROR_HEADER || kind == MIRROR_EITHER)
             headers[n++] = &m->files[i];
     }
-    qsort(headers, n, sizeof *headers, by_folder);
+    SORT(headers, n, by_folder);
     OWNED_MEMORY bool *lone = calloc((size_t)m->n_files + 1, sizeof *lone);
     if (!lone)
         return out_of_memory(m, err);
@@ -360,7 +360,7 @@ static int drive(struct mirror *m, int (*run)(void *ctx, int64_t item, struct er
 ORDER_BY(by_kind, struct file, order_then(x->recording - y->recording, strcmp(x->object.key, y->object.key)))
 
 static int transfer(struct mirror *m, mirror_progress_fn *progress, void *ctx, struct err *err) {
-    qsort(m->files, (size_t)m->n_files, sizeof *m->files, by_kind);
+    SORT(m->files, m->n_files, by_kind);
     while (m->n_labels < m->n_files && !m->files[m->n_labels].recording)
         m->n_labels++;
     return drive(m, transfer_file, m->n_files, progress, ctx, err);

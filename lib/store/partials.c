@@ -122,7 +122,7 @@ static size_t names_of(const char *dir, char **names, size_t most) {
     for (const struct dirent *e; d && n < most && (e = readdir(d));)
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && (names[n] = strdup(e->d_name)))
             n++;
-    qsort(names, n, sizeof *names, order_strings);
+    SORT(names, n, order_strings);
     return n;
 }
 

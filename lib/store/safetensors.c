@@ -96,7 +96,7 @@ ORDER_BY(by_first, struct extent, order_then(order_u64(x->first, y->first), orde
 static int check_layout(const struct safetensors *st, const char *path, struct extent *extents, size_t data_bytes,
                         struct err *err) {
     size_t at = 0;
-    qsort(extents, st->count, sizeof *extents, by_first);
+    SORT(extents, st->count, by_first);
     for (size_t i = 0; i < st->count; i++) {
         const char *name = st->entries[extents[i].index].name;
         if (extents[i].first < at)

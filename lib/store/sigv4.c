@@ -38,7 +38,7 @@ int sigv4_query(const struct sigv4_pair *query, int n, struct str *out, struct e
             break;
     }
     if (made == n && n)
-        qsort(parts, (size_t)n, sizeof *parts, order_strings);
+        SORT(parts, n, order_strings);
     for (int i = 0; i < made; i++) {
         *strchr(parts[i], '\1') = '=';
         if (i)
@@ -72,7 +72,7 @@ static int canonical(const struct sigv4_request *r, struct str *out, struct str 
     if (r->n_headers > SIGV4_MAX_PAIRS || r->n_headers < 1)
         return too_many(err);
     memcpy(sorted, r->headers, (size_t)r->n_headers * sizeof *sorted);
-    qsort(sorted, (size_t)r->n_headers, sizeof *sorted, by_header);
+    SORT(sorted, r->n_headers, by_header);
     str_printf(out, "%s\n", r->method);
     sigv4_encode(r->path, true, out);
     str_puts(out, "\n");

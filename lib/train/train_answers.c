@@ -61,13 +61,13 @@ static void put_in_order(struct train_answers *a) {
     int64_t seizures = 0;
     if (!a->n)
         return;
-    qsort(a->items, (size_t)a->n, sizeof *a->items, answers_by_draw);
+    SORT(a->items, a->n, answers_by_draw);
     while (seizures < a->n && a->items[seizures].seizure)
         seizures++;
     for (int64_t i = 0; i < a->n; i++)
         a->items[i].place =
             i < seizures ? (double)i / (double)seizures : ((double)(i - seizures) + 0.5) / (double)(a->n - seizures);
-    qsort(a->items, (size_t)a->n, sizeof *a->items, answers_by_place);
+    SORT(a->items, a->n, answers_by_place);
 }
 
 int train_answers_read(const struct manifest *m, const uint8_t *role, const char *root, uint64_t seed, struct train_answers *ret,
@@ -136,7 +136,7 @@ int train_answers_hide(const struct train_answers *a, int64_t counted, struct ma
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld answers", (long long)a->n);
     for (int64_t i = 0; i < a->n; i++)
         all[i] = (struct judged){&a->items[i], i < counted};
-    qsort(all, (size_t)a->n, sizeof *all, judged_by_recording);
+    SORT(all, a->n, judged_by_recording);
     for (int64_t i = 0, end; i < a->n && !rc; i = end) {
         for (end = i + 1; end < a->n && all[end].answer->entry == all[i].answer->entry;)
             end++;

@@ -141,7 +141,7 @@ static int keep_worst(struct train *t, const struct candidate *c, int64_t n, str
     for (int64_t i = 0; i < n && kept < wanted && c[i].score >= 0; i++)
         if (taken[patient[c[i].ref.entry]]++ < most)
             hard[kept++] = c[i].ref;
-    qsort(hard, (size_t)kept, sizeof *hard, window_ref_order);
+    SORT(hard, kept, window_ref_order);
     free(t->hard);
     t->hard = hard;
     t->n_hard = kept;
@@ -169,7 +169,7 @@ static int find_hard(struct train *t, struct err *err) {
     }
     if (rc)
         return rc;
-    qsort(c, (size_t)n, sizeof *c, worst_first);
+    SORT(c, n, worst_first);
     return keep_worst(t, c, n, err);
 }
 

@@ -22,7 +22,7 @@ int64_t balance_partial(const struct manifest *m, const uint8_t *role, const str
         if (role[i] == 1 && e->recording)
             owners[n++] = (struct owner){e->patient, e->windows[WINDOW_PARTIAL]};
     }
-    qsort(owners, (size_t)n, sizeof *owners, by_patient);
+    SORT(owners, n, by_patient);
     for (int64_t i = 0, of_patient = 0; i < n; i++) {
         of_patient += owners[i].partial;
         if (i + 1 < n && !strcmp(owners[i].patient, owners[i + 1].patient))
@@ -304,7 +304,7 @@ int draws_set_hard(struct draws *s, const struct window_ref *hard, int64_t n, st
         if (at)
             found[count++] = (uint32_t)(at - pool->items);
     }
-    qsort(found, (size_t)count, sizeof *found, order_u32s);
+    SORT(found, count, order_u32s);
     for (int64_t i = 0; i < count; i++)
         if (!i || found[i] != found[i - 1])
             found[different++] = found[i];

@@ -231,7 +231,7 @@ static int finish(struct manifest *m, struct opening *o, struct err *err) {
         if (e->recording)
             keys[n++] = recording_key(e->recording);
     }
-    qsort(keys, (size_t)n, sizeof *keys, order_strings);
+    SORT(keys, n, order_strings);
     struct digest *digest = digest_new();
     if (digest) {
         for (int64_t i = 0; i < n; i++)
@@ -388,10 +388,10 @@ static int open_sources(struct manifest *m, const struct manifest_config *config
         rc = join_part(m, i, err);
     if (rc)
         return rc;
-    qsort(m->entries, (size_t)m->count, sizeof *m->entries, by_inode);
+    SORT(m->entries, m->count, by_inode);
     if ((rc = check_sources(m, err)))
         return rc;
-    qsort(m->entries, (size_t)m->count, sizeof *m->entries, by_path); /* manifest_find's order */
+    SORT(m->entries, m->count, by_path); /* manifest_find's order */
     return hash_parts(m, err);
 }
 

@@ -117,8 +117,7 @@ int manifest_index_open(const struct manifest_config *config, struct manifest_in
         if (map.len > INDEX_MAX_BYTES || read_lines(index, (const char *)map.data, map.len, &own))
             index->count = 0; /* a damaged index is no index: everything is looked at anew */
         fsio_map_close(&map);
-        if (index->count)
-            qsort(index->items, (size_t)index->count, sizeof *index->items, by_path);
+        SORT(index->items, index->count, by_path);
     }
     *ret = index;
     return 0;

@@ -51,7 +51,7 @@ static int patients_init(struct patients *p, const struct manifest *m, struct er
     for (int64_t i = 0; i < n; i++)
         if (manifest_entry(m, i)->recording)
             p->items[usable++].name = manifest_entry(m, i)->patient;
-    qsort(p->items, (size_t)usable, sizeof *p->items, compare_patients);
+    SORT(p->items, usable, compare_patients);
     for (int64_t i = 0; i < usable; i++)
         if (!p->count || strcmp(p->items[p->count - 1].name, p->items[i].name))
             p->items[p->count++] = p->items[i];
@@ -131,7 +131,7 @@ static int64_t rank_patients(struct patients *p, uint64_t seed, struct patient *
         p->items[i].rank = patient_hash(salt, p->items[i].name);
         order[n++] = &p->items[i];
     }
-    qsort(order, (size_t)n, sizeof *order, by_rank);
+    SORT(order, n, by_rank);
     return n;
 }
 
@@ -193,7 +193,7 @@ static int assign_fold(struct patients *p, const struct split_config *c, struct 
     if (!order)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld patients", (long long)p->count);
     int64_t n = rank_patients(p, c->seed, order);
-    qsort(order, (size_t)n, sizeof *order, by_fold);
+    SORT(order, n, by_fold);
     for (int64_t i = c->fold - 1; n >= c->folds && i < n; i += c->folds)
         order[i]->role = ROLE_TEST;
     free(order);

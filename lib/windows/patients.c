@@ -37,7 +37,7 @@ static const char **list_names(const struct manifest *m, const uint8_t *role, en
     for (int64_t i = 0; i < manifest_count(m); i++)
         if (role[i] == wanted && manifest_entry(m, i)->recording)
             names[n++] = own ? manifest_entry(m, i)->own_patient : manifest_entry(m, i)->patient;
-    qsort(names, (size_t)n, sizeof *names, order_strings);
+    SORT(names, n, order_strings);
     for (int64_t i = 0; i < n; i++)
         if (!distinct || strcmp(names[distinct - 1], names[i]))
             names[distinct++] = names[i];
@@ -82,7 +82,7 @@ static void put_hashes(const char *const *names, int64_t n, const char *salt, st
     for (int64_t i = 0; hashes && i < n; i++)
         hashes[i] = patient_hash(salt, names[i]);
     if (hashes)
-        qsort(hashes, (size_t)n, sizeof *hashes, order_u64s);
+        SORT(hashes, n, order_u64s);
     for (int64_t i = 0; hashes && i < n; i++) {
         str_format(hex, sizeof hex, "%016" PRIx64, hashes[i]);
         json_put_str(w, NULL, hex);
@@ -201,7 +201,7 @@ static int by_hash_then_role(const void *a, const void *b) {
 /* A patient with used and unused recordings stands there twice: the use counts. */
 static void keep_highest_roles(struct known_patients *k) {
     size_t n = 0;
-    qsort(k->items, k->count, sizeof *k->items, by_hash_then_role);
+    SORT(k->items, k->count, by_hash_then_role);
     for (size_t i = 0; i < k->count; i++)
         if (!n || k->items[n - 1].hash != k->items[i].hash)
             k->items[n++] = k->items[i];
@@ -266,7 +266,7 @@ static int read_dataset(struct known_patients *k, const struct json *hashes, str
         return err_set(err, ERR_EXHAUSTED, "out of memory for %zu patients", n);
     for (size_t i = 0; i < n; i++)
         k->of_dataset[k->n_of_dataset++] = strtoull(json_str(json_at(hashes, i), ""), NULL, 16);
-    qsort(k->of_dataset, n, sizeof *k->of_dataset, order_u64s);
+    SORT(k->of_dataset, n, order_u64s);
     return 0;
 }
 

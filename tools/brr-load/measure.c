@@ -18,6 +18,6 @@ void times_join(struct times *to, struct times *from) {
 double times_quantile(struct times *t, double q) {
     if (!t->n)
         return NAN;
-    qsort(t->ms, (size_t)t->n, sizeof *t->ms, order_f32s);
+    SORT(t->ms, t->n, order_f32s);
     return (double)t->ms[(int64_t)ceil(q * (double)t->n) - (q > 0)];
 }

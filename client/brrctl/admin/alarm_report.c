@@ -61,8 +61,7 @@ static void put_counts(struct json_writer *w, const struct counts *c) {
 /* bed NULL: of all beds. */
 static void add_counts(const struct arguments *o, struct listing *l, const char *bed, struct counts *c) {
     char median[32], longest[32];
-    if (c->acknowledged)
-        qsort(c->waits_s, (size_t)c->acknowledged, sizeof *c->waits_s, order_f64s);
+    SORT(c->waits_s, c->acknowledged, order_f64s);
     if (o->json) {
         struct json_writer *w = output_begin();
         if (bed)

@@ -135,7 +135,7 @@ struct survey {
 /* Sorts counts. */
 static struct degrees degrees_of(uint32_t *counts, uint32_t n) {
     struct degrees d = {0};
-    qsort(counts, n, sizeof *counts, order_u32s);
+    SORT(counts, n, order_u32s);
     while (d.none < n && !counts[d.none])
         d.none++;
     d.low = counts[0];

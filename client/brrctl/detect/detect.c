@@ -137,7 +137,7 @@ static void left_out(void *ctx, const char *text) {
 static int check_outputs(const struct batch *b, struct err *err) {
     OWNED_MEMORY struct detect_item *sorted = needed(malloc(sizeof *sorted * (size_t)b->n));
     memcpy(sorted, b->items, sizeof *sorted * (size_t)b->n);
-    qsort(sorted, (size_t)b->n, sizeof *sorted, by_output);
+    SORT(sorted, b->n, by_output);
     for (int i = 1; i < b->n; i++)
         if (!strcmp(sorted[i - 1].output, sorted[i].output))
             return err_set(err, ERR_INVALID, "%s and %s would both be written to %s; give them in separate runs",

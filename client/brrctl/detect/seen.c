@@ -84,7 +84,7 @@ static int list_people(const struct detect_item *items, int n, const struct mode
     int kept = 0;
     for (int i = 0; i < n; i++)
         people[i] = person_of(&items[i], known, dataset);
-    qsort(people, (size_t)n, sizeof *people, order_strings);
+    SORT(people, n, order_strings);
     for (int i = 0; i < n; i++)
         if (kept && !strcmp(people[kept - 1].name, people[i].name)) {
             people[kept - 1].seen |= people[i].seen;

@@ -136,8 +136,7 @@ static int ask_patients(struct sweep *s, int *ret_exit) {
                                      .currency = s->currency,
                                      .steps = out->steps};
     brr__v1__validate_response__free_unpacked(out, NULL);
-    if (s->n_patients)
-        qsort(s->patients, (size_t)s->n_patients, sizeof *s->patients, order_strings);
+    SORT(s->patients, s->n_patients, order_strings);
     return 0;
 }
 

@@ -110,7 +110,7 @@ static int cmd_usage(const struct arguments *o) {
         return code;
     OWNED_MEMORY struct account *accounts = needed(calloc(list->n_jobs + 1, sizeof *accounts));
     const size_t n = add_up(list, own->since ? clock_wall_ms() - span_ms : INT64_MIN, accounts);
-    qsort(accounts, n, sizeof *accounts, by_time);
+    SORT(accounts, n, by_time);
     struct listing listing;
     listing_begin(&listing, "caller|>jobs|>open|>failed|>attempts|>device time|>energy|>cost");
     for (size_t i = 0; i < n; i++)

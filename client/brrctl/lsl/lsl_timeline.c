@@ -192,7 +192,7 @@ double lsl_timeline_measure(const double *stamps, int64_t n, double declared_hz)
     }
     if (!parts)
         return NAN;
-    qsort(rates, (size_t)parts, sizeof *rates, order_f64s);
+    SORT(rates, parts, order_f64s);
     return usual_rate((rates[(parts - 1) / 2] + rates[parts / 2]) / 2);
 }
 

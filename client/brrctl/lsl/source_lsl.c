@@ -528,7 +528,7 @@ static int measure(struct source_lsl *s, const int *used, int n, double *ret, st
         return rc;
     for (int i = 0; i < n; i++)
         sizes[i] = amplitude(s, used[i]);
-    qsort(sizes, (size_t)n, sizeof *sizes, order_f64s);
+    SORT(sizes, n, order_f64s);
     *ret = n ? sizes[n / 2] : 0;
     return 0;
 }

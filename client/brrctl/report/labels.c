@@ -307,8 +307,7 @@ static int write_file(struct import *m, struct labelled *item, struct err *err) 
     int rc;
     if ((rc = path_of(m, item, path, err)) || (rc = fsio_mkdirs_above(path, err)))
         return rc;
-    if (item->n)
-        qsort(item->runs, item->n, sizeof *item->runs, by_onset);
+    SORT(item->runs, item->n, by_onset);
     const char *text = eeg_start_text(&item->start, start, sizeof start);
     const struct events_header header = {
         .recording_s = item->duration_s, .record_name = fsio_basename(item->path), .start_text = strcmp(text, "n/a") ? text : NULL};

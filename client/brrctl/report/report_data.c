@@ -255,7 +255,7 @@ static int thresholds_of(const struct report_data *d, double ret[OPERATING_POINT
                 values[n++] = d->recordings[i].confidence[k];
     if (!n)
         return 0;
-    qsort(values, (size_t)n, sizeof *values, order_f64s);
+    SORT(values, n, order_f64s);
     int count = n < OPERATING_POINTS ? n : OPERATING_POINTS;
     for (int i = 0; i < count; i++)
         ret[i] = values[(int64_t)i * n / count];
@@ -304,7 +304,7 @@ static void event_delays(const struct report_data *d, struct operating *o) {
             if (at >= 0)
                 o->onsets[n++] = fmax(0, r->detected[at].onset_s - r->reference[k].onset_s);
         }
-    qsort(o->onsets, (size_t)n, sizeof *o->onsets, order_f64s);
+    SORT(o->onsets, n, order_f64s);
     if (n)
         o->delays[o->n_delays++] = (struct plot_delays){"onset of the event", o->onsets, n};
     if (o->alarm_report.n_delays)

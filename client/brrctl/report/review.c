@@ -204,7 +204,7 @@ static int read_recordings(struct review *r, struct err *err) {
     for (int m = 0; m < r->n_found; m++)
         for (int i = 0; i < r->data[m].n; i++)
             r->recordings[r->n++].recording = &r->data[m].recordings[i];
-    qsort(r->recordings, (size_t)r->n, sizeof *r->recordings, by_name);
+    SORT(r->recordings, r->n, by_name);
     int n = 0, rc = 0;
     for (int i = 0; i < r->n; i++)
         if (!n || by_name(&r->recordings[n - 1], &r->recordings[i]) != 0)

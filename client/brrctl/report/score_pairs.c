@@ -40,8 +40,7 @@ static void say_left_out(void *ctx, const char *text) {
 static int find_recordings(struct score_pairs *p, struct err *err) {
     const struct tree_config tree = {.root = p->ref, .all_names = true, .one_header = true, .note = say_left_out, .ctx = p};
     int rc = tree_walk(&tree, note_recording, err);
-    if (p->n_recordings)
-        qsort(p->recordings, (size_t)p->n_recordings, sizeof *p->recordings, order_strings);
+    SORT(p->recordings, p->n_recordings, order_strings);
     return rc;
 }
 
