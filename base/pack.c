@@ -94,3 +94,46 @@ void unpack_flag(struct unpack *u, bool *to, size_t size) { (void)size, *to = un
 void unpack_same(struct unpack *u, int64_t expected) { unpack_i64(u, expected, expected); }
 
 bool unpack_done(const struct unpack *u) { return !u->failed && u->left == 0; }
+
+int64_t packed_i64(struct packer *p, int64_t value, int64_t min, int64_t max) {
+    if (!p->to)
+        return unpack_i64(&p->from, min, max);
+    pack_i64(p->to, value);
+    return value;
+}
+
+void packed_count(struct packer *p, int64_t *value) { *value = packed_i64(p, *value, 0, PACKED_FAR); }
+
+void packed_flag(struct packer *p, bool *value, size_t size) { (void)size, *value = packed_i64(p, *value, 0, 1); }
+
+void packed_double(struct packer *p, double *value, size_t size) {
+    (void)size;
+    if (p->to)
+        pack_f64(p->to, *value);
+    else
+        *value = unpack_f64(&p->from);
+}
+
+void packed_float(struct packer *p, float *value, size_t size) {
+    double wide = (double)*value;
+    packed_double(p, &wide, size);
+    *value = (float)wide;
+}
+
+void packed_text(struct packer *p, char *text, size_t size) {
+    if (p->to)
+        pack_text(p->to, text);
+    else
+        unpack_text(&p->from, text, size);
+}
+
+void packed_bytes(struct packer *p, void *data, size_t len) {
+    if (p->to)
+        pack_bytes(p->to, data, len);
+    else
+        unpack_bytes(&p->from, data, len);
+}
+
+void packed_same(struct packer *p, int64_t expected) { (void)packed_i64(p, expected, expected, expected); }
+
+void packed_require(struct packer *p, bool condition) { unpack_require(&p->from, condition || p->to); }

@@ -49,3 +49,31 @@ void unpack_same(struct unpack *u, int64_t expected);
 void unpack_require(struct unpack *u, bool condition);
 /* True if nothing failed and all input was read. */
 bool unpack_done(const struct unpack *u);
+
+/* One function for both directions, so that the reader of a state cannot differ from its writer: values are written to
+ * `to`, or, where that is NULL, replaced by what is read from `from`, as above. Limits and requirements hold for what is
+ * read. */
+struct packer {
+    struct str *to;
+    struct unpack from;
+};
+/* An integer, bool or enum. */
+#define PACKED(p, value, min, max) ((value) = (__typeof__(value))packed_i64(p, (int64_t)(value), min, max))
+/* Members of a struct in this order: texts, doubles, floats and bools; and numbers (int64_t) from 0 to PACKED_FAR. */
+#define PACKED_FAR                   (INT64_C(1) << 60)
+#define PACKED_MEMBERS(p, of, ...)   EACH_MEMBER(PACKED_MEMBER, p, of, __VA_ARGS__)
+#define PACKED_COUNTS(p, of, ...)    EACH_MEMBER(PACKED_COUNT, p, of, __VA_ARGS__)
+#define PACKED_MEMBER(p, of, member) PACKED_AS((of).member)(p, (void *)&(of).member, sizeof(of).member);
+#define PACKED_COUNT(p, of, member)  packed_count(p, &(of).member);
+#define PACKED_AS(member)            _Generic((member), char * : packed_text, double : packed_double, PACKED_SMALL)
+#define PACKED_SMALL                 float : packed_float, bool : packed_flag
+int64_t packed_i64(struct packer *p, int64_t value, int64_t min, int64_t max);
+void packed_count(struct packer *p, int64_t *value);
+void packed_text(struct packer *p, char *text, size_t size);
+void packed_double(struct packer *p, double *value, size_t size);
+void packed_float(struct packer *p, float *value, size_t size);
+void packed_flag(struct packer *p, bool *value, size_t size);
+/* So many bytes, which the reader knows. */
+void packed_bytes(struct packer *p, void *data, size_t len);
+void packed_same(struct packer *p, int64_t expected);
+void packed_require(struct packer *p, bool condition);

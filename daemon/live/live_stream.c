@@ -325,9 +325,10 @@ static int64_t pick_alarm_hop(const struct live_stream *s, int64_t device_hop, c
 static int save_state(struct live_stream *s, struct str *out, struct err *err) {
     pack_text(out, detector_info(s->model->detector)->sha256);
     PACK(out, *s, alarm_hop, next_result, next_alarm, given);
-    quality_save(s->quality, out);
+    struct packer p = {.to = out};
+    (void)quality_pack(s->quality, &p);
     int rc = timeline_save(s->timeline, out, err);
-    quality_save_told(s->quality, out);
+    quality_pack_told(s->quality, &p);
     return rc;
 }
 
@@ -353,14 +354,15 @@ static double clipping_uv(const struct live_open *open) { return open->format ==
 
 /* The state of the quality and the timeline, which is the rest of what was saved. */
 static int load_parts(struct live_stream *s, struct unpack *state, struct err *err) {
-    if (!quality_load(s->quality, state))
+    struct packer p = {.from = *state};
+    if (!quality_pack(s->quality, &p))
         return err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
-    int rc = timeline_load(s->timeline, state, err);
+    int rc = timeline_load(s->timeline, &p.from, err);
     if (rc)
         return rc;
-    if (state->left)
-        quality_load_told(s->quality, state);
-    return unpack_done(state) ? 0 : err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
+    if (p.from.left)
+        quality_pack_told(s->quality, &p);
+    return unpack_done(&p.from) ? 0 : err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
 }
 
 /* The channels of the model's montage that the recording has, if it may lack so many; a network's inputs of the others are 0. The

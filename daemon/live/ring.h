@@ -21,6 +21,6 @@ const struct live_report *ring_next(const struct live_report *r); /* NULL after 
 void ring_clear(struct ring *ring);
 /* How the bytes hold CLOCK_BOOTTIME: not at all (of an earlier version), of another boot of the machine, or of this one. */
 enum ring_boot { RING_NO_BOOT, RING_OTHER_BOOT, RING_THIS_BOOT };
-void ring_save(const struct ring *ring, struct str *out);
-/* Into an empty ring; false: the bytes are corrupt, or memory is out. channels: they say which channels carry an event. */
-bool ring_load(struct ring *ring, struct unpack *in, enum ring_boot boot, bool channels);
+/* Of this boot and with channels where it is written. Read into an empty ring; false: the bytes are corrupt, or memory
+ * is out. channels: they say which channels carry an event. */
+bool ring_pack(struct ring *ring, struct packer *p, enum ring_boot boot, bool channels);

@@ -29,6 +29,15 @@ enum {
 };
 enum { OWN_BYTES = 8 << 10 }; /* of a snapshot, beside the state of its stream */
 
+/* How a snapshot is written or read; and entries of the journal, as far as they say what people did, which technical
+ * alarms are on, and which channels carry an alarm. */
+struct form {
+    int64_t version;
+    enum ring_boot boot;
+    struct journal_entry described[SESSION_DESCRIBED];
+    int n_described;
+};
+
 /* Strings that session_request borrows while a session is made from a snapshot. */
 struct opening {
     struct session_request request;
@@ -37,11 +46,9 @@ struct opening {
     char sha256[DIGEST_HEX_SIZE], checkpoint[LIVE_PATH], model[LIVE_NAME], texts[FRONTEND_MAX_LABELS][SESSION_LABEL_SIZE];
     char patient[PATIENT_NAME_SIZE];
     const char *labels[FRONTEND_MAX_LABELS];
-    int64_t epoch, version;
-    enum ring_boot boot;
+    int64_t epoch;
     bool ended;
-    struct journal_entry described[SESSION_DESCRIBED];
-    int n_described;
+    struct form form;
 };
 
 /* ---- as bytes ---- */
@@ -57,116 +64,114 @@ static void pack_open(const struct live_open *open, struct str *out) {
 static const enum journal_kind kinds[] = {JOURNAL_ESCALATED, JOURNAL_ANSWERED, JOURNAL_TECHNICAL_ON, JOURNAL_STANDBY,
                                           JOURNAL_ALARM_ON};
 
-/* Entries of the journal, as far as they say what people did, which technical alarms are on, and which channels carry an alarm. */
-static void pack_described(const struct session *s, struct str *out) {
+static void describe(const struct session *s, struct form *form) {
     const struct session_register *alarms = &s->all->config.alarms;
-    struct journal_entry of = {0}, list[SESSION_DESCRIBED];
+    struct journal_entry of = {0};
     COPY_TEXTS(of, *s, client);
     str_copy(of.session, sizeof of.session, s->id);
     str_copy(of.principal, sizeof of.principal, s->token.principal);
     str_copy(of.alarm, sizeof of.alarm, s->notes.alarm_id);
-    const int n = alarms->describe ? alarms->describe(alarms->ctx, &of, list) : 0;
-    pack_i64(out, n);
-    for (int i = 0; i < n; i++) {
-        const struct journal_entry *e = &list[i];
-        int kind = 0;
-        while (kinds[kind] != e->kind)
-            kind++;
-        pack_i64(out, kind);
-        PACK(out, *e, received_ms, boot_ms, step, until_ms, person, detail, alarm, number, on_ms, where);
+    form->n_described = alarms->describe ? alarms->describe(alarms->ctx, &of, form->described) : 0;
+}
+
+/* A CLOCK_BOOTTIME; it says nothing after another boot of the machine, and is 0 then. */
+static void pack_boot_ms(struct packer *p, const struct form *form, int64_t *boot_ms) {
+    if (form->boot != RING_NO_BOOT)
+        PACKED(p, *boot_ms, 0, INT64_MAX);
+    if (form->boot != RING_THIS_BOOT)
+        *boot_ms = 0;
+}
+
+static void pack_described(struct packer *p, const struct form *form, struct journal_entry *e) {
+    const int last = form->version < TECHNICAL ? 1 : form->version < STANDBYS ? 2 : 4;
+    int kind = 0;
+    while (p->to && kinds[kind] != e->kind)
+        kind++;
+    PACKED(p, kind, 0, last);
+    e->kind = kinds[kind];
+    PACKED(p, e->received_ms, 0, INT64_MAX);
+    pack_boot_ms(p, form, &e->boot_ms);
+    PACKED(p, e->step, 0, INT32_MAX);
+    PACKED(p, e->until_ms, 0, INT64_MAX);
+    PACKED_MEMBERS(p, *e, person, detail);
+    if (form->version >= TECHNICAL) {
+        PACKED_MEMBERS(p, *e, alarm);
+        PACKED(p, e->number, -1, INT64_MAX);
+        PACKED(p, e->on_ms, 0, INT64_MAX);
+    }
+    if (form->version >= STANDBYS)
+        PACKED_MEMBERS(p, *e, where);
+}
+
+/* The alarm of a session, and what the journal has of it. */
+static void pack_notes(struct packer *p, struct form *form, struct session_notes *n) {
+    PACKED_MEMBERS(p, *n, flaws, alarm_id);
+    PACKED(p, n->alarm_off, -1, PACKED_FAR);
+    PACKED_COUNTS(p, *n, heard);
+    PACKED(p, n->running, -1, PACKED_FAR);
+    PACKED_MEMBERS(p, n->gap, open, client);
+    PACKED_COUNTS(p, n->gap, first);
+    PACKED(p, n->gap.written, n->gap.first, PACKED_FAR);
+    PACKED_COUNTS(p, n->gap, end);
+    PACKED_COUNTS(p, n->onset, first);
+    PACKED(p, n->onset.wall_ms, 0, INT64_MAX);
+    pack_boot_ms(p, form, &n->onset.boot_ms);
+    PACKED_MEMBERS(p, n->onset, value);
+    PACKED(p, form->n_described, 0, SESSION_DESCRIBED);
+    for (int i = 0; i < form->n_described; i++) {
+        struct journal_entry *e = &form->described[i];
+        if (!p->to) {
+            *e = (struct journal_entry){.number = -1};
+            str_copy(e->alarm, sizeof e->alarm, n->alarm_id);
+        }
+        pack_described(p, form, e);
     }
 }
 
 /* What observers and the overview show of a session, and how its client behaves. */
-static void pack_view(const struct session *s, struct str *out) {
-    PACK(out, *s, shown.samples, shown.reconnects, alarm, shown.probability, back.heard_seen, start_ms, address);
-    PACK(out, s->notes, flaws, alarm_id, alarm_off, heard, running);
-    PACK(out, s->notes.gap, open, client, first, written, end);
-    PACK(out, s->notes.onset, first, wall_ms, boot_ms, value);
-    pack_described(s, out);
-    PACK(out, *s, shown.learned, notes.onset.where, notes.over, shown.followed);
+static void pack_view(struct packer *p, struct form *form, struct session *s) {
+    PACKED_COUNTS(p, s->shown, samples, reconnects);
+    PACKED_MEMBERS(p, *s, alarm, shown.probability, back.heard_seen);
+    PACKED(p, s->start_ms, 0, INT64_MAX);
+    PACKED_MEMBERS(p, *s, address);
+    pack_notes(p, form, &s->notes);
+    if (form->version >= LEARNING)
+        PACKED_COUNTS(p, s->shown, learned);
+    if (form->version >= CHANNELS)
+        PACKED_MEMBERS(p, s->notes.onset, where);
+    s->notes.over = form->version >= STANDBYS ? s->notes.over : s->notes.alarm_off;
+    if (form->version >= STANDBYS)
+        PACKED(p, s->notes.over, -1, PACKED_FAR);
+    if (form->version >= FOLLOWED)
+        PACKED_MEMBERS(p, s->shown, followed);
 }
 
-/* A CLOCK_BOOTTIME; 0: it says nothing after another boot of the machine. */
-static int64_t unpack_boot_ms(struct unpack *in, const struct opening *o) {
-    const int64_t boot_ms = o->boot == RING_NO_BOOT ? 0 : unpack_i64(in, 0, INT64_MAX);
-    return o->boot == RING_THIS_BOOT ? boot_ms : 0;
+/* What follows the opening, before the state of the stream. False: out of memory, or the bytes are corrupt. */
+static bool pack_numbers(struct packer *p, const struct form *form, struct session *s) {
+    PACKED_COUNTS(p, *s, consumed, saves.consumed_gaps, duplicates, events_total, seizure_samples, back.next_result);
+    PACKED(p, s->n_events, 0, SESSION_MAX_EVENTS);
+    if (!p->to && !(s->events = calloc((size_t)s->n_events + 1, sizeof *s->events)))
+        return false;
+    packed_bytes(p, s->events, (size_t)s->n_events * sizeof *s->events);
+    for (int i = 0; form->version < CHANNELS && i < s->n_events; i++)
+        s->events[i].where = 0; /* padding then */
+    return ring_pack(&s->back.kept, p, form->boot, form->version >= CHANNELS);
 }
 
-static void unpack_described(struct unpack *in, const struct session *s, struct opening *o) {
-    const int last = o->version < TECHNICAL ? 1 : o->version < STANDBYS ? 2 : 4;
-    o->n_described = (int)unpack_i64(in, 0, SESSION_DESCRIBED);
-    for (int i = 0; i < o->n_described; i++) {
-        struct journal_entry *e = &o->described[i];
-        *e = (struct journal_entry){.kind = kinds[unpack_i64(in, 0, last)], .number = -1};
-        e->received_ms = unpack_i64(in, 0, INT64_MAX);
-        e->boot_ms = unpack_boot_ms(in, o);
-        e->step = unpack_i64(in, 0, INT32_MAX);
-        e->until_ms = unpack_i64(in, 0, INT64_MAX);
-        UNPACK(in, *e, person, detail);
-        e->live = live_open_is_live(&o->open);
-        str_copy(e->alarm, sizeof e->alarm, s->notes.alarm_id);
-        if (o->version >= TECHNICAL) {
-            unpack_text(in, e->alarm, sizeof e->alarm);
-            e->number = unpack_i64(in, -1, INT64_MAX);
-            e->on_ms = unpack_i64(in, 0, INT64_MAX);
-        }
-        if (o->version >= STANDBYS)
-            unpack_text(in, e->where, sizeof e->where);
-        str_copy(e->session, sizeof e->session, o->id);
-        COPY_TEXTS(*e, *o, client, principal);
-    }
-}
-
-static void unpack_alarm(struct unpack *in, struct session *s, struct opening *o) {
-    const int64_t far = INT64_C(1) << 60;
-    unpack_text(in, s->notes.alarm_id, sizeof s->notes.alarm_id);
-    s->notes.alarm_off = unpack_i64(in, -1, far);
-    s->notes.heard = unpack_i64(in, 0, far);
-    s->notes.running = unpack_i64(in, -1, far);
-    UNPACK(in, s->notes.gap, open, client);
-    s->notes.gap.first = unpack_i64(in, 0, far);
-    s->notes.gap.written = unpack_i64(in, s->notes.gap.first, far);
-    s->notes.gap.end = unpack_i64(in, 0, far);
-    if (s->notes.gap.first >= s->next) /* its samples are sent again */
-        s->notes.gap.open = false;
-    s->notes.gap.end = s->notes.gap.end < s->next ? s->notes.gap.end : s->next;
-    s->notes.onset.first = unpack_i64(in, 0, far);
-    s->notes.onset.wall_ms = unpack_i64(in, 0, INT64_MAX);
-    s->notes.onset.boot_ms = unpack_boot_ms(in, o);
-    s->notes.onset.value = unpack_f64(in);
-    unpack_described(in, s, o);
-    s->shown.learned = s->shown.learned_before = o->version >= LEARNING ? unpack_i64(in, 0, far) : 0;
-    if (o->version >= CHANNELS)
-        unpack_text(in, s->notes.onset.where, sizeof s->notes.onset.where);
-    s->notes.over = o->version >= STANDBYS ? unpack_i64(in, -1, far) : s->notes.alarm_off;
-    s->shown.followed = o->version >= FOLLOWED && unpack_bool(in);
-}
-
-static void unpack_view_of(struct unpack *in, struct session *s, struct opening *o) {
-    s->shown.samples = unpack_i64(in, 0, INT64_C(1) << 60);
-    s->shown.reconnects = unpack_i64(in, 0, INT64_C(1) << 60);
-    s->alarm = unpack_bool(in);
-    s->shown.probability = (float)unpack_f64(in);
-    s->back.heard_seen = unpack_bool(in);
-    s->start_ms = unpack_i64(in, 0, INT64_MAX);
-    UNPACK(in, *s, address, notes.flaws);
-    unpack_alarm(in, s, o);
-}
-
-static void pack_session(const struct session *s, const struct live_report *saved, struct str *out) {
+static void pack_session(struct session *s, const struct live_report *saved, struct str *out) {
+    struct packer p = {.to = out};
+    struct form form = {.version = VERSION, .boot = RING_THIS_BOOT};
     char boot[TRUSTED_BOOT_ID];
     trusted_boot_id(boot);
+    describe(s, &form);
     pack_i64(out, VERSION);
     PACK(out, *s, id, epoch, token.digest, token.principal, client, patient);
     pack_text(out, boot);
     pack_open(live_stream_open(s->stream), out);
     pack_text(out, s->sha256);
-    PACK(out, *s, consumed, saves.consumed_gaps, duplicates, events_total, seizure_samples, back.next_result, n_events);
-    pack_bytes(out, s->events, (size_t)s->n_events * sizeof *s->events);
-    ring_save(&s->back.kept, out);
+    (void)pack_numbers(&p, &form, s);
     pack_bytes(out, saved->state, saved->state_len);
-    pack_view(s, out);
+    pack_view(&p, &form, s);
 }
 
 static enum ring_boot unpack_boot(struct unpack *in) {
@@ -177,13 +182,13 @@ static enum ring_boot unpack_boot(struct unpack *in) {
 }
 
 static void unpack_opening(struct unpack *in, struct opening *o) {
-    o->version = unpack_i64(in, FIRST, VERSION);
+    o->form.version = unpack_i64(in, FIRST, VERSION);
     unpack_text(in, o->id, sizeof o->id);
     o->epoch = unpack_i64(in, 0, INT64_MAX);
     UNPACK(in, *o, digest, principal, client);
-    if (o->version >= PATIENTS)
+    if (o->form.version >= PATIENTS)
         unpack_text(in, o->patient, sizeof o->patient);
-    o->boot = o->version >= BOOTS ? unpack_boot(in) : RING_NO_BOOT;
+    o->form.boot = o->form.version >= BOOTS ? unpack_boot(in) : RING_NO_BOOT;
     UNPACK(in, *o, checkpoint, model);
     o->open.n_labels = (int)unpack_i64(in, 1, FRONTEND_MAX_LABELS);
     for (int i = 0; i < o->open.n_labels; i++) {
@@ -201,23 +206,6 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
     COPY_MEMBERS(o->open, *o, checkpoint, model, labels);
     o->request = (struct session_request){
         .open = &o->open, .client = o->client, .principal = o->principal, .patient = o->patient, .resumable = true};
-}
-
-static bool unpack_numbers(struct unpack *in, const struct opening *o, struct session *s) {
-    const int64_t far = INT64_C(1) << 60;
-    int64_t *const numbers[] = {&s->consumed,     &s->saves.consumed_gaps, &s->duplicates,
-                                &s->events_total, &s->seizure_samples,     &s->back.next_result};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        *numbers[i] = unpack_i64(in, 0, far);
-    s->n_events = (int)unpack_i64(in, 0, SESSION_MAX_EVENTS);
-    s->events = calloc((size_t)s->n_events + 1, sizeof *s->events);
-    if (s->events)
-        unpack_bytes(in, s->events, (size_t)s->n_events * sizeof *s->events);
-    for (int i = 0; s->events && o->version < CHANNELS && i < s->n_events; i++)
-        s->events[i].where = 0; /* padding then */
-    s->next = s->saves.saved = s->saves.durable = s->consumed;
-    s->gaps = s->saves.consumed_gaps;
-    return s->events && ring_load(&s->back.kept, in, o->boot, o->version >= CHANNELS);
 }
 
 /* ---- making one ---- */
@@ -403,14 +391,32 @@ static int place(const struct sessions *all, struct live_open *open, struct err 
     return c->place(c->place_ctx, "", open->model, &open->device, err);
 }
 
+/* What follows from what was read. */
+static void settle_read(struct opening *o, struct session *s) {
+    struct session_gap *gap = &s->notes.gap;
+    s->next = s->saves.saved = s->saves.durable = s->consumed;
+    s->gaps = s->saves.consumed_gaps;
+    s->shown.learned_before = s->shown.learned;
+    gap->open &= gap->first < s->next; /* else its samples are sent again */
+    gap->end = gap->end < s->next ? gap->end : s->next;
+    for (int i = 0; i < o->form.n_described; i++) {
+        struct journal_entry *e = &o->form.described[i];
+        e->live = live_open_is_live(&o->open);
+        str_copy(e->session, sizeof e->session, o->id);
+        COPY_TEXTS(*e, *o, client, principal);
+    }
+}
+
 /* What follows the opening: *ret is the stream's own part. */
-static int unpack_rest(struct unpack *in, struct opening *o, struct session *s, const void **ret, size_t *ret_len,
+static int unpack_rest(const struct unpack *in, struct opening *o, struct session *s, const void **ret, size_t *ret_len,
                        struct err *err) {
-    const bool whole = unpack_numbers(in, o, s);
-    *ret = unpack_view(in, STATE_MAX, ret_len);
-    unpack_view_of(in, s, o);
-    if (in->failed || (whole && !unpack_done(in)) || !*ret_len)
+    struct packer p = {.from = *in};
+    const bool whole = pack_numbers(&p, &o->form, s);
+    *ret = unpack_view(&p.from, STATE_MAX, ret_len);
+    pack_view(&p, &o->form, s);
+    if (p.from.failed || (whole && !unpack_done(&p.from)) || !*ret_len)
         return err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt");
+    settle_read(o, s);
     return whole ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
 }
 
@@ -467,16 +473,16 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     rc = session_begin(s, copy, stream_len, err);
     if (rc)
         return rc;
-    for (int i = 0; i < o->n_described; i++)
-        if (o->described[i].kind == JOURNAL_ANSWERED)
-            s->notes.onset.answered_by = o->described[i].person;
+    for (int i = 0; i < o->form.n_described; i++)
+        if (o->form.described[i].kind == JOURNAL_ANSWERED)
+            s->notes.onset.answered_by = o->form.described[i].person;
     session_note_kept(s);
     session_alarm_goes_on(s);
     s->notes.onset.answered_by = NULL;
-    for (int i = 0; i < o->n_described && all->config.alarms.take; i++)
-        if (all->claims || (o->described[i].kind != JOURNAL_TECHNICAL_ON && o->described[i].kind != JOURNAL_STANDBY))
+    for (int i = 0; i < o->form.n_described && all->config.alarms.take; i++)
+        if (all->claims || (o->form.described[i].kind != JOURNAL_TECHNICAL_ON && o->form.described[i].kind != JOURNAL_STANDBY))
             /* this daemon's journal knows its own better */
-            all->config.alarms.take(all->config.alarms.ctx, &o->described[i]);
+            all->config.alarms.take(all->config.alarms.ctx, &o->form.described[i]);
     if (!s->ended)
         session_note(s, JOURNAL_RESTORED, "");
     return 0;

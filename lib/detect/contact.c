@@ -121,35 +121,24 @@ bool contact_bad(struct contact *c, int64_t sample) {
     return bad;
 }
 
-void contact_save(const struct contact *c, struct str *out) {
-    pack_i64(out, c->channels);
-    pack_i64(out, c->segment);
-    pack_i64(out, c->samples);
+int contact_pack(struct contact *c, struct packer *p, struct err *err) {
+    packed_same(p, c->channels);
+    PACKED_COUNTS(p, *c, segment);
+    PACKED(p, c->samples, 0, RATE_HZ - 1);
     for (int i = 0; i < c->channels; i++) {
-        pack_f64(out, (double)c->lowest[i]);
-        pack_f64(out, (double)c->highest[i]);
-        pack_i64(out, c->beyond[i]);
+        packed_float(p, &c->lowest[i], sizeof *c->lowest);
+        packed_float(p, &c->highest[i], sizeof *c->highest);
+        PACKED(p, c->beyond[i], 0, RATE_HZ);
     }
-    pack_i64(out, c->first);
-    pack_i64(out, c->n);
-    pack_bytes(out, c->n ? (const void *)c->bad : "", (size_t)c->n);
-}
-
-int contact_load(struct contact *c, struct unpack *in, struct err *err) {
-    const int64_t far = INT64_C(1) << 60;
-    unpack_same(in, c->channels);
-    c->segment = unpack_i64(in, 0, far);
-    c->samples = unpack_i64(in, 0, RATE_HZ - 1);
-    for (int i = 0; i < c->channels; i++) {
-        c->lowest[i] = (float)unpack_f64(in);
-        c->highest[i] = (float)unpack_f64(in);
-        c->beyond[i] = (int32_t)unpack_i64(in, 0, RATE_HZ);
+    PACKED_COUNTS(p, *c, first);
+    PACKED(p, c->n, 0, (int64_t)p->from.left);
+    if (!p->to) {
+        free(c->bad);
+        c->bad = malloc((size_t)c->n + 1);
+        c->capacity = c->n;
     }
-    c->first = unpack_i64(in, 0, far);
-    c->n = c->capacity = unpack_i64(in, 0, (int64_t)in->left);
-    free(c->bad);
-    if (!(c->bad = malloc((size_t)c->n + 1)))
+    if (c->n && !c->bad)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the signal quality of a stream");
-    unpack_bytes(in, c->bad, (size_t)c->n);
+    packed_bytes(p, c->bad, (size_t)c->n);
     return 0;
 }

@@ -29,5 +29,4 @@ int contact_push(struct contact *c, const uint16_t *rows, int columns, int64_t n
  * Forgets earlier seconds: calls come in order. */
 bool contact_bad(struct contact *c, int64_t sample);
 /* The state, for snapshots; load into a new one of as many channels. */
-void contact_save(const struct contact *c, struct str *out);
-int contact_load(struct contact *c, struct unpack *in, struct err *err);
+int contact_pack(struct contact *c, struct packer *p, struct err *err);

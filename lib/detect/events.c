@@ -151,7 +151,7 @@ static float percentile_of(const float *p, int64_t n, double q) {
     if (!sorted)
         return NAN;
     memcpy(sorted, p, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, order_f32s);
+    SORT(sorted, n, order_f32s);
     float value = sorted[(int64_t)((double)(n - 1) * q)];
     free(sorted);
     return value;
@@ -362,19 +362,11 @@ int events_break(struct events *e, int64_t next_sample, struct err *err) {
     return rc;
 }
 
-static void save_run(const struct run *run, struct str *out) {
-    pack_i64(out, run->present);
-    pack_i64(out, run->begun);
-    pack_i64(out, run->first);
-    pack_i64(out, run->end);
-}
-
 /* A run's confidence is computed from the trace [base, now). */
-static struct run load_run(struct unpack *in, int64_t base, int64_t now) {
-    struct run run = {.present = unpack_bool(in), .begun = unpack_bool(in)};
-    run.first = unpack_i64(in, run.present ? base : INT64_MIN, run.present ? now : INT64_MAX);
-    run.end = unpack_i64(in, run.present ? run.first : INT64_MIN, run.present ? now : INT64_MAX);
-    return run;
+static void pack_run(struct run *run, struct packer *p, int64_t base, int64_t now) {
+    PACKED_MEMBERS(p, *run, present, begun);
+    PACKED(p, run->first, run->present ? base : INT64_MIN, run->present ? now : INT64_MAX);
+    PACKED(p, run->end, run->present ? run->first : INT64_MIN, run->present ? now : INT64_MAX);
 }
 
 bool events_running(const struct events *e, struct event *ret) {
@@ -387,41 +379,35 @@ bool events_running(const struct events *e, struct event *ret) {
     return e->now > first && (double)(e->now - first) >= e->config.min_duration_s * RATE_HZ;
 }
 
-void events_save(const struct events *e, struct str *out) {
-    const int64_t first = oldest_needed(e);
-    pack_i64(out, first);
-    pack_i64(out, e->now);
-    pack_i64(out, e->segment);
-    pack_i64(out, e->on);
-    pack_i64(out, e->onset);
-    pack_i64(out, e->offset);
-    pack_i64(out, e->on_first);
-    pack_i64(out, e->on_settled);
-    save_run(&e->closed, out);
-    save_run(&e->event, out);
-    pack_bytes(out, e->trace + (first - e->base), (size_t)(e->now - first) * sizeof *e->trace);
-}
-
-int events_load(struct events *e, struct unpack *in, struct err *err) {
-    const int64_t far = INT64_C(1) << 53, longest = INT64_C(1) << 28;
-    e->base = unpack_i64(in, 0, far);
-    e->now = unpack_i64(in, e->base, e->base + longest);
-    e->segment = unpack_i64(in, 0, e->now);
-    e->on = unpack_bool(in);
-    e->onset = unpack_i64(in, 0, e->config.min_onset);
-    e->offset = unpack_i64(in, 0, e->config.min_offset);
-    e->on_first = unpack_i64(in, e->on ? e->base : INT64_MIN, e->on ? e->now : INT64_MAX);
-    e->on_settled = unpack_bool(in);
-    e->closed = load_run(in, e->base, e->now);
-    e->event = load_run(in, e->base, e->now);
-    int64_t n = in->failed ? 0 : e->now - e->base;
+/* Room for the trace that is read. */
+static int reserve_trace(struct events *e, int64_t base, int64_t n, struct err *err) {
     float *trace = realloc(e->trace, (size_t)(n + 1) * sizeof *trace);
     if (!trace)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the probability trace");
     e->trace = trace;
     e->capacity = n + 1;
-    unpack_bytes(in, trace, (size_t)n * sizeof *trace);
-    return in->failed ? err_set(err, ERR_DATA_LOSS, "the saved state of the event detection is corrupt") : 0;
+    e->base = base;
+    return 0;
+}
+
+int events_pack(struct events *e, struct packer *p, struct err *err) {
+    const int64_t far = INT64_C(1) << 53, longest = INT64_C(1) << 28;
+    int64_t base = p->to ? oldest_needed(e) : 0;
+    PACKED(p, base, 0, far);
+    PACKED(p, e->now, base, base + longest);
+    PACKED(p, e->segment, 0, e->now);
+    PACKED_MEMBERS(p, *e, on);
+    PACKED(p, e->onset, 0, e->config.min_onset);
+    PACKED(p, e->offset, 0, e->config.min_offset);
+    PACKED(p, e->on_first, e->on ? base : INT64_MIN, e->on ? e->now : INT64_MAX);
+    PACKED_MEMBERS(p, *e, on_settled);
+    pack_run(&e->closed, p, base, e->now);
+    pack_run(&e->event, p, base, e->now);
+    const int64_t n = p->from.failed ? 0 : e->now - base;
+    if (!p->to && reserve_trace(e, base, n, err))
+        return ERR_EXHAUSTED;
+    packed_bytes(p, e->trace + (base - e->base), (size_t)n * sizeof *e->trace);
+    return p->from.failed ? err_set(err, ERR_DATA_LOSS, "the saved state of the event detection is corrupt") : 0;
 }
 
 struct collected {

@@ -51,8 +51,7 @@ int events_find(const struct events_config *config, const float *p, int64_t n, s
 bool events_running(const struct events *e, struct event *ret);
 
 /* The state between two pushes, for snapshots; load into events made with the same configuration, before its first push. */
-void events_save(const struct events *e, struct str *out);
-int events_load(struct events *e, struct unpack *in, struct err *err);
+int events_pack(struct events *e, struct packer *p, struct err *err);
 
 /* A whole trace to be searched under many thresholds: what each block of its samples can change at most is known. */
 struct events_block {

@@ -210,63 +210,45 @@ void focus_forget(struct focus *f, int64_t sample) {
         memmove(f->louds, f->louds + n, (size_t)f->n * sizeof *f->louds);
 }
 
-void focus_save(const struct focus *f, struct str *out) {
-    const size_t n = (size_t)f->channels;
-    pack_i64(out, MARK);
-    pack_i64(out, f->channels);
-    pack_i64(out, f->now);
-    pack_i64(out, f->since);
-    pack_i64(out, f->blocks);
-    pack_i64(out, f->held);
-    pack_bytes(out, f->block, n * sizeof *f->block);
-    pack_bytes(out, f->before, n * sizeof *f->before);
-    pack_bytes(out, f->length, n * sizeof *f->length);
-    pack_bytes(out, f->level, n * sizeof *f->level);
-    pack_bytes(out, f->heard, n);
-    pack_i64(out, f->n);
-    for (int64_t i = 0; i < f->n; i++) {
-        pack_i64(out, f->louds[i].second);
-        pack_i64(out, f->louds[i].channels);
+/* The seconds come in order, and each has a channel. */
+static void pack_louds(struct focus *f, struct packer *p) {
+    int64_t n = f->n, after = 0;
+    packed_count(p, &n);
+    for (f->n = 0; f->n < n && !p->from.failed && GROW(f->louds, f->n, f->capacity); f->n++) {
+        struct loud *loud = &f->louds[f->n];
+        PACKED(p, loud->second, after, PACKED_FAR);
+        PACKED(p, loud->channels, 1, (INT64_C(1) << f->channels) - 1);
+        after = loud->second + 1;
     }
-    pack_bytes(out, f->step, n * sizeof *f->step);
-    for (size_t c = 0; c < n; c++)
-        pack_bytes(out, f->turns[c], n * sizeof *f->turns[c]);
+    packed_require(p, f->n == n);
 }
 
-bool focus_load(struct focus *f, struct unpack *in) {
-    const int64_t far = INT64_C(1) << 60;
+bool focus_pack(struct focus *f, struct packer *p) {
     const size_t n = (size_t)f->channels;
-    struct unpack ahead = *in;
-    const int64_t mark = unpack_i64(&ahead, INT64_MIN, INT64_MAX);
+    struct unpack ahead = p->from;
+    const int64_t mark = p->to ? MARK : unpack_i64(&ahead, INT64_MIN, INT64_MAX);
     if (mark != MARK && mark != MARK_BEFORE_PAIRS)
         return false;
-    unpack_same(in, mark);
-    unpack_same(in, f->channels);
-    f->now = unpack_i64(in, 0, far);
-    f->since = unpack_i64(in, 0, INT64_MAX);
-    f->blocks = unpack_i64(in, -2, BLOCKS_S - 1);
-    f->held = unpack_bool(in);
-    unpack_bytes(in, f->block, n * sizeof *f->block);
-    unpack_bytes(in, f->before, n * sizeof *f->before);
-    unpack_bytes(in, f->length, n * sizeof *f->length);
-    unpack_bytes(in, f->level, n * sizeof *f->level);
-    unpack_bytes(in, f->heard, n);
+    packed_same(p, mark);
+    packed_same(p, f->channels);
+    PACKED_COUNTS(p, *f, now);
+    PACKED(p, f->since, 0, INT64_MAX);
+    PACKED(p, f->blocks, -2, BLOCKS_S - 1);
+    PACKED_MEMBERS(p, *f, held);
+    packed_bytes(p, f->block, n * sizeof *f->block);
+    packed_bytes(p, f->before, n * sizeof *f->before);
+    packed_bytes(p, f->length, n * sizeof *f->length);
+    packed_bytes(p, f->level, n * sizeof *f->level);
+    packed_bytes(p, f->heard, n);
     for (size_t c = 0; c < n; c++)
-        unpack_require(in, f->heard[c] <= SLOW_S && isfinite(f->level[c]));
-    for (int64_t left = unpack_i64(in, 0, far), after = 0; left > 0 && !in->failed; left--) {
-        struct loud loud = {.second = unpack_i64(in, after, far)};
-        loud.channels = (uint32_t)unpack_i64(in, 1, (INT64_C(1) << n) - 1);
-        unpack_require(in, GROW(f->louds, f->n, f->capacity));
-        if (!in->failed)
-            f->louds[f->n++] = loud;
-        after = loud.second + 1;
-    }
+        packed_require(p, f->heard[c] <= SLOW_S && isfinite(f->level[c]));
+    pack_louds(f, p);
     f->held |= mark == MARK_BEFORE_PAIRS; /* so the second at hand says nothing */
     if (mark == MARK_BEFORE_PAIRS)
         return true;
-    unpack_bytes(in, f->step, n * sizeof *f->step);
+    packed_bytes(p, f->step, n * sizeof *f->step);
     for (size_t c = 0; c < n; c++)
-        unpack_bytes(in, f->turns[c], n * sizeof *f->turns[c]);
+        packed_bytes(p, f->turns[c], n * sizeof *f->turns[c]);
     return true;
 }
 

@@ -30,7 +30,6 @@ uint32_t focus_of(const struct focus *f, int64_t first, int64_t end);
 void focus_forget(struct focus *f, int64_t sample);
 /* The state between two calls, for snapshots; load into a new one of as many channels. False: what follows is no such
  * state, as in snapshots of earlier versions, and nothing was read. */
-void focus_save(const struct focus *f, struct str *out);
-bool focus_load(struct focus *f, struct unpack *in);
+bool focus_pack(struct focus *f, struct packer *p);
 /* The channels of a montage (eeg/frontend.h) as a list; "" for none. */
 void focus_list(const char *montage, uint32_t bits, char ret[SIDE_LIST]);

@@ -343,85 +343,51 @@ void suppression_totals(const struct suppression *s, struct suppression_totals *
 
 /* ---- snapshots -------------------------------------------------------------------------------------------------- */
 
-static void save_track(const struct track *k, struct str *out) {
-    pack_i64(out, k->suppressed);
-    pack_i64(out, k->awaited);
-    pack_i64(out, k->quiet);
-    pack_i64(out, k->since);
-    pack_bytes(out, k->suppressed_in, sizeof k->suppressed_in);
-    pack_bytes(out, k->bursts_in, sizeof k->bursts_in);
-}
-
-void suppression_save(const struct suppression *s, struct str *out) {
-    pack_i64(out, s->channels);
-    pack_i64(out, s->running);
-    pack_i64(out, s->now);
-    pack_i64(out, s->next);
-    pack_i64(out, s->totals.observed);
-    pack_i64(out, s->totals.suppressed);
-    pack_i64(out, s->totals.bursts);
-    pack_bytes(out, s->observed_in, sizeof s->observed_in);
-    for (int c = 0; c < s->channels; c++) {
-        pack_f64(out, s->mean[c]);
-        pack_f64(out, s->variance[c]);
-    }
-    for (int c = 0; c <= s->channels; c++)
-        save_track(&s->tracks[c], out);
-    pack_i64(out, s->n_ready);
-    for (int64_t i = 0; i < s->n_ready; i++) {
-        pack_i64(out, s->ready[i].sample);
-        pack_i64(out, s->ready[i].observed);
-    }
-    pack_bytes(out, s->values, (size_t)s->n_ready * tracks_of(s) * 2 * sizeof *s->values);
-}
-
-static void load_track(const struct suppression *s, struct track *k, struct unpack *in) {
-    k->suppressed = unpack_bool(in);
-    k->awaited = unpack_bool(in);
-    k->quiet = (int)unpack_i64(in, 0, SHORTEST - 1);
-    k->since = unpack_i64(in, 0, s->now);
-    unpack_bytes(in, k->suppressed_in, sizeof k->suppressed_in);
-    unpack_bytes(in, k->bursts_in, sizeof k->bursts_in);
-    unpack_require(in, k->since + k->quiet <= s->now && (!k->suppressed || (!k->awaited && !k->quiet)));
-    unpack_require(in, s->running || (!k->suppressed && !k->awaited && !k->quiet));
+static void pack_track(const struct suppression *s, struct track *k, struct packer *p) {
+    PACKED_MEMBERS(p, *k, suppressed, awaited);
+    PACKED(p, k->quiet, 0, SHORTEST - 1);
+    PACKED(p, k->since, 0, s->now);
+    packed_bytes(p, k->suppressed_in, sizeof k->suppressed_in);
+    packed_bytes(p, k->bursts_in, sizeof k->bursts_in);
+    packed_require(p, k->since + k->quiet <= s->now && (!k->suppressed || (!k->awaited && !k->quiet)));
+    packed_require(p, s->running || (!k->suppressed && !k->awaited && !k->quiet));
     for (int i = 0; i < BINS; i++)
-        unpack_require(in, k->suppressed_in[i] <= s->observed_in[i] && k->bursts_in[i] <= RATE / SHORTEST);
+        packed_require(p, k->suppressed_in[i] <= s->observed_in[i] && k->bursts_in[i] <= RATE / SHORTEST);
 }
 
-static int load_ready(struct suppression *s, struct unpack *in, struct err *err) {
-    int64_t n = unpack_i64(in, 0, (int64_t)(in->left / (2 * sizeof(int64_t))));
-    int rc;
-    if (!in->failed && (rc = reserve_ready(s, n, err)))
+static int pack_ready(struct suppression *s, struct packer *p, struct err *err) {
+    int64_t n = s->n_ready;
+    PACKED(p, n, 0, (int64_t)(p->from.left / (2 * sizeof(int64_t))));
+    int rc = p->from.failed ? 0 : reserve_ready(s, n, err);
+    if (rc)
         return rc;
-    for (s->n_ready = 0; !in->failed && s->n_ready < n; s->n_ready++) {
-        s->ready[s->n_ready].sample = unpack_i64(in, 0, s->now);
-        s->ready[s->n_ready].observed = unpack_i64(in, 1, SUPPRESSION_WINDOW_S * RATE);
+    for (s->n_ready = 0; !p->from.failed && s->n_ready < n; s->n_ready++) {
+        PACKED(p, s->ready[s->n_ready].sample, 0, s->now);
+        PACKED(p, s->ready[s->n_ready].observed, 1, SUPPRESSION_WINDOW_S * RATE);
     }
-    if (!in->failed)
-        unpack_bytes(in, s->values, (size_t)n * tracks_of(s) * 2 * sizeof *s->values);
+    if (!p->from.failed)
+        packed_bytes(p, s->values, (size_t)n * tracks_of(s) * 2 * sizeof *s->values);
     return 0;
 }
 
-int suppression_load(struct suppression *s, struct unpack *in, struct err *err) {
-    const int64_t far = INT64_C(1) << 60;
-    unpack_same(in, s->channels);
-    s->running = unpack_bool(in);
-    s->now = unpack_i64(in, 0, far);
-    s->next = unpack_i64(in, 0, far);
-    s->totals.observed = unpack_i64(in, 0, s->now);
-    s->totals.suppressed = unpack_i64(in, 0, s->totals.observed);
-    s->totals.bursts = unpack_i64(in, 0, s->totals.observed);
-    unpack_bytes(in, s->observed_in, sizeof s->observed_in);
+int suppression_pack(struct suppression *s, struct packer *p, struct err *err) {
+    packed_same(p, s->channels);
+    PACKED_MEMBERS(p, *s, running);
+    PACKED_COUNTS(p, *s, now, next);
+    PACKED(p, s->totals.observed, 0, s->now);
+    PACKED(p, s->totals.suppressed, 0, s->totals.observed);
+    PACKED(p, s->totals.bursts, 0, s->totals.observed);
+    packed_bytes(p, s->observed_in, sizeof s->observed_in);
     for (int i = 0; i < BINS; i++)
-        unpack_require(in, s->observed_in[i] <= RATE);
+        packed_require(p, s->observed_in[i] <= RATE);
     for (int c = 0; c < s->channels; c++) {
-        s->mean[c] = unpack_f64(in);
-        s->variance[c] = unpack_f64(in);
-        unpack_require(in, isfinite(s->mean[c]) && isfinite(s->variance[c]) && s->variance[c] >= 0);
+        packed_double(p, &s->mean[c], sizeof *s->mean);
+        packed_double(p, &s->variance[c], sizeof *s->variance);
+        packed_require(p, isfinite(s->mean[c]) && isfinite(s->variance[c]) && s->variance[c] >= 0);
     }
-    s->calm = false;
+    s->calm &= p->to != NULL;
     for (int c = 0; c <= s->channels; c++)
-        load_track(s, &s->tracks[c], in);
-    unpack_require(in, !s->running || (s->next % RATE == 0 && s->next >= s->now - SUPPRESSION_LATEST && s->next <= s->now + RATE));
-    return load_ready(s, in, err);
+        pack_track(s, &s->tracks[c], p);
+    packed_require(p, !s->running || (s->next % RATE == 0 && s->next >= s->now - SUPPRESSION_LATEST && s->next <= s->now + RATE));
+    return pack_ready(s, p, err);
 }

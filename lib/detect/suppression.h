@@ -72,7 +72,6 @@ int suppression_give(struct suppression *s, int64_t sample, struct err *err);
 int suppression_finish(struct suppression *s, struct err *err);
 void suppression_totals(const struct suppression *s, struct suppression_totals *ret);
 
-/* The state between two pushes, for snapshots; load into a new object with the same number of channels. A failed load marks `in`.
- */
-void suppression_save(const struct suppression *s, struct str *out);
-int suppression_load(struct suppression *s, struct unpack *in, struct err *err);
+/* The state between two pushes, for snapshots; load into a new object with the same number of channels. A failed load
+ * marks p->from. */
+int suppression_pack(struct suppression *s, struct packer *p, struct err *err);

@@ -72,26 +72,15 @@ int background_left_s(const struct background *b) {
     return (int)((left + BACKGROUND_BLOCKS_PER_S - 1) / BACKGROUND_BLOCKS_PER_S);
 }
 
-void background_save(const struct background *b, struct str *out) {
-    pack_f64(out, b->level);
+void background_pack(struct background *b, struct packer *p) {
+    PACKED_MEMBERS(p, *b, level);
+    packed_require(p, isfinite(b->level));
     if (!b->learns)
         return;
-    pack_f64(out, b->known);
-    pack_f64(out, b->worth);
-    pack_i64(out, b->heard);
-    pack_bytes(out, b->values, sizeof *b->values * (size_t)b->heard);
-}
-
-void background_load(struct background *b, struct unpack *in) {
-    b->level = unpack_f64(in);
-    unpack_require(in, isfinite(b->level));
-    if (!b->learns)
-        return;
-    b->known = unpack_f64(in);
-    b->worth = unpack_f64(in);
-    b->heard = unpack_i64(in, 0, BACKGROUND_LEARNED);
-    unpack_bytes(in, b->values, sizeof *b->values * (size_t)b->heard);
-    unpack_require(in, isfinite(b->known) && b->worth >= 0 && isfinite(b->worth));
-    for (int64_t i = 0; !in->failed && i < b->heard; i++)
-        unpack_require(in, isfinite(b->values[i]) && (!i || b->values[i] >= b->values[i - 1]));
+    PACKED_MEMBERS(p, *b, known, worth);
+    PACKED(p, b->heard, 0, BACKGROUND_LEARNED);
+    packed_bytes(p, b->values, sizeof *b->values * (size_t)b->heard);
+    packed_require(p, isfinite(b->known) && b->worth >= 0 && isfinite(b->worth));
+    for (int64_t i = 0; !p->from.failed && i < b->heard; i++)
+        packed_require(p, isfinite(b->values[i]) && (!i || b->values[i] >= b->values[i - 1]));
 }

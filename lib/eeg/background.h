@@ -36,5 +36,4 @@ int background_left_s(const struct background *b);
 /* How many seconds what is known before a gap counts for after it: also for the decaying means of eeg/history. */
 double background_worth_s(double gap_s);
 /* Snapshots: of one that only follows no more than its level. */
-void background_save(const struct background *b, struct str *out);
-void background_load(struct background *b, struct unpack *in);
+void background_pack(struct background *b, struct packer *p);

@@ -101,6 +101,10 @@ void dsp_cascade_run(struct dsp_cascade *c, double *rows, int64_t n) {
     kernel()->cascade(c->sections, c->n_sections, c->state, c->lanes, rows, n);
 }
 
+void dsp_cascade_pack(struct dsp_cascade *c, struct packer *p) {
+    packed_bytes(p, c->state, sizeof *c->state * (size_t)(2 * c->n_sections * c->lanes));
+}
+
 enum { TABLE_MAX_VALUES = 1 << 20, MAX_TAPS = 1 << 16 };
 
 struct resampler {
@@ -376,32 +380,22 @@ int64_t resampler_pull(struct resampler *r, double *rows, uint8_t *marks, int64_
     return n;
 }
 
-void resampler_save(const struct resampler *r, struct str *out) {
-    const int64_t gone = used_rows(r), left = r->count - gone;
-    pack_i64(out, r->start);
-    pack_i64(out, r->next);
-    pack_i64(out, r->row);
-    pack_i64(out, r->phase);
-    pack_i64(out, r->started);
-    pack_i64(out, r->ended);
-    pack_i64(out, r->base + gone);
-    pack_i64(out, left);
-    pack_bytes(out, r->rows + gone * r->lanes, sizeof *r->rows * (size_t)(left * r->lanes));
-    pack_bytes(out, r->marks + gone, (size_t)left);
-}
-
-void resampler_load(struct resampler *r, struct unpack *in) {
-    const int64_t far = INT64_C(1) << 60;
-    r->start = unpack_i64(in, -far, far);
-    r->next = unpack_i64(in, -far, far);
-    r->row = unpack_i64(in, -far, far);
-    r->phase = unpack_i64(in, 0, r->up - 1);
-    r->started = unpack_bool(in);
-    r->ended = unpack_bool(in);
-    r->base = unpack_i64(in, -far, far);
-    r->count = unpack_i64(in, 0, r->capacity);
-    unpack_bytes(in, r->rows, sizeof *r->rows * (size_t)(r->count * r->lanes));
-    unpack_bytes(in, r->marks, (size_t)r->count);
+void resampler_pack(struct resampler *r, struct packer *p) {
+    const int64_t gone = p->to ? used_rows(r) : 0;
+    int64_t base = r->base + gone, left = r->count - gone;
+    PACKED(p, r->start, -PACKED_FAR, PACKED_FAR);
+    PACKED(p, r->next, -PACKED_FAR, PACKED_FAR);
+    PACKED(p, r->row, -PACKED_FAR, PACKED_FAR);
+    PACKED(p, r->phase, 0, r->up - 1);
+    PACKED_MEMBERS(p, *r, started, ended);
+    PACKED(p, base, -PACKED_FAR, PACKED_FAR);
+    PACKED(p, left, 0, r->capacity);
+    packed_bytes(p, r->rows + gone * r->lanes, sizeof *r->rows * (size_t)(left * r->lanes));
+    packed_bytes(p, r->marks + gone, (size_t)left);
+    if (p->to)
+        return;
+    r->base = base;
+    r->count = left;
     /* An output reads the rows from row - reach + 1 on. */
-    unpack_require(in, !r->started || r->row - r->base >= (r->reach ? r->reach - 1 : 0));
+    packed_require(p, !r->started || r->row - r->base >= (r->reach ? r->reach - 1 : 0));
 }

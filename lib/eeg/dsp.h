@@ -37,6 +37,8 @@ void dsp_cascade_done(struct dsp_cascade *c);
 void dsp_cascade_settle(struct dsp_cascade *c, const double *row);
 /* Filters n rows in place. */
 void dsp_cascade_run(struct dsp_cascade *c, double *rows, int64_t n);
+/* The state, for snapshots. */
+void dsp_cascade_pack(struct dsp_cascade *c, struct packer *p);
 
 /* Resampler: output k is the source at time k/256 s, by a zero-phase windowed sinc (Kaiser, 80 dB; pass band to 15/16 and stop band
  * from 17/16 of half the lower rate), its taps normalised per phase so that a constant stays exactly constant. Before the first and
@@ -67,5 +69,4 @@ int64_t resampler_pull(struct resampler *r, double *rows, uint8_t *marks, int64_
  */
 bool resampler_pass(struct resampler *r, int64_t n, int64_t *ret_first);
 /* The state between two pushes, for snapshots; load into a resampler made with the same rate and lanes. */
-void resampler_save(const struct resampler *r, struct str *out);
-void resampler_load(struct resampler *r, struct unpack *in);
+void resampler_pack(struct resampler *r, struct packer *p);

@@ -362,44 +362,13 @@ void feature_run(struct feature *f, struct feature_rows in, struct feature_outpu
     }
 }
 
-void feature_save_background(const struct feature *f, struct str *out) {
-    pack_f64(out, f->background.level);
+void feature_pack_background(struct feature *f, struct packer *p) {
+    if (!p->to)
+        start_background(f);
+    PACKED_MEMBERS(p, f->background, level);
+    packed_require(p, isfinite(f->background.level));
     if (f->beside)
-        feature_save_background(f->beside, out);
-}
-
-void feature_load_background(struct feature *f, struct unpack *in) {
-    start_background(f);
-    f->background.level = unpack_f64(in);
-    unpack_require(in, isfinite(f->background.level));
-    if (f->beside)
-        feature_load_background(f->beside, in);
-}
-
-static size_t band_bytes(const struct feature *f) { return sizeof *f->band.state * (size_t)(2 * f->band.n_sections * f->lanes); }
-
-void feature_save(const struct feature *f, struct str *out) {
-    size_t n = (size_t)f->channels;
-    pack_bytes(out, f->band.state, band_bytes(f));
-    pack_bytes(out, f->before, n * sizeof *f->before);
-    pack_bytes(out, f->block, n * sizeof *f->block);
-    pack_bytes(out, f->ring, (size_t)f->blocks * n * sizeof *f->ring);
-    pack_i64(out, f->at);
-    pack_i64(out, f->filled);
-    background_save(&f->background, out);
-    if (f->learns) {
-        pack_i64(out, f->learned);
-        pack_i64(out, f->fresh);
-        pack_i64(out, f->hears);
-    }
-    if (f->holds) {
-        pack_i64(out, f->evidence);
-        pack_i64(out, f->calm);
-        pack_i64(out, f->lasts);
-    }
-    pack_i64(out, f->value);
-    if (f->beside)
-        feature_save(f->beside, out);
+        feature_pack_background(f->beside, p);
 }
 
 /* What blocks can hold, so that no sum overflows. */
@@ -410,29 +379,45 @@ static bool within(const int64_t *steps, size_t n) {
     return true;
 }
 
-void feature_load(struct feature *f, struct unpack *in) {
-    size_t n = (size_t)f->channels;
-    unpack_bytes(in, f->band.state, band_bytes(f));
-    unpack_bytes(in, f->before, n * sizeof *f->before);
-    unpack_bytes(in, f->block, n * sizeof *f->block);
-    unpack_bytes(in, f->ring, (size_t)f->blocks * n * sizeof *f->ring);
-    f->at = unpack_i64(in, 0, f->blocks - 1);
-    f->filled = unpack_i64(in, 0, FEATURE_BLOCK - 1);
-    start_background(f);
-    background_load(&f->background, in);
-    f->learned = f->learns ? unpack_i64(in, 0, INT64_C(1) << 60) : 0;
-    f->fresh = f->learns ? unpack_i64(in, 0, f->blocks) : 0;
-    f->hears = f->learns && unpack_bool(in);
-    f->evidence = f->holds ? unpack_i64(in, 0, EVENT_BEGINS) : 0;
-    f->calm = f->holds ? unpack_i64(in, 0, INT64_C(1) << 60) : 0;
-    f->lasts = f->holds ? unpack_i64(in, -1, INT64_C(1) << 60) : -1;
-    f->value = (uint16_t)unpack_i64(in, 0, UINT16_MAX);
+/* What follows from the state that was read. */
+static void check_loaded(struct feature *f, struct packer *p) {
+    const size_t n = (size_t)f->channels, ring = (size_t)f->blocks * n;
     memset(f->sum, 0, n * sizeof *f->sum);
-    unpack_require(in, within(f->block, n) && within(f->ring, (size_t)f->blocks * n));
-    for (size_t i = 0; !in->failed && i < (size_t)f->blocks * n; i++)
+    packed_require(p, within(f->block, n) && within(f->ring, ring));
+    for (size_t i = 0; !p->from.failed && i < ring; i++)
         f->sum[i % n] += f->ring[i];
-    if (f->beside && !in->failed)
-        feature_load(f->beside, in);
-    if (f->holds)
+}
+
+void feature_pack(struct feature *f, struct packer *p) {
+    const size_t n = (size_t)f->channels;
+    if (!p->to) {
+        start_background(f);
+        f->learned = f->fresh = f->evidence = f->calm = 0;
+        f->hears = false;
+        f->lasts = -1;
+    }
+    dsp_cascade_pack(&f->band, p);
+    packed_bytes(p, f->before, n * sizeof *f->before);
+    packed_bytes(p, f->block, n * sizeof *f->block);
+    packed_bytes(p, f->ring, (size_t)f->blocks * n * sizeof *f->ring);
+    PACKED(p, f->at, 0, f->blocks - 1);
+    PACKED(p, f->filled, 0, FEATURE_BLOCK - 1);
+    background_pack(&f->background, p);
+    if (f->learns) {
+        PACKED_COUNTS(p, *f, learned);
+        PACKED(p, f->fresh, 0, f->blocks);
+        PACKED_MEMBERS(p, *f, hears);
+    }
+    if (f->holds) {
+        PACKED(p, f->evidence, 0, EVENT_BEGINS);
+        PACKED_COUNTS(p, *f, calm);
+        PACKED(p, f->lasts, -1, PACKED_FAR);
+    }
+    PACKED(p, f->value, 0, UINT16_MAX);
+    if (!p->to)
+        check_loaded(f, p);
+    if (f->beside && !p->from.failed)
+        feature_pack(f->beside, p);
+    if (f->holds && !p->to)
         hold_backgrounds(f);
 }

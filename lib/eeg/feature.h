@@ -62,8 +62,6 @@ void feature_note(struct feature *f, struct feature_blocks to[FEATURE_MEASURES])
 /* After feature_start of one feature that learns: the channels of this segment are not looked at, m has its blocks. */
 void feature_give(struct feature *f, const double *m);
 /* What was learned of the person, for an object made alike that hears the same person later; feature_resume must follow a load. */
-void feature_save_background(const struct feature *f, struct str *out);
-void feature_load_background(struct feature *f, struct unpack *in);
+void feature_pack_background(struct feature *f, struct packer *p);
 /* The state between two calls, for snapshots; load into an object made alike. */
-void feature_save(const struct feature *f, struct str *out);
-void feature_load(struct feature *f, struct unpack *in);
+void feature_pack(struct feature *f, struct packer *p);

@@ -74,9 +74,7 @@ static const char *const normalize_names[] = {
     FRONTEND_NORMALIZE_ROWS(NAME)
 #undef NAME
 };
-enum { NORMALIZE_COUNT = sizeof normalize_names / sizeof *normalize_names };
 static const char *const reference_names[] = {[FRONTEND_REFERENCE_RECORDED] = "recorded", [FRONTEND_REFERENCE_AVERAGE] = "average"};
-enum { REFERENCE_COUNT = sizeof reference_names / sizeof *reference_names };
 
 bool frontend_is_feature(int normalize) { return normalize >= FRONTEND_LINE_LENGTH; }
 
@@ -641,78 +639,54 @@ bool frontend_loops_close(const struct frontend *f, char *note, unsigned long si
     return true;
 }
 
-bool frontend_save_background(const struct frontend *f, struct str *out) {
+static void pack_background(struct frontend *f, struct packer *p) {
+    packed_same(p, f->channels);
+    packed_same(p, f->columns);
+    if (f->history)
+        history_pack_means(f->history, p);
+    if (f->feature)
+        feature_pack_background(f->feature, p);
+}
+
+bool frontend_save_background(struct frontend *f, struct packer *p) {
     if (!f->learn_background || f->ended == NOBODY)
         return false;
-    pack_i64(out, f->channels);
-    pack_i64(out, f->columns);
-    if (f->history)
-        history_save_means(f->history, out);
-    if (f->feature)
-        feature_save_background(f->feature, out);
+    pack_background(f, p);
     return true;
 }
 
-bool frontend_load_background(struct frontend *f, struct unpack *in, double gap_s) {
-    unpack_same(in, f->channels);
-    unpack_same(in, f->columns);
-    unpack_require(in, f->learn_background);
-    if (f->history)
-        history_load_means(f->history, in);
-    if (f->feature)
-        feature_load_background(f->feature, in);
+bool frontend_load_background(struct frontend *f, struct packer *p, double gap_s) {
+    packed_require(p, f->learn_background);
+    pack_background(f, p);
     f->ended = -(int64_t)(fmin(fmax(gap_s, 0), LONGEST_GAP_S) * FRONTEND_RATE_HZ);
-    return !in->failed;
+    return !p->from.failed;
 }
 
-static size_t cascade_bytes(const struct frontend *f) {
-    return sizeof *f->cascade.state * (size_t)(2 * f->cascade.n_sections * f->lanes);
-}
-
-int frontend_save(const struct frontend *f, struct str *out, struct err *err) {
-    if (f->failed)
+int frontend_pack(struct frontend *f, struct packer *p, struct err *err) {
+    double rate_hz = f->rate_hz;
+    int64_t loops = -1; /* an earlier layout has one number for both loops here */
+    if (p->to && f->failed)
         return already_failed(f, err);
-    pack_i64(out, f->channels);
-    pack_f64(out, f->rate_hz);
-    pack_i64(out, f->position);
-    pack_i64(out, f->missing);
-    pack_i64(out, f->in_segment);
-    pack_i64(out, f->announced);
-    pack_bytes(out, f->last, sizeof *f->last * (size_t)f->lanes);
-    pack_bytes(out, f->cascade.state, cascade_bytes(f));
-    pack_bytes(out, f->loops, sizeof f->loops);
-    pack_i64(out, -1); /* an earlier layout has one number for both loops here */
-    pack_bytes(out, f->loop_samples, sizeof f->loop_samples);
+    packed_same(p, f->channels);
+    packed_double(p, &rate_hz, sizeof rate_hz);
+    packed_require(p, rate_hz == f->rate_hz);
+    PACKED_COUNTS(p, *f, position, missing);
+    PACKED_MEMBERS(p, *f, in_segment, announced);
+    packed_bytes(p, f->last, sizeof *f->last * (size_t)f->lanes);
+    dsp_cascade_pack(&f->cascade, p);
+    packed_bytes(p, f->loops, sizeof f->loops);
+    PACKED(p, loops, -1, PACKED_FAR);
+    if (loops < 0)
+        packed_bytes(p, f->loop_samples, sizeof f->loop_samples);
+    else
+        f->loop_samples[0] = f->loop_samples[1] = (double)loops;
     if (f->learn_background)
-        pack_i64(out, f->ended);
-    resampler_save(f->resampler, out);
+        PACKED(p, f->ended, -PACKED_FAR, PACKED_FAR);
+    resampler_pack(f->resampler, p);
     if (f->history)
-        history_save(f->history, out);
+        history_pack(f->history, p);
     if (f->feature)
-        feature_save(f->feature, out);
-    return 0;
-}
-
-int frontend_load(struct frontend *f, struct unpack *in, struct err *err) {
-    const int64_t far = INT64_C(1) << 60;
-    unpack_same(in, f->channels);
-    unpack_require(in, unpack_f64(in) == f->rate_hz);
-    f->position = unpack_i64(in, 0, far);
-    f->missing = unpack_i64(in, 0, far);
-    f->in_segment = unpack_bool(in);
-    f->announced = unpack_bool(in);
-    unpack_bytes(in, f->last, sizeof *f->last * (size_t)f->lanes);
-    unpack_bytes(in, f->cascade.state, cascade_bytes(f));
-    unpack_bytes(in, f->loops, sizeof f->loops);
-    f->loop_samples[0] = f->loop_samples[1] = (double)unpack_i64(in, -1, far);
-    if (f->loop_samples[0] < 0)
-        unpack_bytes(in, f->loop_samples, sizeof f->loop_samples);
-    f->ended = f->learn_background ? unpack_i64(in, -far, far) : NOBODY;
-    resampler_load(f->resampler, in);
-    if (f->history)
-        history_load(f->history, in);
-    if (f->feature)
-        feature_load(f->feature, in);
-    f->failed = in->failed ? ERR_DATA_LOSS : 0;
-    return in->failed ? err_set(err, ERR_DATA_LOSS, "the saved state of the filters is corrupt or of another source") : 0;
+        feature_pack(f->feature, p);
+    f->failed = p->from.failed ? ERR_DATA_LOSS : 0;
+    return p->from.failed ? err_set(err, ERR_DATA_LOSS, "the saved state of the filters is corrupt or of another source") : 0;
 }

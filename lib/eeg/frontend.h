@@ -118,8 +118,8 @@ double frontend_learned_s(const struct frontend *f); /* seconds of signal in whi
 /* What was learned of a person, for a frontend of the same settings that hears the same person in another recording; nothing
  * (false) while none is learned. Load before the first push: the person was heard gap_s ago, as before a gap. False: the bytes are
  * of a frontend of other settings, and this one must not be used. */
-bool frontend_save_background(const struct frontend *f, struct str *out);
-bool frontend_load_background(struct frontend *f, struct unpack *in, double gap_s);
+bool frontend_save_background(struct frontend *f, struct packer *p);
+bool frontend_load_background(struct frontend *f, struct packer *p, double gap_s);
 /* Source samples since file time 0 so far, gaps included. */
 int64_t frontend_position(const struct frontend *f);
 /* Index (into labels) of each source channel read, in the order frontend_push wants them. */
@@ -149,8 +149,7 @@ bool frontend_loops_close(const struct frontend *f, char *note, unsigned long si
 /* The state between two pushes, for snapshots; load into a frontend made with the same settings and source, before its first push.
  * PRECONDITION when the frontend has stopped after an error. DATA_LOSS: the bytes are no state of this frontend; it must not be
  * used then. */
-int frontend_save(const struct frontend *f, struct str *out, struct err *err);
-int frontend_load(struct frontend *f, struct unpack *in, struct err *err);
+int frontend_pack(struct frontend *f, struct packer *p, struct err *err);
 
 /* Names of the output channels ("Fp1", "Fp1-F7", …) of a montage and their number in ret_n. ret_names may be NULL; otherwise the
  * caller frees the list with montage_channels_free. ERR_INVALID for an unknown montage. */

@@ -188,55 +188,28 @@ void history_run(struct history *h, const double *rows, int64_t n, bool held, st
     }
 }
 
-void history_save_means(const struct history *h, struct str *out) {
+void history_pack_means(struct history *h, struct packer *p) {
     const size_t bytes = (size_t)h->channels * sizeof *h->power;
-    pack_f64(out, h->weight);
-    pack_bytes(out, h->power, bytes);
+    PACKED_MEMBERS(p, *h, weight);
+    packed_require(p, h->weight >= 0 && isfinite(h->weight)); /* 0: before the first segment */
+    packed_bytes(p, h->power, bytes);
     if (h->has_envelope)
-        pack_bytes(out, h->envelope.length, bytes);
+        packed_bytes(p, h->envelope.length, bytes);
 }
 
-void history_load_means(struct history *h, struct unpack *in) {
-    const size_t bytes = (size_t)h->channels * sizeof *h->power;
-    h->weight = unpack_f64(in);
-    unpack_require(in, h->weight >= 0 && isfinite(h->weight));
-    unpack_bytes(in, h->power, bytes);
-    if (h->has_envelope)
-        unpack_bytes(in, h->envelope.length, bytes);
-}
-
-static size_t band_bytes(const struct dsp_cascade *band) {
-    return sizeof *band->state * (size_t)(2 * band->n_sections * band->lanes);
-}
-
-void history_save(const struct history *h, struct str *out) {
-    size_t n = (size_t)h->channels;
-    pack_f64(out, h->weight);
-    pack_bytes(out, h->power, n * sizeof *h->power);
-    const struct envelope *e = &h->envelope;
-    if (h->has_envelope) {
-        pack_bytes(out, e->length, n * sizeof *e->length);
-        pack_bytes(out, e->before, n * sizeof *e->before);
-        pack_bytes(out, e->band.state, band_bytes(&e->band));
-        pack_i64(out, e->at);
-        pack_bytes(out, e->recent, RECENT * n * sizeof *e->recent);
-    }
-}
-
-void history_load(struct history *h, struct unpack *in) {
-    size_t n = (size_t)h->channels;
-    h->weight = unpack_f64(in);
-    unpack_require(in, h->weight >= 0); /* 0: before the first segment */
-    unpack_bytes(in, h->power, n * sizeof *h->power);
+void history_pack(struct history *h, struct packer *p) {
+    const size_t n = (size_t)h->channels;
     struct envelope *e = &h->envelope;
-    if (h->has_envelope) {
-        unpack_bytes(in, e->length, n * sizeof *e->length);
-        unpack_bytes(in, e->before, n * sizeof *e->before);
-        unpack_bytes(in, e->band.state, band_bytes(&e->band));
-        e->at = unpack_i64(in, 0, RECENT - 1);
-        unpack_bytes(in, e->recent, RECENT * n * sizeof *e->recent);
-        memset(e->recent_sum, 0, n * sizeof *e->recent_sum);
-        for (size_t i = 0; i < RECENT * n; i++)
-            e->recent_sum[i % n] += e->recent[i];
-    }
+    history_pack_means(h, p);
+    if (!h->has_envelope)
+        return;
+    packed_bytes(p, e->before, n * sizeof *e->before);
+    dsp_cascade_pack(&e->band, p);
+    PACKED(p, e->at, 0, RECENT - 1);
+    packed_bytes(p, e->recent, RECENT * n * sizeof *e->recent);
+    if (p->to)
+        return;
+    memset(e->recent_sum, 0, n * sizeof *e->recent_sum);
+    for (size_t i = 0; i < RECENT * n; i++)
+        e->recent_sum[i % n] += e->recent[i];
 }

@@ -31,8 +31,6 @@ struct history_output {
 void history_keep(struct history *h, bool keep); /* of the next calls; false after history_new */
 void history_run(struct history *h, const double *rows, int64_t n, bool held, struct history_output out);
 /* What the decaying means know of the person, for an object made alike; history_start must follow a load. */
-void history_save_means(const struct history *h, struct str *out);
-void history_load_means(struct history *h, struct unpack *in);
+void history_pack_means(struct history *h, struct packer *p);
 /* The state between two calls, for snapshots; load into an object made alike. */
-void history_save(const struct history *h, struct str *out);
-void history_load(struct history *h, struct unpack *in);
+void history_pack(struct history *h, struct packer *p);

@@ -264,51 +264,26 @@ int quality_take(struct quality *q, int64_t first, int64_t end, struct quality_r
     return 0;
 }
 
-void quality_save(const struct quality *q, struct str *out) {
-    pack_i64(out, q->channels);
-    pack_i64(out, q->at);
-    pack_i64(out, q->lost);
-    pack_bytes(out, q->held, (size_t)q->channels * sizeof *q->held);
-    for (int c = 0; c < q->channels; c++) {
-        const struct second *s = &q->now[c];
-        pack_f64(out, s->sum);
-        pack_f64(out, s->squares);
-        pack_f64(out, (double)s->first);
-        pack_f64(out, (double)s->lowest);
-        pack_f64(out, (double)s->highest);
-        const int64_t numbers[] = {s->n, s->missing, s->at_limit, s->at_lowest, s->at_highest};
-        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-            pack_i64(out, numbers[i]);
-    }
-    pack_i64(out, q->n);
-    pack_bytes(out, q->records, (size_t)q->n * record_size(q));
-}
-
-void quality_save_told(const struct quality *q, struct str *out) { pack_bytes(out, q->told, (size_t)q->channels); }
-
-void quality_load_told(struct quality *q, struct unpack *in) { unpack_bytes(in, q->told, (size_t)q->channels); }
-
-bool quality_load(struct quality *q, struct unpack *in) {
-    const int64_t far = INT64_C(1) << 60;
-    unpack_same(in, q->channels);
-    q->at = unpack_i64(in, 0, far);
-    q->lost = unpack_i64(in, 0, far);
-    unpack_bytes(in, q->held, (size_t)q->channels * sizeof *q->held);
+bool quality_pack(struct quality *q, struct packer *p) {
+    packed_same(p, q->channels);
+    PACKED_COUNTS(p, *q, at, lost);
+    packed_bytes(p, q->held, (size_t)q->channels * sizeof *q->held);
     for (int c = 0; c < q->channels; c++) {
         struct second *s = &q->now[c];
-        s->sum = unpack_f64(in);
-        s->squares = unpack_f64(in);
-        s->first = (float)unpack_f64(in);
-        s->lowest = (float)unpack_f64(in);
-        s->highest = (float)unpack_f64(in);
+        PACKED_MEMBERS(p, *s, sum, squares, first, lowest, highest);
         int64_t *const numbers[] = {&s->n, &s->missing, &s->at_limit, &s->at_lowest, &s->at_highest};
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-            *numbers[i] = unpack_i64(in, 0, far / 1000);
+            PACKED(p, *numbers[i], 0, PACKED_FAR / 1000);
     }
-    q->n = q->capacity = unpack_i64(in, 0, (int64_t)(in->left / record_size(q)));
-    q->records = malloc((size_t)(q->n + 1) * record_size(q));
-    if (!q->records)
+    PACKED(p, q->n, 0, (int64_t)(p->from.left / record_size(q)));
+    if (!p->to) {
+        q->capacity = q->n;
+        q->records = malloc((size_t)(q->n + 1) * record_size(q));
+    }
+    if (q->n && !q->records)
         return false;
-    unpack_bytes(in, q->records, (size_t)q->n * record_size(q));
-    return !in->failed;
+    packed_bytes(p, q->records, (size_t)q->n * record_size(q));
+    return !p->from.failed;
 }
+
+void quality_pack_told(struct quality *q, struct packer *p) { packed_bytes(p, q->told, (size_t)q->channels); }

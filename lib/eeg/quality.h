@@ -55,8 +55,6 @@ void quality_tell(struct quality *q, int64_t end, int channel, int flaws);
  */
 int quality_take(struct quality *q, int64_t first, int64_t end, struct quality_report *ret, struct err *err);
 /* The state, for snapshots; load into a new one made alike. false: the bytes are corrupt, or memory is out. */
-void quality_save(const struct quality *q, struct str *out);
-bool quality_load(struct quality *q, struct unpack *in);
+bool quality_pack(struct quality *q, struct packer *p);
 /* What was told of the second at hand, which states of older versions do not have. */
-void quality_save_told(const struct quality *q, struct str *out);
-void quality_load_told(struct quality *q, struct unpack *in);
+void quality_pack_told(struct quality *q, struct packer *p);

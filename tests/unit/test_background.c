@@ -109,11 +109,11 @@ static void a_snapshot_goes_on_to_the_bit_and_a_corrupt_one_is_refused(void **st
     hear(&b, 0.3, 70);
     background_resume(&b, 30);
     hear(&b, 0.5, 7);
-    background_save(&b, &saved);
+    background_pack(&b, &(struct packer){.to = &saved});
     background_start(&other, PRIOR, true);
-    struct unpack in = unpack_of(saved.data, saved.len);
-    background_load(&other, &in);
-    assert_true(unpack_done(&in));
+    struct packer in = {.from = unpack_of(saved.data, saved.len)};
+    background_pack(&other, &in);
+    assert_true(unpack_done(&in.from));
     for (int i = 0; i < 80 * S; i++) {
         const double value = near(0.1);
         background_hear(&b, value);
@@ -121,15 +121,15 @@ static void a_snapshot_goes_on_to_the_bit_and_a_corrupt_one_is_refused(void **st
         assert_true(other.level == b.level);
     }
     for (size_t len = 0; len < saved.len; len += 7) {
-        in = unpack_of(saved.data, len);
-        background_load(&other, &in);
-        assert_true(in.failed);
+        in.from = unpack_of(saved.data, len);
+        background_pack(&other, &in);
+        assert_true(in.from.failed);
     }
     saved.data[saved.len - 1] = 0x7f; /* the largest of the values is no longer one: they stay sorted, it is none */
     saved.data[saved.len - 2] = (char)0xf8;
-    in = unpack_of(saved.data, saved.len);
-    background_load(&other, &in);
-    assert_true(in.failed);
+    in.from = unpack_of(saved.data, saved.len);
+    background_pack(&other, &in);
+    assert_true(in.from.failed);
     str_done(&saved);
 }
 

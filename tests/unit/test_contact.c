@@ -34,11 +34,11 @@ static void expect(struct contact *c, int64_t chunk, bool restore) {
             continue;
         struct str state;
         str_init(&state, 1 << 20);
-        contact_save(c, &state);
+        contact_pack(c, &(struct packer){.to = &state}, NULL);
         struct contact *other = contact_new(C);
-        struct unpack in = unpack_of(state.data, state.len);
-        assert_int_equal(contact_load(other, &in, NULL), 0);
-        assert_true(unpack_done(&in));
+        struct packer in = {.from = unpack_of(state.data, state.len)};
+        assert_int_equal(contact_pack(other, &in, NULL), 0);
+        assert_true(unpack_done(&in.from));
         str_done(&state);
         contact_free(c);
         c = other;

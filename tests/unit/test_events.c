@@ -155,12 +155,12 @@ static int64_t find(const struct events_config *c, const float *p, int64_t n, st
 static struct events *restarted(struct events *e, const struct events_config *c, struct sink *sink) {
     struct str text;
     str_init(&text, 4 << 20);
-    events_save(e, &text);
+    events_pack(e, &(struct packer){.to = &text}, NULL);
     events_free(e);
     struct events *again = events_new(c, collect, sink);
-    struct unpack in = unpack_of(str_cstr(&text), text.len);
-    assert_int_equal(events_load(again, &in, NULL), 0);
-    assert_true(unpack_done(&in));
+    struct packer in = {.from = unpack_of(str_cstr(&text), text.len)};
+    assert_int_equal(events_pack(again, &in, NULL), 0);
+    assert_true(unpack_done(&in.from));
     str_done(&text);
     return again;
 }
@@ -176,7 +176,7 @@ static void a_quiet_trace_is_not_saved(void **state) {
     struct events *e = events_new(&c, collect, &got);
     str_init(&text, 4 << 20);
     assert_int_equal(events_push(e, p, MAX_SAMPLES, NULL), 0);
-    events_save(e, &text);
+    events_pack(e, &(struct packer){.to = &text}, NULL);
     assert_true(text.len < 256 + sizeof *p * 2 * (size_t)c.closing);
     str_done(&text);
     events_free(e);

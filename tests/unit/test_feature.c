@@ -158,10 +158,10 @@ static void chunks_and_snapshots_change_no_bit(void **state) {
         str_init(&saved, 1 << 20);
         feature_start(f, rows);
         run(f, 0, 1003, 1003, again);
-        feature_save(f, &saved);
-        struct unpack in = unpack_of(str_cstr(&saved), saved.len);
-        feature_load(other, &in);
-        assert_true(unpack_done(&in));
+        feature_pack(f, &(struct packer){.to = &saved});
+        struct packer in = {.from = unpack_of(str_cstr(&saved), saved.len)};
+        feature_pack(other, &in);
+        assert_true(unpack_done(&in.from));
         run(other, 1003, N, 999, again);
         assert_memory_equal(got, again, sizeof got);
         feature_free(f);
@@ -220,11 +220,11 @@ static struct feature *copied(struct feature *f) {
     struct str saved = str_of(1 << 20);
     feature_learn(copy);
     feature_hold(copy);
-    feature_save(f, &saved);
+    feature_pack(f, &(struct packer){.to = &saved});
     feature_free(f);
-    struct unpack in = unpack_of(str_cstr(&saved), saved.len);
-    feature_load(copy, &in);
-    assert_true(unpack_done(&in));
+    struct packer in = {.from = unpack_of(str_cstr(&saved), saved.len)};
+    feature_pack(copy, &in);
+    assert_true(unpack_done(&in.from));
     str_done(&saved);
     return copy;
 }
@@ -353,19 +353,19 @@ static void corrupt_state_is_refused(void **state) {
     str_init(&saved, 1 << 20);
     feature_start(f, rows);
     run(f, 0, 1000, 1000, got);
-    feature_save(f, &saved);
+    feature_pack(f, &(struct packer){.to = &saved});
     for (size_t len = 0; len < saved.len; len += 97) {
-        struct unpack in = unpack_of(str_cstr(&saved), len);
-        feature_load(other, &in);
-        assert_true(in.failed);
+        struct packer in = {.from = unpack_of(str_cstr(&saved), len)};
+        feature_pack(other, &in);
+        assert_true(in.from.failed);
     }
     for (size_t at = 8; at < saved.len; at += 61) { /* bytes of anything: refused or not, the sums stay in range */
         char *bytes = malloc(saved.len);
         memcpy(bytes, str_cstr(&saved), saved.len);
         memset(bytes + at, 0x7f, saved.len - at < 64 ? saved.len - at : 64);
-        struct unpack in = unpack_of(bytes, saved.len);
-        feature_load(other, &in);
-        if (!in.failed)
+        struct packer in = {.from = unpack_of(bytes, saved.len)};
+        feature_pack(other, &in);
+        if (!in.from.failed)
             run(other, 1000, 3000, 512, again);
         free(bytes);
     }
@@ -397,11 +397,11 @@ static struct frontend *restored(struct frontend *f, const struct frontend_confi
     struct frontend *other = NULL;
     struct str saved;
     str_init(&saved, 1 << 20);
-    assert_int_equal(frontend_save(f, &saved, NULL), 0);
+    assert_int_equal(frontend_pack(f, &(struct packer){.to = &saved}, NULL), 0);
     assert_int_equal(frontend_new(config, source, keep, h, &other, NULL, NULL), 0);
-    struct unpack in = unpack_of(saved.data, saved.len);
-    assert_int_equal(frontend_load(other, &in, NULL), 0);
-    assert_true(unpack_done(&in));
+    struct packer in = {.from = unpack_of(saved.data, saved.len)};
+    assert_int_equal(frontend_pack(other, &in, NULL), 0);
+    assert_true(unpack_done(&in.from));
     str_done(&saved);
     frontend_free(f);
     return other;
@@ -413,11 +413,11 @@ static struct frontend *another(struct frontend *f, const struct frontend_config
     struct frontend *other = NULL;
     struct str saved = str_of(1 << 20);
     assert_int_equal(frontend_finish(f, NULL), 0);
-    assert_int_equal(frontend_save_background(f, &saved), config->learn_background);
+    assert_int_equal(frontend_save_background(f, &(struct packer){.to = &saved}), config->learn_background);
     assert_int_equal(frontend_new(config, source, keep, h, &other, NULL, NULL), 0);
-    assert_false(frontend_save_background(other, &saved)); /* it has heard nobody */
-    struct unpack in = unpack_of(saved.data, saved.len);
-    assert_true(frontend_load_background(other, &in, 5) && unpack_done(&in));
+    assert_false(frontend_save_background(other, &(struct packer){.to = &saved})); /* it has heard nobody */
+    struct packer in = {.from = unpack_of(saved.data, saved.len)};
+    assert_true(frontend_load_background(other, &in, 5) && unpack_done(&in.from));
     str_done(&saved);
     frontend_free(f);
     return other;

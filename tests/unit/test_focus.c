@@ -33,11 +33,11 @@ static struct focus *heard(int64_t chunk, bool restore) {
         if (!restore)
             continue;
         OWNED(str_done) struct str state = str_of(1 << 20);
-        focus_save(w, &state);
+        focus_pack(w, &(struct packer){.to = &state});
         struct focus *other = focus_new(C);
-        struct unpack in = unpack_of(state.data, state.len);
-        focus_load(other, &in);
-        assert_true(unpack_done(&in));
+        struct packer in = {.from = unpack_of(state.data, state.len)};
+        focus_pack(other, &in);
+        assert_true(unpack_done(&in.from));
         focus_free(w);
         w = other;
     }
@@ -123,27 +123,27 @@ static void a_state_that_cannot_be_is_refused(void **state) {
     make_rows();
     OWNED_POINTER(focus_free) struct focus *w = heard(N, false);
     OWNED(str_done) struct str saved = str_of(1 << 20);
-    focus_save(w, &saved);
+    focus_pack(w, &(struct packer){.to = &saved});
     for (size_t len = 0; len < saved.len; len++) {
         OWNED_POINTER(focus_free) struct focus *other = focus_new(C);
-        struct unpack in = unpack_of(saved.data, len);
-        assert_true(!focus_load(other, &in) == (len < sizeof(int64_t)));
-        assert_true(len < sizeof(int64_t) ? in.left == len : in.failed);
+        struct packer in = {.from = unpack_of(saved.data, len)};
+        assert_true(!focus_pack(other, &in) == (len < sizeof(int64_t)));
+        assert_true(len < sizeof(int64_t) ? in.from.left == len : in.from.failed);
     }
     /* One of a version that did not look for pairs goes on with the next second. */
     const size_t pairs = (1 + C) * (sizeof(int64_t) + C * sizeof(float));
     const int64_t mark = -0x666f637573;
     memcpy(saved.data, &mark, sizeof mark);
     OWNED_POINTER(focus_free) struct focus *older = focus_new(C);
-    struct unpack from = unpack_of(saved.data, saved.len - pairs);
-    assert_true(focus_load(older, &from) && unpack_done(&from));
+    struct packer from = {.from = unpack_of(saved.data, saved.len - pairs)};
+    assert_true(focus_pack(older, &from) && unpack_done(&from.from));
     assert_int_equal(focus_of(older, second(60), second(80)), 0xE);
     assert_int_equal(focus_push(older, rows + 70 * 256 * COLUMNS, COLUMNS, 15 * 256, false, NULL), 0);
     assert_int_equal(focus_of(older, second(SECONDS + 1), second(SECONDS + 14)), 0xE);
     OWNED_POINTER(focus_free) struct focus *fewer = focus_new(C - 1);
-    struct unpack in = unpack_of(saved.data, saved.len);
-    focus_load(fewer, &in);
-    assert_true(in.failed);
+    struct packer in = {.from = unpack_of(saved.data, saved.len)};
+    focus_pack(fewer, &in);
+    assert_true(in.from.failed);
 }
 
 static void lists_and_sides_follow_the_names(void **state) {

@@ -397,11 +397,11 @@ static bool loops_close(const char *const names[18], int64_t flat, bool inverted
     str_init(&saved, 1 << 24);
     assert_int_equal(frontend_push(f, uv, SAMPLES, NULL), 0);
     const bool close = frontend_loops_close(f, note, 256);
-    assert_int_equal(frontend_save(f, &saved, NULL), 0);
+    assert_int_equal(frontend_pack(f, &(struct packer){.to = &saved}, NULL), 0);
     frontend_free(f);
     assert_int_equal(frontend_new(&c, &(struct frontend_source){names, 18, 256}, hear, h, &f, NULL, NULL), 0);
-    struct unpack in = unpack_of(saved.data, saved.len);
-    assert_int_equal(frontend_load(f, &in, NULL), 0);
+    struct packer in = {.from = unpack_of(saved.data, saved.len)};
+    assert_int_equal(frontend_pack(f, &in, NULL), 0);
     assert_int_equal(frontend_loops_close(f, note, 256), close);
     str_done(&saved);
     frontend_free(f);

@@ -178,17 +178,17 @@ static void chunks_and_snapshots_change_no_bit(void **state) {
         run(h, 0, 3001, 7, MOST);
         struct str bytes;
         str_init(&bytes, 1 << 20);
-        history_save(h, &bytes);
+        history_pack(h, &(struct packer){.to = &bytes});
         history_free(h);
-        struct unpack in = unpack_of(bytes.data, bytes.len);
+        struct packer in = {.from = unpack_of(bytes.data, bytes.len)};
         h = make(k);
-        history_load(h, &in);
-        assert_true(unpack_done(&in));
+        history_pack(h, &in);
+        assert_true(unpack_done(&in.from));
         run(h, 3001, N, 100, MOST);
         assert_memory_equal(got, whole, sizeof whole);
-        in = unpack_of(bytes.data, bytes.len - 1);
-        history_load(h, &in);
-        assert_true(in.failed);
+        in.from = unpack_of(bytes.data, bytes.len - 1);
+        history_pack(h, &in);
+        assert_true(in.from.failed);
         str_done(&bytes);
         history_free(h);
     }

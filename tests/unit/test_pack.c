@@ -89,11 +89,73 @@ static void wrong_values_fail_and_stay_failed(void **state) {
     str_done(&s);
 }
 
+struct both {
+    char text[8];
+    double real;
+    float narrow;
+    bool yes;
+    int64_t count;
+    int small;
+    uint16_t rows[2];
+};
+
+/* What one function writes, it reads; its bytes are those of the calls for one direction. */
+static void both(struct packer *p, struct both *b) {
+    PACKED_MEMBERS(p, *b, text, real, narrow, yes);
+    PACKED_COUNTS(p, *b, count);
+    PACKED(p, b->small, -3, 3);
+    packed_bytes(p, b->rows, sizeof b->rows);
+    packed_same(p, 7);
+    packed_require(p, b->small != 2);
+}
+
+static void one_function_writes_and_reads(void **state) {
+    (void)state;
+    struct both b = {"Fp1", 0.25, 1.5F, true, 9, -2, {1, 65535}}, back = {.real = 1};
+    struct str one = str_of(1 << 10), two = str_of(1 << 10);
+    both(&(struct packer){.to = &one}, &b);
+    PACK(&two, b, text, real, narrow, yes, count, small);
+    pack_bytes(&two, b.rows, sizeof b.rows);
+    pack_i64(&two, 7);
+    assert_int_equal(one.len, two.len);
+    assert_memory_equal(one.data, two.data, one.len);
+    struct packer p = {.from = unpack_of(one.data, one.len)};
+    both(&p, &back);
+    assert_true(unpack_done(&p.from));
+    assert_string_equal(back.text, b.text);
+    assert_true(back.real == b.real && back.narrow == b.narrow && back.yes && back.count == 9 && back.small == -2);
+    assert_memory_equal(back.rows, b.rows, sizeof b.rows);
+    for (size_t len = 0; len < one.len; len++) {
+        p.from = unpack_of(one.data, len);
+        both(&p, &back);
+        assert_true(p.from.failed);
+    }
+    str_done(&one);
+    str_done(&two);
+}
+
+static void limits_hold_for_what_is_read(void **state) {
+    (void)state;
+    struct both back;
+    const struct both wrong[] = {{.small = 4}, {.count = -1}, {.small = 2}, {.count = PACKED_FAR + 1}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct str s = str_of(1 << 10);
+        struct both b = wrong[i];
+        struct packer to = {.to = &s};
+        both(&to, &b);
+        assert_true(str_ok(&s) && !to.from.failed && !memcmp(&b, &wrong[i], sizeof b)); /* written as it is */
+        struct packer p = {.from = unpack_of(s.data, s.len)};
+        both(&p, &back);
+        assert_true(p.from.failed);
+        str_done(&s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_come_back_as_they_were),
-        cmocka_unit_test(every_cut_is_noticed),
-        cmocka_unit_test(wrong_values_fail_and_stay_failed),
+        cmocka_unit_test(values_come_back_as_they_were),     cmocka_unit_test(every_cut_is_noticed),
+        cmocka_unit_test(wrong_values_fail_and_stay_failed), cmocka_unit_test(one_function_writes_and_reads),
+        cmocka_unit_test(limits_hold_for_what_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

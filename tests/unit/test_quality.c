@@ -116,14 +116,14 @@ static void what_is_told_of_a_channel_counts_where_its_samples_show_nothing(void
     assert_int_equal(r.channels[0].flaws, QUALITY_FLAT);
     free(r.channels);
     struct str saved = str_of(1 << 20), told = str_of(1 << 20);
-    quality_save(q, &saved);
-    quality_save_told(q, &told);
+    quality_pack(q, &(struct packer){.to = &saved});
+    quality_pack_told(q, &(struct packer){.to = &told});
     quality_free(q);
     q = quality_new(CHANNELS, RATE, INFINITY);
-    struct unpack in = unpack_of(saved.data, saved.len), more = unpack_of(told.data, told.len);
-    assert_true(quality_load(q, &in));
-    quality_load_told(q, &more);
-    assert_true(unpack_done(&in) && unpack_done(&more));
+    struct packer in = {.from = unpack_of(saved.data, saved.len)}, more = {.from = unpack_of(told.data, told.len)};
+    assert_true(quality_pack(q, &in));
+    quality_pack_told(q, &more);
+    assert_true(unpack_done(&in.from) && unpack_done(&more.from));
     str_done(&saved);
     str_done(&told);
     push(q, s, 4 * RATE + 7, 8 * RATE);
@@ -163,7 +163,7 @@ static void gaps_are_counted_also_where_they_last_a_day(void **state) {
     push(q, s, 0, 2 * RATE);
     struct str saved;
     str_init(&saved, 1 << 20);
-    quality_save(q, &saved);
+    quality_pack(q, &(struct packer){.to = &saved});
     assert_true(saved.len < 2000); /* nothing is kept of the seconds within */
     str_done(&saved);
     r = take(q, 24 * 3600 + 4, 24 * 3600 + 6);
@@ -197,11 +197,11 @@ static void reports_of(uint64_t *rng, int64_t most, bool again, struct str *out)
         if (again) {
             struct str saved;
             str_init(&saved, 1 << 20);
-            quality_save(q, &saved);
+            quality_pack(q, &(struct packer){.to = &saved});
             quality_free(q);
             q = quality_new(CHANNELS, RATE, INFINITY);
-            struct unpack in = unpack_of(saved.data, saved.len);
-            assert_true(quality_load(q, &in) && unpack_done(&in));
+            struct packer in = {.from = unpack_of(saved.data, saved.len)};
+            assert_true(quality_pack(q, &in) && unpack_done(&in.from));
             str_done(&saved);
         }
     }
@@ -235,11 +235,11 @@ static void a_state_that_is_cut_is_refused(void **state) {
     struct str saved;
     str_init(&saved, 1 << 20);
     push(q, s, 0, 3 * RATE + 10);
-    quality_save(q, &saved);
+    quality_pack(q, &(struct packer){.to = &saved});
     for (size_t n = 0; n < saved.len; n++) {
         struct quality *other = quality_new(CHANNELS, RATE, INFINITY);
-        struct unpack in = unpack_of(saved.data, n);
-        assert_false(quality_load(other, &in));
+        struct packer in = {.from = unpack_of(saved.data, n)};
+        assert_false(quality_pack(other, &in));
         quality_free(other);
     }
     str_done(&saved);

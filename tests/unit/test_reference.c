@@ -142,12 +142,12 @@ static void chunks_and_snapshots_change_no_bit(void **state) {
     struct frontend *f = open_frontend(false, &chunked);
     push(f, 0, N / 3, 100);
     str_init(&bytes, 1 << 20);
-    assert_int_equal(frontend_save(f, &bytes, NULL), 0);
+    assert_int_equal(frontend_pack(f, &(struct packer){.to = &bytes}, NULL), 0);
     frontend_free(f);
     f = open_frontend(false, &chunked);
-    struct unpack in = unpack_of(bytes.data, bytes.len);
-    assert_int_equal(frontend_load(f, &in, NULL), 0);
-    assert_true(unpack_done(&in));
+    struct packer in = {.from = unpack_of(bytes.data, bytes.len)};
+    assert_int_equal(frontend_pack(f, &in, NULL), 0);
+    assert_true(unpack_done(&in.from));
     push(f, N / 3, N, 999);
     assert_int_equal(frontend_finish(f, NULL), 0);
     frontend_free(f);

@@ -151,13 +151,13 @@ static struct suppression *restored(struct suppression *s, int channels) {
     struct str state;
     struct err err;
     str_init(&state, 1 << 20);
-    suppression_save(s, &state);
+    suppression_pack(s, &(struct packer){.to = &state}, &err);
     assert_true(str_ok(&state));
     suppression_free(s);
     assert_int_equal(suppression_new(channels, &sink, &s, &err), 0);
-    struct unpack in = unpack_of(state.data, state.len);
-    assert_int_equal(suppression_load(s, &in, &err), 0);
-    assert_true(unpack_done(&in));
+    struct packer in = {.from = unpack_of(state.data, state.len)};
+    assert_int_equal(suppression_pack(s, &in, &err), 0);
+    assert_true(unpack_done(&in.from));
     str_done(&state);
     return s;
 }
@@ -469,7 +469,7 @@ static void corrupt_snapshots_are_refused_or_harmless(void **state) {
     for (int64_t t = 0; t < 80 * RATE; t++)
         if (has[t])
             assert_int_equal(suppression_push(s, rows + t * 3, 1, t, &err), 0);
-    suppression_save(s, &saved);
+    suppression_pack(s, &(struct packer){.to = &saved}, &err);
     suppression_free(s);
     uint8_t *bytes = malloc(saved.len);
     int refused = 0;
@@ -483,9 +483,9 @@ static void corrupt_snapshots_are_refused_or_harmless(void **state) {
                 bytes[rng_below(&rng, len)] = (uint8_t)rng_u32(&rng);
         memset(&got, 0, sizeof got);
         assert_int_equal(suppression_new(round % 5 ? 3 : 4, &sink, &s, &err), 0);
-        struct unpack in = unpack_of(bytes, len);
-        assert_int_equal(suppression_load(s, &in, &err), 0);
-        if (in.failed)
+        struct packer in = {.from = unpack_of(bytes, len)};
+        assert_int_equal(suppression_pack(s, &in, &err), 0);
+        if (in.from.failed)
             refused++;
         else if (!suppression_push(s, rows, 2 * RATE, INT64_C(1) << 40, &err) && !suppression_finish(s, &err) && round % 3)
             assert_int_equal(suppression_give(s, (INT64_C(1) << 40) - 1, &err), 0);
