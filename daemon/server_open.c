@@ -1,7 +1,5 @@
 #include "daemon/server_open.h"
 
-#include <assert.h>
-
 #include "base/log.h"
 #include "base/principal.h"
 #include "daemon/devices.h"
@@ -62,11 +60,10 @@ static int open_retention(struct daemon *d, struct err *err) {
         age_ms = c->keep_files_ms;
     if (keeps_files(c))
         age_ms = -1;
-    const struct retention_config config = {
-        .loop = &d->loop,
-        .removal = {.sched = d->services.sched, .db = d->services.db, .models = d->services.models},
-        .age_ms = age_ms,
-        .max_bytes = c->max_files_bytes};
+    const struct retention_config config = {.loop = &d->loop,
+                                            .removal = {SAME_MEMBERS(d->services, sched, db, models)},
+                                            .age_ms = age_ms,
+                                            .max_bytes = c->max_files_bytes};
     return retention_new(&config, &d->retention, err);
 }
 
@@ -232,13 +229,6 @@ static int open_onsets(struct daemon *d, struct err *err) {
     return onsets_start(&config, &d->services.onsets, err);
 }
 
-static_assert((int)DESK_GIVEN == (int)SESSION_GIVEN && (int)DESK_DESCRIBED == (int)SESSION_DESCRIBED,
-              "the desk gives what sessions take");
-static_assert((int)DESK_GONE == (int)SESSION_GONE && (int)DESK_HERE == (int)SESSION_HERE &&
-                  (int)DESK_ELSEWHERE == (int)SESSION_ELSEWHERE && (int)DESK_ASKED == (int)SESSION_PLACE_ASKED &&
-                  (int)DESK_UNKNOWN == (int)SESSION_PLACE_UNKNOWN,
-              "the desk asks sessions where one is");
-
 static bool names_file(void *db, const char *below) { return serveddb_names_file(db, below); }
 
 static int open_streams(struct daemon *d, struct err *err) {
@@ -268,16 +258,7 @@ static int open_streams(struct daemon *d, struct err *err) {
                                        SAME_MEMBERS(*c, resume_ttl_ms, patient_memory_ms, lag_ms),
                                        .measure_ms = MEASURE_MS,
                                        .store = snapshot_store_for_sessions(d->snapshot_store),
-                                       .alarms = {.name = desk_name,
-                                                  .on_in = desk_on_in,
-                                                  .is_of_another = desk_is_of_another,
-                                                  .holds = desk_holds,
-                                                  .settle = desk_settle,
-                                                  .describe = desk_describe,
-                                                  .take = desk_take_over,
-                                                  .give = desk_give,
-                                                  .receive = desk_receive,
-                                                  .ctx = s->desk},
+                                       .alarms = desk_register(s->desk),
                                        .max_waiting_bytes = c->backlog_bytes};
     if (!(s->sessions = sessions_new(&sessions)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for streams");

@@ -1,5 +1,7 @@
 #include "daemon/alarms/desk.h"
 
+#include <assert.h>
+
 #include "base/log.h"
 #include "base/trusted_time.h"
 #include "daemon/alarms/alarm_entry.h"
@@ -12,8 +14,10 @@ enum {
     DOUBT_MS = 5000,
     NAMED_IDS = 4 /* in an error */,
     IDS_TEXT = 512,
-    MERGE_MOST = 64
+    MERGE_MOST = 64,
+    ANSWERS = 2 /* entries that say what people did about an alarm */
 };
+static_assert((int)SESSION_GIVEN == 1 + ANSWERS && (int)SESSION_DESCRIBED > ANSWERS, "room for all entries");
 
 /* An order of another thread, on that thread's stack. */
 struct asking {
@@ -104,7 +108,7 @@ void desk_note(void *desk, struct journal_entry *e) {
     e->sounds = answered && a && !a->answered.at_ms;
 }
 
-void desk_name(void *desk, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]) {
+static void name_alarm(void *desk, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]) {
     const struct desk *d = desk;
     const struct alarms_now now = desk_now();
     struct alarms_start start = alarm_entry_start(e);
@@ -116,7 +120,7 @@ void desk_name(void *desk, const struct journal_entry *e, bool alone, char ret[J
     alarms_name(d->alarms, &start, &now, ret);
 }
 
-int64_t desk_on_in(void *desk, const char *session, char ret[JOURNAL_ALARM]) {
+static int64_t on_in(void *desk, const char *session, char ret[JOURNAL_ALARM]) {
     const struct desk *d = desk;
     const struct alarm *a = alarms_on_in(d->alarms, session);
     if (!a)
@@ -125,13 +129,13 @@ int64_t desk_on_in(void *desk, const char *session, char ret[JOURNAL_ALARM]) {
     return isfinite(a->changed_s) ? llround(a->changed_s * 256) : 0;
 }
 
-bool desk_is_of_another(void *desk, const char *alarm, const char *session) {
+static bool is_of_another(void *desk, const char *alarm, const char *session) {
     const struct desk *d = desk;
     const struct alarm *a = alarms_find(d->alarms, alarm);
     return a && strcmp(a->session, session) != 0;
 }
 
-bool desk_holds(void *desk, const char *principal, const char *bed) {
+static bool holds_bed(void *desk, const char *principal, const char *bed) {
     return alarms_holds(((const struct desk *)desk)->alarms, principal, bed);
 }
 
@@ -161,20 +165,20 @@ static void move_alarm(struct desk *d, const struct alarm *a) {
 
 static bool is_to_settle(const struct alarm *a) { return *a->session && !a->off_ms && !a->test; }
 
-bool desk_settle(void *desk, int (*place)(void *sessions, const char *session), void *sessions) {
+static bool settle_alarms(void *desk, int (*place)(void *sessions, const char *session), void *sessions) {
     struct desk *d = desk;
     struct alarms_cursor cursor = {0};
     const bool read = !d->past; /* alarms from before the start are known */
     bool known = read;
     for (const struct alarm *a; read && (a = alarms_next(d->alarms, &cursor));) {
-        const int where = is_to_settle(a) ? place(sessions, a->session) : DESK_HERE;
-        known &= where != DESK_ASKED;
-        if (where == DESK_ELSEWHERE)
+        const int where = is_to_settle(a) ? place(sessions, a->session) : SESSION_HERE;
+        known &= where != SESSION_PLACE_ASKED;
+        if (where == SESSION_ELSEWHERE)
             move_alarm(d, a);
-        else if (where != DESK_GONE && where != DESK_UNKNOWN)
+        else if (where != SESSION_GONE && where != SESSION_PLACE_UNKNOWN)
             continue;
         else if (a->kind == ALARM_SEIZURE)
-            end_alarm(d, a, where == DESK_GONE ? JOURNAL_OFF_FAILED : JOURNAL_OFF_UNKNOWN);
+            end_alarm(d, a, where == SESSION_GONE ? JOURNAL_OFF_FAILED : JOURNAL_OFF_UNKNOWN);
         else
             alarms_gone(d->alarms, a->session);
     }
@@ -182,7 +186,7 @@ bool desk_settle(void *desk, int (*place)(void *sessions, const char *session), 
     return known;
 }
 
-static int describe_answers(const struct desk *d, const char *alarm, struct journal_entry ret[DESK_ANSWERS]) {
+static int describe_answers(const struct desk *d, const char *alarm, struct journal_entry ret[ANSWERS]) {
     const struct alarm *a = alarms_find(d->alarms, alarm);
     const struct alarms_now now = desk_now();
     int n = 0;
@@ -203,10 +207,10 @@ static int describe_answers(const struct desk *d, const char *alarm, struct jour
     return n;
 }
 
-int desk_describe(void *desk, const struct journal_entry *of, struct journal_entry ret[DESK_DESCRIBED]) {
+static int describe_stream(void *desk, const struct journal_entry *of, struct journal_entry ret[SESSION_DESCRIBED]) {
     const struct desk *d = desk;
     const struct alarms_cause stream = {.bed = of->client, .principal = of->principal, .session = of->session, .why = ""};
-    const struct alarm *list[DESK_DESCRIBED], *a = alarms_find(d->alarms, of->alarm);
+    const struct alarm *list[SESSION_DESCRIBED], *a = alarms_find(d->alarms, of->alarm);
     const struct alarms_now now = desk_now();
     struct alarms_row standby = {.kind = ALARMS_ROW_STANDBY, .bed = of->client};
     standby.until_ms = alarms_in_standby(d->alarms, of->client, &now, &standby.author);
@@ -217,7 +221,7 @@ int desk_describe(void *desk, const struct journal_entry *of, struct journal_ent
         COPY_MEMBERS(standby, *standby.author, at_ms, boot_ms);
         alarm_entry_make(&standby, &ret[n++]);
     }
-    const int technical = alarms_technical_of(d->alarms, &stream, list, DESK_DESCRIBED - n);
+    const int technical = alarms_technical_of(d->alarms, &stream, list, SESSION_DESCRIBED - n);
     for (int i = 0; i < technical; i++)
         alarm_entry_make(&(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_ON, .alarm = list[i], .at_ms = list[i]->on_ms},
                          &ret[n++]);
@@ -257,7 +261,7 @@ static bool is_known(const struct desk *d, const struct alarm *a, const struct j
     return (by && !alarm_author_is_later(&author, by)) || alarms_is_anothers(d->alarms, e->principal, e->client);
 }
 
-void desk_take_over(void *desk, struct journal_entry *e) {
+static void take_over(void *desk, struct journal_entry *e) {
     struct desk *d = desk;
     const struct alarm *a = alarms_find(d->alarms, e->alarm);
     if (journal_kind_is_technical(e->kind)) {
@@ -282,7 +286,7 @@ void desk_take_over(void *desk, struct journal_entry *e) {
     d->own = false;
 }
 
-int desk_give(void *desk, const char *session, struct journal_entry ret[DESK_GIVEN]) {
+static int give_alarm(void *desk, const char *session, struct journal_entry ret[SESSION_GIVEN]) {
     const struct desk *d = desk;
     const struct alarm *a = alarms_on_in(d->alarms, session);
     if (!a)
@@ -305,7 +309,7 @@ static void end_under(struct desk *d, const struct journal_entry *on, const char
     add_entry(d, &e);
 }
 
-bool desk_receive(void *desk, struct journal_entry *list, int n) {
+static bool receive_alarm(void *desk, struct journal_entry *list, int n) {
     struct desk *d = desk;
     const struct alarms_now now = desk_now();
     const struct alarms_start start = alarm_entry_start(&list[0]);
@@ -320,9 +324,22 @@ bool desk_receive(void *desk, struct journal_entry *list, int n) {
         end_under(d, &list[0], known->id);
     for (int i = !known; i < n; i++) {
         str_copy(list[i].alarm, sizeof list[i].alarm, known ? known->id : list[0].alarm);
-        desk_take_over(d, &list[i]);
+        take_over(d, &list[i]);
     }
     return true;
+}
+
+struct session_register desk_register(struct desk *d) {
+    return (struct session_register){.name = name_alarm,
+                                     .on_in = on_in,
+                                     .is_of_another = is_of_another,
+                                     .holds = holds_bed,
+                                     .settle = settle_alarms,
+                                     .describe = describe_stream,
+                                     .take = take_over,
+                                     .give = give_alarm,
+                                     .receive = receive_alarm,
+                                     .ctx = d};
 }
 
 /* ---- after a restart: a thread reads, since the volume may not answer ---- */

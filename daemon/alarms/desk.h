@@ -3,6 +3,7 @@
 #pragma once
 #include "daemon/alarms/alarms.h"
 #include "daemon/journal/journal.h"
+#include "daemon/journal/register.h"
 
 enum {
     DESK_WAIT_MS = 3000,
@@ -33,30 +34,8 @@ void desk_free(struct desk *d); /* nobody asks any more; NULL is fine */
 void desk_restore(struct desk *d);
 /* An entry that was made: journal_observe. It receives when its alarm began. */
 void desk_note(void *desk, struct journal_entry *e);
-/* What sessions ask the register (live/session.h): the id of the alarm that begins with this entry, before which the session had
- * the alarm of `ret` until e->end_s; the id of the alarm that is on
- * in the session and the sample of its newest change, -1: none is on; whether the alarm is another session's now. */
-void desk_name(void *desk, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]);
-int64_t desk_on_in(void *desk, const char *session, char ret[JOURNAL_ALARM]);
-bool desk_is_of_another(void *desk, const char *alarm, const char *session);
-bool desk_holds(void *desk, const char *principal, const char *bed);
-/* The streams of snapshots are here: alarms that are on in a session that is gone are cut, those of other daemons are moved. False:
- * it is not known yet, or alarms from before the start are still being read; ask again. */
-enum desk_place { DESK_GONE, DESK_HERE, DESK_ELSEWHERE, DESK_ASKED /* not known yet */, DESK_UNKNOWN };
-bool desk_settle(void *desk, int (*place)(void *sessions, const char *session), void *sessions);
-/* Describes, as entries of the journal, the answers to the alarm of this entry, its channels, the standby of its bed
- * and the technical alarms of its stream; returns their number. */
-enum { DESK_ANSWERS = 2, DESK_DESCRIBED = DESK_ANSWERS + 8 };
-int desk_describe(void *desk, const struct journal_entry *of, struct journal_entry ret[DESK_DESCRIBED]);
-/* Takes such an entry of a stream that goes on here: what is known changes nothing, the journal gets the rest. */
-void desk_take_over(void *desk, struct journal_entry *e);
-/* The alarm that is on in this session, for the daemon that has its stream: the entry that began it and what people did. Returns
- * how many entries there are; 0: no alarm is on. */
-enum { DESK_GIVEN = 1 + DESK_ANSWERS };
-int desk_give(void *desk, const char *session, struct journal_entry ret[DESK_GIVEN]);
-/* Such entries of another daemon: the alarm is on here, unless this register knows its onset; what people did is taken in both
- * cases. False: alarms from before the start are still being read; ask again. */
-bool desk_receive(void *desk, struct journal_entry *list, int n);
+/* What sessions ask of it; borrows d. */
+struct session_register desk_register(struct desk *d);
 void desk_tick(struct desk *d); /* every second */
 struct alarms *desk_alarms(const struct desk *d);
 struct alarms_now desk_now(void);

@@ -7,6 +7,7 @@
 #pragma once
 #include "base/metrics.h"
 #include "daemon/journal/journal.h"
+#include "daemon/journal/register.h"
 #include "daemon/live/live_stream.h"
 #include "daemon/live/resume_token.h"
 
@@ -46,14 +47,6 @@ struct session_claim {
     void *ctx;
 };
 
-enum session_place {
-    SESSION_GONE,
-    SESSION_HERE,
-    SESSION_ELSEWHERE,
-    SESSION_PLACE_ASKED /* not known yet */,
-    SESSION_PLACE_UNKNOWN
-};
-
 /* Where snapshots of resumable sessions are kept (live/snapshot_store.h); zeroed: nowhere, and sessions do not outlive the daemon.
  */
 struct session_store {
@@ -79,30 +72,6 @@ struct session_store {
     void *ctx;
 };
 
-/* The register of alarms (alarms/desk.h), which alone decides which alarm of which bed is on. Zeroed: each alarm is of its session
- * alone. */
-enum { SESSION_DESCRIBED = 10, SESSION_GIVEN = 3 };
-struct session_register {
-    /* The id of the alarm that begins with this entry. ret: receives it in place of that of the session's alarm before, which went
-     * off at e->end_s. alone: no other stream of the bed sends. */
-    void (*name)(void *ctx, const struct journal_entry *e, bool alone, char ret[JOURNAL_ALARM]);
-    /* The alarm that is on in the session, and the sample (256 Hz) of its newest change; -1: none is on. */
-    int64_t (*on_in)(void *ctx, const char *session, char ret[JOURNAL_ALARM]);
-    bool (*is_of_another)(void *ctx, const char *alarm, const char *session); /* another session has taken the alarm over */
-    bool (*holds)(void *ctx, const char *principal, const char *bed);         /* it is a bed of the roster, and this caller's */
-    /* The streams of snapshots are here: alarms of sessions that are gone are cut, and those of other daemons are moved. False: ask
-     * again. */
-    bool (*settle)(void *ctx, int (*place)(void *sessions, const char *session), void *sessions);
-    /* What people did about the alarm of this entry, its channels, the standby of its bed and the technical alarms of
-     * its stream, which travel with it to another daemon; returns how many. */
-    int (*describe)(void *ctx, const struct journal_entry *of, struct journal_entry ret[SESSION_DESCRIBED]);
-    void (*take)(void *ctx, struct journal_entry *e); /* known ones change nothing */
-    /* The alarm that is on in the session, for another daemon: what began it, then what people did; returns how many. */
-    int (*give)(void *ctx, const char *session, struct journal_entry ret[SESSION_GIVEN]);
-    bool (*receive)(void *ctx, struct journal_entry *list, int n); /* of another daemon; false: ask again */
-    void *ctx;
-};
-
 struct sessions_config {
     live_post_fn *post; /* takes the orders */
     void *post_ctx;
@@ -116,12 +85,12 @@ struct sessions_config {
     int64_t resume_ttl_ms;     /* how long a resumable session waits for its client */
     int64_t patient_memory_ms; /* how long what was learned of a patient is kept for the patient's next stream; 0: not at all */
     struct session_store store;
-    struct journal *journal; /* may be NULL */
-    struct onsets *onsets;   /* EEG of alarms (live/onsets.h); may be NULL */
-    struct session_register alarms;
-    int64_t measure_ms; /* over which the rate of a live stream is measured; 0 = not at all */
-    int64_t lag_ms;     /* realtime sessions whose samples wait longer for the device are shed, a few a second, first of owners
-                         * above their share; 0: never */
+    struct journal *journal;        /* may be NULL */
+    struct onsets *onsets;          /* EEG of alarms (live/onsets.h); may be NULL */
+    struct session_register alarms; /* zeroed: each alarm is of its session alone */
+    int64_t measure_ms;             /* over which the rate of a live stream is measured; 0 = not at all */
+    int64_t lag_ms; /* realtime sessions whose samples wait longer for the device are shed, a few a second, first of owners
+                     * above their share; 0: never */
     int64_t max_waiting_bytes; /* of samples of all sessions; above it a session is read only when none of its own wait */
 };
 struct sessions *sessions_new(const struct sessions_config *config);

@@ -150,7 +150,7 @@ static inline struct sessions *sessions_with(struct bench *b, struct session_sto
                                            .resume_ttl_ms = 3600 * 1000,
                                            .journal = (struct journal *)b, /* never looked into */
                                            .alarms = {.ctx = desk,
-                                                      .receive = desk_receive,
+                                                      .receive = desk_register(desk).receive,
                                                       .name = name,
                                                       .on_in = on_in,
                                                       .is_of_another = is_of_another,

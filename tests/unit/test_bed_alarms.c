@@ -341,8 +341,8 @@ static void an_answer_does_not_cover_what_begins_long_after_it(void **state) {
 }
 
 static int place_of(void *asked, const char *session) {
-    static const int places[] = {DESK_GONE, DESK_HERE, DESK_ELSEWHERE, DESK_UNKNOWN};
-    return *(bool *)asked ? places[session[1] - '1'] : DESK_ASKED;
+    static const int places[] = {SESSION_GONE, SESSION_HERE, SESSION_ELSEWHERE, SESSION_PLACE_UNKNOWN};
+    return *(bool *)asked ? places[session[1] - '1'] : SESSION_PLACE_ASKED;
 }
 
 static void alarms_whose_streams_are_not_here_are_cut_at_the_start(void **state) {
@@ -356,9 +356,9 @@ static void alarms_whose_streams_are_not_here_are_cut_at_the_start(void **state)
         journal_alarm_id(e.session, 256, e.alarm);
         desk_note(d, &e);
     }
-    assert_false(desk_settle(d, place_of, &(bool){false}));
+    assert_false(desk_register(d).settle(d, place_of, &(bool){false}));
     assert_int_equal(alarms_find(desk_alarms(d), "s1-256")->off_ms, 0);
-    assert_true(desk_settle(d, place_of, &(bool){true}));
+    assert_true(desk_register(d).settle(d, place_of, &(bool){true}));
     assert_null(alarms_find(desk_alarms(d), "s3-256")); /* another daemon has it: neither it nor its answer has ended */
     const struct alarm *gone = alarms_find(desk_alarms(d), "s1-256"), *here = alarms_find(desk_alarms(d), "s2-256");
     assert_true(gone->off_ms && gone->cut && alarm_is_open(gone)); /* cut is not answered */

@@ -125,13 +125,13 @@ static void an_alarm_that_moved_is_not_taken_back_by_an_older_stream(void **stat
 
 /* What one daemon gives of the alarm that is on in s1, the other one takes. */
 static bool give(struct desk *from, struct desk *to) {
-    struct journal_entry list[DESK_GIVEN], taken[DESK_GIVEN];
+    struct journal_entry list[SESSION_GIVEN], taken[SESSION_GIVEN];
     OWNED(str_done) struct str data = str_of(1 << 16);
-    const int n = desk_give(from, "s1", list);
+    const int n = desk_register(from).give(from, "s1", list);
     journal_entries_pack(list, n, &data);
-    assert_int_equal(journal_entries_unpack(data.data, data.len - 1, taken, DESK_GIVEN), -1);
-    assert_int_equal(journal_entries_unpack(data.data, data.len, taken, DESK_GIVEN), n);
-    return desk_receive(to, taken, n);
+    assert_int_equal(journal_entries_unpack(data.data, data.len - 1, taken, SESSION_GIVEN), -1);
+    assert_int_equal(journal_entries_unpack(data.data, data.len, taken, SESSION_GIVEN), n);
+    return desk_register(to).receive(to, taken, n);
 }
 
 static void an_alarm_goes_after_its_stream_to_the_daemon_that_has_it(void **state) {
@@ -203,7 +203,7 @@ static void an_alarm_that_comes_after_the_end_of_its_stream_is_over(void **state
 /* It is on again when it comes to a daemon that knows nothing of it. */
 static void an_alarm_that_is_on_again_keeps_the_times_of_both_onsets(void **state) {
     struct desk *from = NULL, *to = NULL;
-    struct journal_entry e = {.kind = JOURNAL_ALARM_ON, .live = true, .session = "s1", .client = "bed-7"}, given[DESK_GIVEN];
+    struct journal_entry e = {.kind = JOURNAL_ALARM_ON, .live = true, .session = "s1", .client = "bed-7"}, given[SESSION_GIVEN];
     const struct alarms_now now = desk_now();
     (void)state;
     assert_int_equal(desk_new(&(struct desk_config){.journal = NULL}, &from, NULL), 0);
@@ -216,7 +216,7 @@ static void an_alarm_that_is_on_again_keeps_the_times_of_both_onsets(void **stat
         change.received_ms = now.wall_ms - (3 - i) * 1000;
         desk_note(from, &change);
     }
-    assert_int_equal(desk_give(from, "s1", given), 1);
+    assert_int_equal(desk_register(from).give(from, "s1", given), 1);
     assert_true(given[0].received_ms == now.wall_ms - 1000 && given[0].on_ms == now.wall_ms - 3000);
     assert_true(give(from, to));
     const struct alarm *a = alarms_on_in(desk_alarms(to), "s1");
@@ -250,11 +250,11 @@ static void an_alarm_that_comes_under_another_id_ends_none_that_is_on(void **sta
 
 /* As the snapshot of the stream takes it to the other daemon. */
 static int take_along(struct desk *from, struct desk *to, const struct journal_entry *of) {
-    struct journal_entry list[DESK_DESCRIBED];
-    const int n = desk_describe(from, of, list);
+    struct journal_entry list[SESSION_DESCRIBED];
+    const int n = desk_register(from).describe(from, of, list);
     for (int i = 0; i < n; i++) {
         COPY_TEXTS(list[i], *of, session, client, principal);
-        desk_take_over(to, &list[i]);
+        desk_register(to).take(to, &list[i]);
     }
     return n;
 }
@@ -301,15 +301,15 @@ static void the_standby_of_a_bed_goes_with_its_stream(void **state) {
     alarms_tick(desk_alarms(d[1]), &later);
     assert_int_equal(take_along(d[1], d[0], &of), 1);
     assert_true(!alarms_in_standby(desk_alarms(d[0]), "bed-7", &now, NULL));
-    struct journal_entry old[DESK_DESCRIBED]; /* a snapshot from before the end of one that began after that */
+    struct journal_entry old[SESSION_DESCRIBED]; /* a snapshot from before the end of one that began after that */
     ana.boot_ms += 1000;
     assert_int_equal(alarms_standby(desk_alarms(d[0]), "bed-7", until_ms, &ana, &now, NULL), 0);
-    assert_int_equal(desk_describe(d[0], &of, old), 1);
+    assert_int_equal(desk_register(d[0]).describe(d[0], &of, old), 1);
     ana.boot_ms += 1000;
     assert_int_equal(alarms_standby(desk_alarms(d[0]), "bed-7", 0, &ana, &now, NULL), 0);
     assert_int_equal(take_along(d[0], d[1], &of), 1);
     COPY_TEXTS(old[0], of, session, client, principal);
-    desk_take_over(d[1], &old[0]);
+    desk_register(d[1]).take(d[1], &old[0]);
     assert_true(!alarms_in_standby(desk_alarms(d[1]), "bed-7", &now, NULL));
     desk_free(d[0]);
     desk_free(d[1]);
@@ -371,7 +371,7 @@ static void the_channels_of_an_earlier_onset_go_with_an_alarm(void **state) {
 static void technical_alarms_go_with_their_stream(void **state) {
     struct ward *w = *state;
     struct desk *to = NULL;
-    struct journal_entry list[DESK_DESCRIBED];
+    struct journal_entry list[SESSION_DESCRIBED];
     char ids[2][JOURNAL_ALARM];
     assert_int_equal(desk_new(&(struct desk_config){.journal = NULL}, &to, NULL), 0);
     for (int i = 0; i < 2; i++) {
@@ -383,13 +383,13 @@ static void technical_alarms_go_with_their_stream(void **state) {
         alarm_entry_make(&(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_ON, .alarm = a, .at_ms = a->on_ms}, &list[0]);
         assert_true(list[0].number == w->rows[w->n - 1].number && list[0].number >= 0); /* hooks know what was told by it */
         list[0].received_ms = list[0].on_ms = desk_now().wall_ms - MINUTE;
-        desk_take_over(to, &list[0]);
+        desk_register(to).take(to, &list[0]);
         a = alarms_find(desk_alarms(to), ids[i]);
         assert_true(i ? !a : a && a->kind == kind && a->on_ms == list[0].on_ms && !strcmp(a->session, "s"));
         assert_int_equal(list[0].kind, i ? JOURNAL_TECHNICAL_OFF : JOURNAL_TECHNICAL_ON); /* both daemons say that it is over */
     }
     const struct journal_entry of = {.session = "s", .client = "bed-7", .principal = "token:a"};
-    assert_int_equal(desk_describe(to, &of, list), 1); /* it may go on to a third one */
+    assert_int_equal(desk_register(to).describe(to, &of, list), 1); /* it may go on to a third one */
     assert_string_equal(list[0].alarm, ids[0]);
     desk_free(to);
     const int ended = rows_of(w, JOURNAL_TECHNICAL_OFF);
@@ -415,7 +415,7 @@ static void no_signal_is_not_over_because_its_stream_moved(void **state) {
         hold(w, kinds[i], "bed-7", 31 * 1000);
         alarm_entry_make(
             &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_ON, .alarm = technical(w, kinds[i]), .at_ms = w->now.wall_ms}, &e);
-        desk_take_over(to, &e);
+        desk_register(to).take(to, &e);
         assert_true(e.kind == JOURNAL_TECHNICAL_OFF && alarm_entry_cause(&e, &cause) && cause.kind == kinds[i]);
         assert_int_equal(alarms_is_over(cause.why), !i);
         alarms_moved(w->all, "s", &w->now);
@@ -497,7 +497,7 @@ static int place_of(void *place, const char *session) { return (void)session, *(
 
 /* Nobody has seen to it; its cause does not show itself within a minute. */
 static void a_fault_is_not_over_because_a_restart_did_not_find_its_stream(void **state) {
-    static const int places[] = {DESK_GONE, DESK_UNKNOWN, DESK_HERE};
+    static const int places[] = {SESSION_GONE, SESSION_PLACE_UNKNOWN, SESSION_HERE};
     static const struct alarms_cause cause = {.kind = ALARM_CLOCK, .bed = "bed-7", .principal = "p", .session = "s", .why = "why"};
     (void)state;
     for (int i = 0; i < 3; i++) {
@@ -509,9 +509,9 @@ static void a_fault_is_not_over_because_a_restart_did_not_find_its_stream(void *
         alarms_restore(desk_alarms(d), true);
         assert_non_null(alarms_technical(desk_alarms(d), "clock-1", &cause, now.wall_ms, &now));
         alarms_restore(desk_alarms(d), false);
-        assert_true(desk_settle(d, place_of, (void *)(uintptr_t)&places[i]));
+        assert_true(desk_register(d).settle(d, place_of, (void *)(uintptr_t)&places[i]));
         assert_true(alarms_each(desk_alarms(d)->technical, &cursor, &at));
-        assert_int_equal(((const struct technical *)at)->gone, places[i] != DESK_HERE);
+        assert_int_equal(((const struct technical *)at)->gone, places[i] != SESSION_HERE);
         desk_free(d);
     }
 }
