@@ -233,14 +233,6 @@ static void run(uv_work_t *work) {
 }
 
 static void done(uv_work_t *work, int status);
-static void on_listed(struct snapshot_store *s, struct task *t);
-static void on_read(struct snapshot_store *s, struct task *t);
-static void on_models(struct snapshot_store *s, const struct task *t);
-static void on_claimed(struct snapshot_store *s, struct task *t);
-static void on_others(struct snapshot_store *s, struct task *t);
-static void on_moved(struct snapshot_store *s, const struct task *t);
-static void on_handed(struct snapshot_store *s, const struct task *t);
-static void remember_other(struct snapshot_store *s, const char *id);
 
 static void go_on(struct lane *lane) {
     const struct task *t = lane->first;
@@ -285,47 +277,6 @@ static void save_eeg(struct snapshot_store *s, struct task *t) {
     t->state = NULL;
     t->deed = DEED_EEG;
     enqueue(s, t);
-}
-
-static void task_over(struct snapshot_store *s, struct task *t) {
-    char text[800];
-    if (t->err.code && t->deed != DEED_READ && t->deed != DEED_CLAIM)
-        log_warn("snapshot of a stream", "error=\"%s\"", err_text(&t->err, text, sizeof text));
-    if (t->deed == DEED_LIST)
-        on_listed(s, t);
-    else if (t->deed == DEED_READ)
-        on_read(s, t);
-    else if (t->deed == DEED_MODELS)
-        on_models(s, t);
-    else if (t->deed == DEED_CLAIM)
-        on_claimed(s, t);
-    else if (t->deed == DEED_OTHERS)
-        on_others(s, t);
-    else if (t->deed == DEED_MOVED)
-        on_moved(s, t);
-    else if (t->deed == DEED_HAND)
-        on_handed(s, t);
-    if (t->deed != DEED_WRITE) {
-        task_free(t);
-        return;
-    }
-    if (t->err.code == ERR_ABORTED)
-        remember_other(s, t->id);
-    s->written(s->ctx, t->id, &t->err);
-    save_eeg(s, t);
-}
-
-static void done(uv_work_t *work, int status) {
-    struct lane *lane = work->data, over = {0};
-    (void)status;
-    for (int i = 0; i < lane->at_work; i++) {
-        struct task *t = pop(lane);
-        QUEUE_ADD(&over, t, next);
-    }
-    if (lane->first)
-        go_on(lane);
-    while (over.first)
-        task_over(lane->store, pop(&over));
 }
 
 static bool ask(struct snapshot_store *s, enum deed deed, const char *id) {
@@ -472,7 +423,7 @@ static void remember_other(struct snapshot_store *s, const char *id) {
     s->others = more;
     more[s->n_others] = (struct snapshot_entry){.ended = false};
     str_copy(more[s->n_others++].id, sizeof more->id, id);
-    qsort(s->others, s->n_others, sizeof *s->others, by_id);
+    SORT(s->others, s->n_others, by_id);
 }
 
 /* Once the register has it, its row is on its way to the disk; the file goes at the next look. */
@@ -519,15 +470,14 @@ static void on_others(struct snapshot_store *s, struct task *t) {
     free(s->others);
     s->others = t->list;
     s->n_others = t->n_list;
-    if (s->n_others)
-        qsort(s->others, s->n_others, sizeof *s->others, by_id);
+    SORT(s->others, s->n_others, by_id);
     s->others_ms = INT64_MAX;
     s->others_unknown = t->err.code != 0;
     t->list = NULL;
 }
 
 /* A stream whose client is away writes no snapshot, at which it would notice. */
-static void on_moved(struct snapshot_store *s, const struct task *t) {
+static void on_moved(struct snapshot_store *s, struct task *t) {
     struct sessions *all = s->restoring.sessions;
     s->moved_ms = clock_ms() + RETRY_MS;
     for (size_t i = 0; i < t->n_list; i++) {
@@ -568,7 +518,7 @@ static enum session_place hand(void *ctx, const char *id, const void *data, size
 }
 
 /* Where no daemon is found that would take it, its stream is over. */
-static void on_handed(struct snapshot_store *s, const struct task *t) {
+static void on_handed(struct snapshot_store *s, struct task *t) {
     struct handing *h = map_get(s->hands, t->id);
     if (!h)
         return;
@@ -610,7 +560,7 @@ static bool models_are_known(const struct snapshot_store *s) {
     return !s->claims && r->sessions && r->listed && !r->round && !r->n && !r->left;
 }
 
-static void on_models(struct snapshot_store *s, const struct task *t) {
+static void on_models(struct snapshot_store *s, struct task *t) {
     if (!models_are_known(s)) { /* any more: a session could not be restored since this was asked */
         s->swept = false;
         return;
@@ -628,6 +578,43 @@ static void on_models(struct snapshot_store *s, const struct task *t) {
 static void sweep_models(struct snapshot_store *s) {
     if (!s->swept && models_are_known(s))
         s->swept = ask(s, DEED_MODELS, "");
+}
+
+/* ---- the end of a task ---- */
+
+static void on_written(struct snapshot_store *s, struct task *t) {
+    if (t->err.code == ERR_ABORTED)
+        remember_other(s, t->id);
+    s->written(s->ctx, t->id, &t->err);
+}
+
+static void task_over(struct snapshot_store *s, struct task *t) {
+    static void (*const on_over[])(struct snapshot_store *, struct task *) = {
+        [DEED_WRITE] = on_written, [DEED_LIST] = on_listed,   [DEED_READ] = on_read,
+        [DEED_MODELS] = on_models, [DEED_CLAIM] = on_claimed, [DEED_OTHERS] = on_others,
+        [DEED_MOVED] = on_moved,   [DEED_HAND] = on_handed,   [DEED_EEG] = NULL};
+    char text[800];
+    if (t->err.code && t->deed != DEED_READ && t->deed != DEED_CLAIM)
+        log_warn("snapshot of a stream", "error=\"%s\"", err_text(&t->err, text, sizeof text));
+    if (on_over[t->deed])
+        on_over[t->deed](s, t);
+    if (t->deed == DEED_WRITE)
+        save_eeg(s, t);
+    else
+        task_free(t);
+}
+
+static void done(uv_work_t *work, int status) {
+    struct lane *lane = work->data, over = {0};
+    (void)status;
+    for (int i = 0; i < lane->at_work; i++) {
+        struct task *t = pop(lane);
+        QUEUE_ADD(&over, t, next);
+    }
+    if (lane->first)
+        go_on(lane);
+    while (over.first)
+        task_over(lane->store, pop(&over));
 }
 
 void snapshot_store_tick(struct snapshot_store *s) {
