@@ -73,8 +73,7 @@ static void await_daemon(const struct arguments *o) {
 }
 
 int brrctl_open(const struct arguments *o, brr_client **ret, struct brr_error *err) {
-    const struct brr_connect_options options = {
-        .endpoint = o->endpoint, .tls_ca = o->tls_ca, .tls_cert = o->tls_cert, .tls_key = o->tls_key, .token_file = o->token_file};
+    const struct brr_connect_options options = {SAME_MEMBERS(*o, endpoint, tls_ca, tls_cert, tls_key, token_file)};
     await_daemon(o);
     return brr_connect_with(&options, ret, err);
 }

@@ -37,21 +37,17 @@ bool alarm_kind_find(const char *name, enum alarm_kind *ret) {
 }
 
 bool alarm_mark_find(const char *name, enum alarm_mark *ret) {
-    for (int i = ALARM_TRUE; i < ALARM_MARKS; i++)
-        if (!strcmp(marks[i], name)) {
-            *ret = (enum alarm_mark)i;
-            return true;
-        }
-    return false;
+    const int i = STR_AMONG(name, marks);
+    if (i >= ALARM_TRUE)
+        *ret = (enum alarm_mark)i;
+    return i >= ALARM_TRUE;
 }
 
 bool alarm_action_find(const char *name, enum alarm_action *ret) {
-    for (int i = 0; i < ALARM_ACTIONS; i++)
-        if (!strcmp(actions[i], name)) {
-            *ret = (enum alarm_action)i;
-            return true;
-        }
-    return false;
+    const int i = STR_AMONG(name, actions);
+    if (i >= 0)
+        *ret = (enum alarm_action)i;
+    return i >= 0;
 }
 
 bool alarm_author_is_later(const struct alarm_author *a, const struct alarm_author *b) {

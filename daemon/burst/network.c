@@ -127,7 +127,7 @@ static int check_dividing(const struct network *n, const struct network_change *
 }
 
 static int apply(struct network *n, const struct network_change *c, struct err *err) {
-    struct connectome_area area = {.psp_divide = c->psp_divide, .mp_driven_psp = c->mp_driven_psp, .power = c->power};
+    struct connectome_area area = {SAME_MEMBERS(*c, psp_divide, mp_driven_psp, power)};
     struct burst *b = network_team_burst(n->team);
     int rc = 0;
     if (c->kind == NETWORK_SET_NEURON)

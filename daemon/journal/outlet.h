@@ -5,7 +5,7 @@
 #pragma once
 #include "daemon/journal/journal_line.h"
 
-enum { OUTLET_MAX = 16, OUTLET_WAIT_MS = 500 };
+enum { OUTLET_WAIT_MS = 500 };
 
 struct outlet {
     void *ctx;

@@ -103,9 +103,8 @@ static int change_neuron(const Brr__V1__NeuronChange *in, size_t i, struct netwo
 }
 
 static struct network_change change_synapse(const Brr__V1__SynapseChange *in) {
-    return (struct network_change){
-        .kind = in->remove ? NETWORK_DELETE_SYNAPSE : NETWORK_SET_SYNAPSE,
-        .synapse = {.source = in->source, .target = in->target, .weight = in->weight, .psp = in->psp, .type = in->type}};
+    return (struct network_change){.kind = in->remove ? NETWORK_DELETE_SYNAPSE : NETWORK_SET_SYNAPSE,
+                                   .synapse = {SAME_MEMBERS(*in, source, target, weight, psp, type)}};
 }
 
 /* An area may be changed once: each change visits all of its synapses. */

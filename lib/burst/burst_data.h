@@ -9,7 +9,6 @@ struct burst_injection {
     uint32_t id;
     float potential;
 };
-enum { BURST_MOST_POTENTIAL_LOG2 = 40 };
 #define BURST_MOST_TICK (UINT64_MAX / 4) /* that a state may have: later ticks stay signed 64-bit numbers */
 
 /* One tick. */

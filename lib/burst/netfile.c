@@ -381,13 +381,9 @@ static void put_arrays(struct writer *w, const struct wanted *arrays, size_t n) 
     for (const struct wanted *a = arrays; a < arrays + n; a++) {
         const int64_t len = w->length[a->group];
         if (a->value)
-            w->entries[w->content.n_entries++] =
-                (struct safetensors_entry){.name = a->name,
-                                           .dtype = a->dtype,
-                                           .rank = 1,
-                                           .shape = {len},
-                                           .data = len ? a->value : nothing,
-                                           .bytes = (size_t)len * safetensors_dtype_bytes(a->dtype)};
+            w->entries[w->content.n_entries++] = (struct safetensors_entry){
+                SAME_MEMBERS(*a, name, dtype), .rank = 1, .shape = {len}, .data = len ? a->value : nothing,
+                .bytes = (size_t)len * safetensors_dtype_bytes(a->dtype)};
     }
 }
 
@@ -468,7 +464,7 @@ static struct writer *writer_new(const char *kind) {
     struct writer *w = calloc(1, sizeof *w);
     if (!w)
         return NULL;
-    w->content = (struct safetensors_content){.entries = w->entries, .metadata = w->metadata};
+    w->content = (struct safetensors_content){SAME_MEMBERS(*w, entries, metadata)};
     add_metadata(w, "brr.kind", kind);
     return w;
 }

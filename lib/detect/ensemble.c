@@ -97,9 +97,8 @@ static void keep_pair(void *ctx, const char *key, const char *value) {
     static const char *const others[] = {"brr.model",    "brr.events",     "brr.patients",        "brr.tuned",
                                          "brr.ensemble", MODELFILE_ALARMS, MODELFILE_TEMPERATURE, MODELFILE_CARD_KEY};
     struct ensemble *e = ctx;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (!strcmp(key, others[i]))
-            return;
+    if (STR_AMONG(key, others) >= 0)
+        return;
     e->full |= e->n_pairs == MAX_METADATA;
     if (!e->full)
         e->pairs[e->n_pairs++] = (struct safetensors_pair){key, value};

@@ -75,7 +75,6 @@ int labels_stamp(const char *recording_path, const char *rule, char ret[LABELS_S
  * prefix: the path without its extension. *ret_lone (may be NULL): AUTO found no known form. ERR_RANGE when the patient does not
  * fit. */
 enum labels_patient_rule { LABELS_PATIENT_AUTO, LABELS_PATIENT_FOLDER, LABELS_PATIENT_PREFIX };
-#define LABELS_PATIENT_RULES "auto|folder|prefix" /* in the order of the enum */
 int labels_patient(const char *relative_path, enum labels_patient_rule rule, char *buf, size_t size, bool *ret_lone,
                    struct err *err);
 /* "train", "dev" or "eval" when a folder of the path has that name, else "". */

@@ -340,8 +340,7 @@ static int take_kept(struct evaluation *e, struct err *err) {
 }
 
 static int spool(struct evaluation *e, struct trace *t, struct err *err) {
-    const struct trace_values values = {
-        .p = t->p, .alarm_p = t->alarm_p, .n = t->n, .alarms_s = t->alarms_s, .n_alarms = t->n_alarms};
+    const struct trace_values values = {SAME_MEMBERS(*t, p, alarm_p, n, alarms_s, n_alarms)};
     char path[TRACES_PATH];
     int64_t n;
     int rc;

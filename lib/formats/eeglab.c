@@ -5,7 +5,7 @@
 #include "formats/mat5.h"
 #include "formats/matrix.h"
 
-enum { EEGLAB_MOST_CHANNELS = 65536, EEGLAB_MOST_EVENTS = 1000000 };
+enum { EEGLAB_MOST_CHANNELS = 65536 };
 
 struct eeglab {
     struct mat_value all;

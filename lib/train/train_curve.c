@@ -188,8 +188,7 @@ static int make_point(struct curve *c, int64_t answers, struct err *err) {
     if (untrained)
         r.event_f1 = r.auroc = r.false_alarms_per_24h = NAN;
     struct train_curve_point *p = &t->points[t->n_points++];
-    *p = (struct train_curve_point){
-        .answers = answers, .event_f1 = r.event_f1, .auroc = r.auroc, .false_alarms_per_24h = r.false_alarms_per_24h};
+    *p = (struct train_curve_point){.answers = answers, SAME_MEMBERS(r, event_f1, auroc, false_alarms_per_24h)};
     for (int64_t i = 0; i < answers; i++)
         p->seizures += c->answers.items[i].seizure;
     const struct counted of = counted(answers, "answer");

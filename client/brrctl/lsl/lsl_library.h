@@ -12,7 +12,6 @@ typedef struct lsl_resolver_ *lsl_resolver;
 
 enum { LSL_FLOAT32 = 1, LSL_STRING = 3 };               /* channel formats */
 enum { LSL_OK = 0, LSL_TIMED_OUT = -1, LSL_LOST = -2 }; /* error codes */
-#define LSL_FOREVER 32000000.0
 
 /* Return type, name without "lsl_", parameters: every function that is used, all of version 1.12. */
 #define LSL_FUNCTIONS(F)                                                                                                           \
