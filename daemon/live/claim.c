@@ -4,6 +4,14 @@
 
 enum { LOOKS = 2 }; /* a snapshot that moves between two other folders may be missed once */
 
+/* The folder in which the daemons have theirs. */
+static int root_of(const char *dir, char root[4096], struct err *err) {
+    if (!str_copy(root, 4096, dir))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", dir);
+    *strrchr(root, '/') = '\0';
+    return 0;
+}
+
 /* The file of the model comes first, so that a snapshot in dir has its model there. */
 static int take_model(const char *other, const char *dir, const char *id, struct err *err) {
     char sha256[DIGEST_HEX_SIZE], path[4096];
@@ -16,17 +24,15 @@ static int take_model(const char *other, const char *dir, const char *id, struct
     return rc ? rc : snapshot_keep_model(dir, sha256, path, err);
 }
 
-/* People look at it; a stream goes on without. */
-static void take_eeg(const char *other, const char *dir, const char *id, struct claim *ret) {
-    if (!snapshot_read_eeg(other, id, &ret->eeg, &ret->eeg_len, NULL) && !snapshot_write_eeg(dir, id, ret->eeg, ret->eeg_len, NULL))
-        snapshot_remove_eeg(other, id, NULL);
-}
-
-/* What the daemon before was handed over and has not taken. */
-static void take_alarm(const char *other, const char *dir, const char *id, struct claim *ret) {
-    if (!snapshot_read_alarm(other, id, &ret->alarm, &ret->alarm_len, NULL) &&
+/* An alarm that the daemon before was handed over and has not taken; EEG, which people look at and without which a stream
+ * goes on. */
+static void take_beside(const char *other, const char *dir, const char *id, struct claim *ret) {
+    if (!snapshot_read_beside(other, id, SNAPSHOT_ALARM, &ret->alarm, &ret->alarm_len, NULL) &&
         !snapshot_write_alarm(dir, id, ret->alarm, ret->alarm_len, NULL))
-        snapshot_remove_alarm(other, id, NULL);
+        snapshot_remove_beside(other, id, SNAPSHOT_ALARM, NULL);
+    if (!snapshot_read_beside(other, id, SNAPSHOT_EEG, &ret->eeg, &ret->eeg_len, NULL) &&
+        !snapshot_write_eeg(dir, id, ret->eeg, ret->eeg_len, NULL))
+        snapshot_remove_beside(other, id, SNAPSHOT_EEG, NULL);
 }
 
 /* NOT_FOUND also if another daemon was faster. */
@@ -44,8 +50,7 @@ static int take_from(const char *other, const char *dir, const char *id, struct 
     snapshot_unmark(other, id, NULL);
     snapshot_note_moved(other, id, fsio_basename(dir), NULL);
     snapshot_note_moved(dir, id, NULL, NULL);
-    take_alarm(other, dir, id, ret);
-    take_eeg(other, dir, id, ret);
+    take_beside(other, dir, id, ret);
     ret->moved = true;
     ret->ended = ended;
     return snapshot_read(dir, id, &ret->state, &ret->len, err);
@@ -71,7 +76,7 @@ static int look(const char *root, const char *own, const char *dir, const char *
 static int add_entries(const char *folder, bool own, struct snapshot_entry **list, size_t *n, struct err *err) {
     OWNED_MEMORY struct snapshot_entry *some = NULL;
     size_t k = 0;
-    int rc = own ? snapshot_list_moved(folder, &some, &k, err) : snapshot_list(folder, &some, &k, err);
+    int rc = snapshot_list(folder, own ? SNAPSHOTS_MOVED : SNAPSHOTS_HERE, &some, &k, err);
     struct snapshot_entry *more = rc || !k ? NULL : realloc(*list, (*n + k) * sizeof *more);
     if (rc || !k)
         return rc;
@@ -104,10 +109,10 @@ int claim_others(const char *dir, struct snapshot_entry **ret, size_t *ret_n, st
     struct err next;
     *ret = NULL;
     *ret_n = 0;
-    if (!str_copy(root, sizeof root, dir))
-        return err_set(err, ERR_RANGE, "path too long: %.200s…", dir);
-    *strrchr(root, '/') = '\0';
-    int rc = add_all(root, fsio_basename(dir), ret, ret_n, err);
+    int rc = root_of(dir, root, err);
+    if (rc)
+        return rc;
+    rc = add_all(root, fsio_basename(dir), ret, ret_n, err);
     int own = add_entries(dir, true, ret, ret_n, rc ? &next : err); /* last: one that is taken meanwhile is found here or there */
     return rc ? rc : own;
 }
@@ -116,11 +121,8 @@ int claim_take(const char *dir, const char *id, struct claim *ret, struct err *e
     char path[4096], root[4096];
     int rc = fsio_join(path, sizeof path, dir, id, err);
     *ret = (struct claim){0};
-    if (rc || fsio_exists(path))
+    if (rc || fsio_exists(path) || (rc = root_of(dir, root, err)))
         return rc;
-    if (!str_copy(root, sizeof root, dir))
-        return err_set(err, ERR_RANGE, "path too long: %.200s…", dir);
-    *strrchr(root, '/') = '\0';
     rc = ERR_NOT_FOUND;
     for (int i = 0; i < LOOKS && rc == ERR_NOT_FOUND; i++)
         rc = look(root, fsio_basename(dir), dir, id, ret, err);
@@ -133,10 +135,9 @@ int claim_take(const char *dir, const char *id, struct claim *ret, struct err *e
 static int find_owner(const char *dir, const char *id, char ret[4096], struct err *err) {
     char root[4096], owner[256], path[4096];
     struct dirent *e = NULL;
-    int rc;
-    if (!str_copy(root, sizeof root, dir))
-        return err_set(err, ERR_RANGE, "path too long: %.200s…", dir);
-    *strrchr(root, '/') = '\0';
+    int rc = root_of(dir, root, err);
+    if (rc)
+        return rc;
     OWNED_DIR DIR *d = opendir(root);
     if (!d)
         return err_errno(err, errno, "%s: cannot be read", root);
@@ -159,7 +160,7 @@ int claim_hand(const char *dir, const char *id, const void *data, size_t len, st
 static bool passes_on(const char *dir, const struct claim_alarm *a) {
     char path[4096];
     const bool here = !fsio_join(path, sizeof path, dir, a->id, NULL) && fsio_exists(path);
-    return !here && !claim_hand(dir, a->id, a->data, a->len, NULL) && !snapshot_remove_alarm(dir, a->id, NULL);
+    return !here && !claim_hand(dir, a->id, a->data, a->len, NULL) && !snapshot_remove_beside(dir, a->id, SNAPSHOT_ALARM, NULL);
 }
 
 int claim_alarms(const char *dir, struct claim_alarm **ret, size_t *ret_n, struct err *err) {
@@ -167,7 +168,7 @@ int claim_alarms(const char *dir, struct claim_alarm **ret, size_t *ret_n, struc
     size_t n = 0;
     *ret = NULL;
     *ret_n = 0;
-    int rc = snapshot_list_alarms(dir, &list, &n, err);
+    int rc = snapshot_list(dir, SNAPSHOTS_ALARMED, &list, &n, err);
     if (rc || !n)
         return rc;
     if (!(*ret = calloc(n, sizeof **ret)))
@@ -176,10 +177,10 @@ int claim_alarms(const char *dir, struct claim_alarm **ret, size_t *ret_n, struc
         struct claim_alarm *a = &(*ret)[*ret_n];
         str_copy(a->id, sizeof a->id, list[i].id);
         struct err why;
-        if (snapshot_read_alarm(dir, a->id, &a->data, &a->len, &why)) {
+        if (snapshot_read_beside(dir, a->id, SNAPSHOT_ALARM, &a->data, &a->len, &why)) {
             rc = rc ? rc : err_set(err, why.code, "%s", why.message);
             if (snapshot_is_useless(&why))
-                (void)snapshot_remove_alarm(dir, a->id, NULL);
+                (void)snapshot_remove_beside(dir, a->id, SNAPSHOT_ALARM, NULL);
         } else if (passes_on(dir, a)) {
             free(a->data);
             a->data = NULL;

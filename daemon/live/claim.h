@@ -1,6 +1,6 @@
 /* claim: the snapshots of daemons that share a folder. Each daemon has a folder below it, with its own name; a snapshot belongs to
  * the daemon in whose folder it lies. A daemon takes a snapshot over by rename(2) into its own folder, which one of several daemons
- * can do; the former owner notices at its next write (snapshot_renew), or by its note
+ * can do; the former owner notices at its next write (snapshot_file.renew), or by its note
  * (snapshot_note_moved). There is no lease and
  * no clock. Any thread. */
 #pragma once
@@ -11,9 +11,9 @@ struct claim {
     bool moved, ended; /* ended: the stream has, as in snapshot_entry; of a snapshot that moved */
     char *state;       /* of a snapshot that moved; free() */
     size_t len;
-    char *alarm; /* what snapshot_read_alarm reads, or NULL; free() */
+    char *alarm; /* of SNAPSHOT_ALARM, or NULL; free() */
     size_t alarm_len;
-    char *eeg; /* what snapshot_read_eeg reads, or NULL; free() */
+    char *eeg; /* of SNAPSHOT_EEG, or NULL; free() */
     size_t eeg_len;
 };
 /* The snapshots that other daemons have or had: of their folders, which lie beside dir, and those that were taken from dir;

@@ -20,7 +20,7 @@ int snapshot_prepare(const char *dir, struct err *err) {
     return rc ? rc : fsio_remove_temporaries(dir, err);
 }
 
-static const char ended_ending[] = ".ended", moved_ending[] = ".moved", alarm_ending[] = ".alarm";
+static const char ended_ending[] = ".ended", moved_ending[] = ".moved", alarm_ending[] = ".alarm", eeg_ending[] = ".eeg";
 
 static int path_beside(const char *dir, const char *id, const char *ending, char path[4096], struct err *err) {
     const bool fits = str_format(path, 4096, "%s/%s%s", dir, id, ending);
@@ -133,47 +133,36 @@ int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, 
 }
 
 enum { NAME = SNAPSHOT_ID_SIZE + 8 };
-static void eeg_name(const char *id, char ret[NAME]) { str_format(ret, NAME, "%s.eeg", id); }
-static void alarm_name(const char *id, char ret[NAME]) { str_format(ret, NAME, "%s%s", id, alarm_ending); }
+static void name_beside(const char *id, enum snapshot_beside what, char ret[NAME]) {
+    str_format(ret, NAME, "%s%s", id, what == SNAPSHOT_EEG ? eeg_ending : alarm_ending);
+}
+
+int snapshot_read_beside(const char *dir, const char *id, enum snapshot_beside what, char **ret, size_t *ret_len, struct err *err) {
+    char name[NAME];
+    name_beside(id, what, name);
+    return snapshot_read(dir, name, ret, ret_len, err);
+}
+
+int snapshot_remove_beside(const char *dir, const char *id, enum snapshot_beside what, struct err *err) {
+    char name[NAME];
+    name_beside(id, what, name);
+    return fsio_remove_in(dir, name, err);
+}
 
 int snapshot_write_alarm(const char *dir, const char *id, const void *data, size_t len, struct err *err) {
     char name[NAME];
-    alarm_name(id, name);
+    name_beside(id, SNAPSHOT_ALARM, name);
     return snapshot_write(dir, name, data, len, err);
-}
-
-int snapshot_read_alarm(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err) {
-    char name[NAME];
-    alarm_name(id, name);
-    return snapshot_read(dir, name, ret, ret_len, err);
-}
-
-int snapshot_remove_alarm(const char *dir, const char *id, struct err *err) {
-    char name[NAME];
-    alarm_name(id, name);
-    return fsio_remove_in(dir, name, err);
-}
-
-int snapshot_read_eeg(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err) {
-    char name[NAME];
-    eeg_name(id, name);
-    return snapshot_read(dir, name, ret, ret_len, err);
-}
-
-int snapshot_remove_eeg(const char *dir, const char *id, struct err *err) {
-    char name[NAME];
-    eeg_name(id, name);
-    return fsio_remove_in(dir, name, err);
 }
 
 /* Whoever removes a snapshot removes its EEG afterwards, so that none is left by a writer that has not noticed. */
 int snapshot_write_eeg(const char *dir, const char *id, const void *data, size_t len, struct err *err) {
     char name[NAME], path[4096];
-    eeg_name(id, name);
+    name_beside(id, SNAPSHOT_EEG, name);
     int rc = fsio_join(path, sizeof path, dir, id, err);
     if (rc || (rc = snapshot_write(dir, name, data, len, err)))
         return rc;
-    return fsio_exists(path) ? 0 : snapshot_remove_eeg(dir, id, err);
+    return fsio_exists(path) ? 0 : snapshot_remove_beside(dir, id, SNAPSHOT_EEG, err);
 }
 
 bool snapshot_is_useless(const struct err *why) {
@@ -184,7 +173,7 @@ int snapshot_remove(const char *dir, const char *id, struct err *err) {
     int rc;
     if ((rc = snapshot_unmark(dir, id, err)) || (rc = fsio_remove_in(dir, id, err)))
         return rc;
-    return snapshot_remove_eeg(dir, id, err);
+    return snapshot_remove_beside(dir, id, SNAPSHOT_EEG, err);
 }
 
 int snapshot_reject(const char *dir, const char *id, struct err *err) {
@@ -196,7 +185,7 @@ int snapshot_reject(const char *dir, const char *id, struct err *err) {
         return rc;
     if (rename(from, to) && errno != ENOENT)
         return err_errno(err, errno, "%s: cannot be moved to %s", from, to);
-    return snapshot_remove_eeg(dir, id, err);
+    return snapshot_remove_beside(dir, id, SNAPSHOT_EEG, err);
 }
 
 static bool is_id(const char *name) {
@@ -248,8 +237,8 @@ static bool lies_beside(const char *name, const char *ending, char ret_id[SNAPSH
 static void drop_orphan(const char *dir, const char *name, bool read) {
     char id[SNAPSHOT_ID_SIZE], path[4096];
     int64_t bytes, written_ns;
-    if (lies_beside(name, ".eeg", id) && !fsio_join(path, sizeof path, dir, id, NULL) && !fsio_exists(path))
-        (void)snapshot_remove_eeg(dir, id, NULL);
+    if (lies_beside(name, eeg_ending, id) && !fsio_join(path, sizeof path, dir, id, NULL) && !fsio_exists(path))
+        (void)snapshot_remove_beside(dir, id, SNAPSHOT_EEG, NULL);
     else if (read && lies_beside(name, moved_ending, id) && !path_beside(dir, id, moved_ending, path, NULL) &&
              !fsio_size(path, &bytes, &written_ns, NULL) && clock_wall_ms() / 1000 - written_ns / 1000000000 > SNAPSHOT_MOVED_S)
         (void)snapshot_note_moved(dir, id, NULL, NULL);
@@ -261,22 +250,19 @@ static bool is_moved(const char *dir, const char *name, char ret_id[SNAPSHOT_ID_
     return lies_beside(name, moved_ending, ret_id) && !fsio_join(path, sizeof path, dir, ret_id, NULL) && !fsio_exists(path);
 }
 
-/* Snapshots, those that other daemons have taken, or alarms that they hand over. */
-enum listed { SNAPSHOTS, MOVED, ALARMS };
-
-static int list_ids(const char *dir, DIR *d, enum listed what, void **entries, size_t *n, struct err *err) {
+static int list_ids(const char *dir, DIR *d, enum snapshots what, void **entries, size_t *n, struct err *err) {
     struct dirent *e = NULL;
     int rc;
     while (!(rc = fsio_next_entry(d, &e, err)) && e) {
         struct snapshot_entry entry = {.ended = false};
-        const bool wanted = what == MOVED    ? is_moved(dir, e->d_name, entry.id)
-                            : what == ALARMS ? lies_beside(e->d_name, alarm_ending, entry.id)
-                                             : is_id(e->d_name);
-        if (what != ALARMS && wanted == (what == MOVED))
-            drop_orphan(dir, e->d_name, what == MOVED);
+        const bool wanted = what == SNAPSHOTS_MOVED     ? is_moved(dir, e->d_name, entry.id)
+                            : what == SNAPSHOTS_ALARMED ? lies_beside(e->d_name, alarm_ending, entry.id)
+                                                        : is_id(e->d_name);
+        if (what != SNAPSHOTS_ALARMED && wanted == (what == SNAPSHOTS_MOVED))
+            drop_orphan(dir, e->d_name, what == SNAPSHOTS_MOVED);
         if (!wanted)
             continue;
-        if (what == SNAPSHOTS) {
+        if (what == SNAPSHOTS_HERE) {
             memcpy(entry.id, e->d_name, sizeof entry.id);
             entry.ended = snapshot_ended(dir, entry.id);
         }
@@ -287,7 +273,7 @@ static int list_ids(const char *dir, DIR *d, enum listed what, void **entries, s
     return rc;
 }
 
-static int list_folder(const char *dir, enum listed what, struct snapshot_entry **ret, size_t *ret_n, struct err *err) {
+int snapshot_list(const char *dir, enum snapshots what, struct snapshot_entry **ret, size_t *ret_n, struct err *err) {
     void *entries = NULL;
     size_t n = 0;
     DIR *d = opendir(dir);
@@ -304,18 +290,6 @@ static int list_folder(const char *dir, enum listed what, struct snapshot_entry 
     *ret = entries;
     *ret_n = n;
     return 0;
-}
-
-int snapshot_list(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err) {
-    return list_folder(dir, SNAPSHOTS, ret, ret_n, err);
-}
-
-int snapshot_list_moved(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err) {
-    return list_folder(dir, MOVED, ret, ret_n, err);
-}
-
-int snapshot_list_alarms(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err) {
-    return list_folder(dir, ALARMS, ret, ret_n, err);
 }
 
 /* ---- rejected ones ---- */

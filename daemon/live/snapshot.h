@@ -30,11 +30,14 @@ void snapshot_write_all(const char *dir, struct snapshot_file *files, size_t n);
 int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err);
 /* Marks the session as ended: its client was sent the Summary. The next snapshot_write of this id removes the mark. */
 int snapshot_end(const char *dir, const char *id, struct err *err);
-/* EEG that people may look at after a restart, in a file ID.eeg beside the snapshot, which is removed and rejected with it. It may
- * be written while the snapshot is written or removed; nothing stays without a snapshot. */
+/* Files of the same form beside the snapshot. EEG: what people may look at after a restart, removed and rejected with
+ * the snapshot; it may be written while the snapshot is written or removed, and nothing stays without a snapshot. ALARM:
+ * that of a stream that this folder's daemon has taken over, as its former owner hands it over. */
+enum snapshot_beside { SNAPSHOT_EEG, SNAPSHOT_ALARM };
 int snapshot_write_eeg(const char *dir, const char *id, const void *data, size_t len, struct err *err);
-int snapshot_read_eeg(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err);
-int snapshot_remove_eeg(const char *dir, const char *id, struct err *err);
+int snapshot_write_alarm(const char *dir, const char *id, const void *data, size_t len, struct err *err);
+int snapshot_read_beside(const char *dir, const char *id, enum snapshot_beside what, char **ret, size_t *ret_len, struct err *err);
+int snapshot_remove_beside(const char *dir, const char *id, enum snapshot_beside what, struct err *err);
 int snapshot_unmark(const char *dir, const char *id, struct err *err);
 bool snapshot_ended(const char *dir, const char *id);
 int snapshot_remove(const char *dir, const char *id, struct err *err); /* one that is not there is removed */
@@ -62,17 +65,11 @@ struct snapshot_entry {
     bool ended;
 };
 /* Another daemon has taken the snapshot over: a file ID.moved holds the time and the new owner, until the snapshot is
- * back (owner NULL), or snapshot_list_moved has read it SNAPSHOT_MOVED_S later. */
+ * back (owner NULL), or snapshot_list has read it SNAPSHOT_MOVED_S later. */
 int snapshot_note_moved(const char *dir, const char *id, const char *owner, struct err *err);
 /* The new owner of such a file. NOT_FOUND: there is none. */
 int snapshot_moved_to(const char *dir, const char *id, char *ret_owner, size_t size, struct err *err);
-/* The alarm of a stream that this folder's daemon has taken over, as its former owner hands it over, in a file ID.alarm. */
-int snapshot_write_alarm(const char *dir, const char *id, const void *data, size_t len, struct err *err);
-int snapshot_read_alarm(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err);
-int snapshot_remove_alarm(const char *dir, const char *id, struct err *err);
-/* The streams with such files; free(). */
-int snapshot_list_alarms(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err);
-/* Those that were taken over and are not back; free(). */
-int snapshot_list_moved(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err);
-/* The snapshots in the folder: first those of streams that have not ended, sorted by id; free(). */
-int snapshot_list(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err);
+/* The snapshots in the folder, those that were taken over and are not back, or the streams with alarms that were handed
+ * over: first those of streams that have not ended, sorted by id; free(). */
+enum snapshots { SNAPSHOTS_HERE, SNAPSHOTS_MOVED, SNAPSHOTS_ALARMED };
+int snapshot_list(const char *dir, enum snapshots what, struct snapshot_entry **ret, size_t *ret_n, struct err *err);

@@ -196,14 +196,14 @@ static void run(uv_work_t *work) {
         claim_others(s->dir, &t->list, &t->n_list, &t->err);
         break;
     case DEED_MOVED:
-        if (!snapshot_list_moved(s->dir, &t->list, &t->n_list, &t->err))
+        if (!snapshot_list(s->dir, SNAPSHOTS_MOVED, &t->list, &t->n_list, &t->err))
             (void)claim_alarms(s->dir, &t->alarms, &t->n_alarms, &t->err);
         break;
     case DEED_HAND:
         (void)claim_hand(s->dir, t->id, t->state, t->len, &t->err);
         break;
     case DEED_UNHAND:
-        (void)snapshot_remove_alarm(s->dir, t->id, &t->err);
+        (void)snapshot_remove_beside(s->dir, t->id, SNAPSHOT_ALARM, &t->err);
         break;
     case DEED_END:
         snapshot_end(s->dir, t->id, &t->err);
@@ -216,7 +216,7 @@ static void run(uv_work_t *work) {
             snapshot_prune_rejected(s->dir, &t->err);
         break;
     case DEED_LIST:
-        if (!snapshot_list(s->dir, &t->list, &t->n_list, &t->err))
+        if (!snapshot_list(s->dir, SNAPSHOTS_HERE, &t->list, &t->n_list, &t->err))
             snapshot_prune_rejected(s->dir, NULL);
         break;
     case DEED_MODELS:
@@ -227,7 +227,7 @@ static void run(uv_work_t *work) {
         break;
     case DEED_READ:
         if (!snapshot_read(s->dir, t->id, &t->state, &t->len, &t->err))
-            (void)snapshot_read_eeg(s->dir, t->id, &t->eeg, &t->eeg_len, NULL); /* most have none */
+            (void)snapshot_read_beside(s->dir, t->id, SNAPSHOT_EEG, &t->eeg, &t->eeg_len, NULL); /* most have none */
         break;
     }
 }

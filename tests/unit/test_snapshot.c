@@ -55,7 +55,7 @@ static void what_is_written_is_read_and_nobody_else_may(void **state) {
     assert_int_equal(len, 4);
     assert_memory_equal(data, "c\0de", 4);
     free(data);
-    assert_int_equal(snapshot_list(dir, &ids, &n, NULL), 0);
+    assert_int_equal(snapshot_list(dir, SNAPSHOTS_HERE, &ids, &n, NULL), 0);
     assert_int_equal(n, 1);
     assert_string_equal(ids[0].id, id);
     assert_false(ids[0].ended);
@@ -66,14 +66,14 @@ static void what_is_written_is_read_and_nobody_else_may(void **state) {
     assert_int_equal(snapshot_write(dir, id, "f", 1, NULL), 0); /* it goes on */
     assert_false(snapshot_ended(dir, id));
     assert_int_equal(snapshot_end(dir, id, NULL), 0);
-    assert_int_equal(snapshot_list(dir, &ids, &n, NULL), 0);
+    assert_int_equal(snapshot_list(dir, SNAPSHOTS_HERE, &ids, &n, NULL), 0);
     assert_int_equal(n, 1);
     free(ids);
     assert_int_equal(snapshot_remove(dir, id, NULL), 0);
     assert_false(snapshot_ended(dir, id));
     assert_int_equal(snapshot_remove(dir, id, NULL), 0); /* it is removed */
     assert_int_equal(snapshot_read(dir, id, &data, &len, NULL), ERR_NOT_FOUND);
-    assert_int_equal(snapshot_list(dir, &ids, &n, NULL), 0);
+    assert_int_equal(snapshot_list(dir, SNAPSHOTS_HERE, &ids, &n, NULL), 0);
     assert_int_equal(n, 0);
 }
 
@@ -112,11 +112,11 @@ static void a_directory_that_cannot_be_read_to_its_end_is_an_error(void **state)
     assert_int_equal(snapshot_write(dir, id, "a", 1, NULL), 0);
     for (entries = 3; entries >= 0;) { /* ".", ".." and the snapshot */
         int left = entries;
-        assert_int_not_equal(snapshot_list(dir, &ids, &n, &err), 0);
+        assert_int_not_equal(snapshot_list(dir, SNAPSHOTS_HERE, &ids, &n, &err), 0);
         assert_non_null(strstr(err.message, dir));
         entries = left - 1;
     }
-    assert_int_equal(snapshot_list(dir, &ids, &n, NULL), 0);
+    assert_int_equal(snapshot_list(dir, SNAPSHOTS_HERE, &ids, &n, NULL), 0);
     assert_int_equal(n, 1);
     free(ids);
 }
@@ -204,20 +204,20 @@ static void eeg_lies_beside_its_snapshot_and_goes_with_it(void **state) {
     assert_int_equal(snapshot_write(dir, id_of('e'), "state", 5, NULL), 0);
     assert_int_equal(snapshot_write_eeg(dir, id_of('e'), "traces", 6, NULL), 0);
     assert_int_equal(snapshot_write_eeg(dir, id_of('f'), "orphan", 6, NULL), 0); /* its snapshot was removed meanwhile */
-    assert_int_equal(snapshot_read_eeg(dir, id_of('f'), &data, &len, &err), ERR_NOT_FOUND);
+    assert_int_equal(snapshot_read_beside(dir, id_of('f'), SNAPSHOT_EEG, &data, &len, &err), ERR_NOT_FOUND);
     str_format(orphan, sizeof orphan, "%s.eeg", id_of('f'));
     assert_int_equal(snapshot_write(dir, orphan, "orphan", 6, NULL), 0); /* and then the daemon was killed */
-    assert_int_equal(snapshot_list(dir, &ids, &n, NULL), 0);
+    assert_int_equal(snapshot_list(dir, SNAPSHOTS_HERE, &ids, &n, NULL), 0);
     assert_int_equal(n, 1);
     assert_string_equal(ids[0].id, id_of('e'));
     free(ids);
-    assert_int_equal(snapshot_read_eeg(dir, id_of('f'), &data, &len, &err), ERR_NOT_FOUND);
-    assert_int_equal(snapshot_read_eeg(dir, id_of('e'), &data, &len, NULL), 0);
+    assert_int_equal(snapshot_read_beside(dir, id_of('f'), SNAPSHOT_EEG, &data, &len, &err), ERR_NOT_FOUND);
+    assert_int_equal(snapshot_read_beside(dir, id_of('e'), SNAPSHOT_EEG, &data, &len, NULL), 0);
     assert_int_equal(len, 6);
     assert_memory_equal(data, "traces", 6);
     free(data);
     assert_int_equal(snapshot_remove(dir, id_of('e'), NULL), 0);
-    assert_int_equal(snapshot_read_eeg(dir, id_of('e'), &data, &len, &err), ERR_NOT_FOUND);
+    assert_int_equal(snapshot_read_beside(dir, id_of('e'), SNAPSHOT_EEG, &data, &len, &err), ERR_NOT_FOUND);
 }
 
 static void live_ones_are_listed_before_those_that_have_ended(void **state) {
@@ -228,7 +228,7 @@ static void live_ones_are_listed_before_those_that_have_ended(void **state) {
         assert_int_equal(snapshot_write(dir, id_of(digit), "x", 1, NULL), 0);
     assert_int_equal(snapshot_end(dir, id_of('a'), NULL), 0);
     assert_int_equal(snapshot_end(dir, id_of('c'), NULL), 0);
-    assert_int_equal(snapshot_list(dir, &list, &n, NULL), 0);
+    assert_int_equal(snapshot_list(dir, SNAPSHOTS_HERE, &list, &n, NULL), 0);
     assert_int_equal(n, 4);
     for (size_t i = 0; i < n; i++) {
         assert_int_equal(*list[i].id, "bdac"[i]);
@@ -269,7 +269,7 @@ static void what_a_killed_writer_left_is_removed(void **state) {
     struct snapshot_entry *ids = NULL;
     size_t n = 0;
     assert_int_equal(fsio_writer_open(&w, path, NULL), 0);
-    assert_int_equal(snapshot_list(dir, &ids, &n, NULL), 0);
+    assert_int_equal(snapshot_list(dir, SNAPSHOTS_HERE, &ids, &n, NULL), 0);
     assert_int_equal(n, 0); /* a temporary file is no snapshot */
     assert_int_equal(snapshot_prepare(dir, NULL), 0);
     assert_false(fsio_exists(w.tmp_path));

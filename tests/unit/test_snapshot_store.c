@@ -610,7 +610,7 @@ static void each_alarm_goes_after_its_stream(void **state) {
         settle_all(d);
         if (i)
             break;
-        assert_int_equal(snapshot_remove_alarm(peer->dir, id, NULL), 0);
+        assert_int_equal(snapshot_remove_beside(peer->dir, id, SNAPSHOT_ALARM, NULL), 0);
         claim(d, token);
         assert_non_null(s = sessions_find(d->b.all, token, "uid:1"));
     }
