@@ -22,11 +22,16 @@ struct tree {
     int64_t derivatives, unread; /* recordings below derivatives/; files of formats that are not read */
 };
 
-static void tree_done(struct tree *t) {
-    for (size_t i = 0; i < t->n; i++) {
+static void drop_from(struct tree *t, size_t kept) {
+    for (size_t i = kept; i < t->n; i++) {
         free((void *)(uintptr_t)t->names[i].recording.path);
         free(t->names[i].patient);
     }
+    t->n = kept;
+}
+
+static void tree_done(struct tree *t) {
+    drop_from(t, 0);
     free(t->names);
 }
 
@@ -142,14 +147,6 @@ ORDER_BY(by_path, struct name, strcmp(x->recording.path, y->recording.path))
 
 static bool same_file(const struct tree_recording *a, const struct tree_recording *b) {
     return !a->absent && !b->absent && a->device == b->device && a->inode == b->inode;
-}
-
-static void drop_from(struct tree *t, size_t kept) {
-    for (size_t i = kept; i < t->n; i++) {
-        free((void *)(uintptr_t)t->names[i].recording.path);
-        free(t->names[i].patient);
-    }
-    t->n = kept;
 }
 
 /* Keeps the best name of each file. */
