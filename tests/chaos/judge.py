@@ -105,6 +105,8 @@ def is_from_before(day, r, last):
     """Whether this end is of a stream that a daemon has from before the end which the other daemon told. While the volume takes no snapshots, a stream
     does not survive a crash, as its client is told; the daemon that has its old snapshot waits for a client that has opened another stream. Nor does
     the daemon that had it before learn there that it moved: at its next start nobody knows of the stream any more."""
+    if last is not None and r["kind"] == last["kind"] == "alarm_off" and r["detail"].startswith("not known whether"):
+        return True  # the other daemon's folder did not answer within the seconds for which a start waits: this one had to cut its alarm
     unwritten = ("full results volume", "hung fsync of results")
     return (last is not None and r["kind"] == last["kind"] == "alarm_off" and (r["detail"] == "failed" or (r["detail"] == "expired" and r["number"] < last["number"]))
             and last["at"] is not None
