@@ -193,21 +193,37 @@ static const char *bed_key(char key[KEY], const struct status_stream *s) {
 
 static bool is_bed(const struct status_stream *s) { return (s->bed.live || s->bed.ended_ms) && alarm_bed_is_named(s->bed.name); }
 
-void gather_fold(struct status *to) {
-    struct map *best = map_new((size_t)to->n_streams + 1);
+/* Of a stream of a bed: the first one of that bed, and of that one in `best` the one whose tile stays. */
+struct of_bed {
+    struct status_stream *first, *best;
+};
+
+static void find_best(struct status *to, struct of_bed *of) {
+    struct map *firsts = map_new((size_t)to->n_streams + 1);
     char key[KEY];
-    int last = to->n_streams;
-    for (int i = 0; best && i < to->n_streams; i++) {
-        struct status_stream *s = &to->streams[i], *other = is_bed(s) ? map_get(best, bed_key(key, s)) : s;
-        if (other && other != s && gather_is_heard(s) && gather_is_heard(other))
-            s->twice = other->twice = true;
-        if (!other || (other != s && has_better_tile(s, other)))
-            (void)map_put(best, key, s, NULL);
+    for (int i = 0; firsts && i < to->n_streams; i++) {
+        struct status_stream *s = &to->streams[i], *first = is_bed(s) ? map_get(firsts, bed_key(key, s)) : NULL;
+        if (!is_bed(s) || (!first && map_put(firsts, key, s, NULL)))
+            continue;
+        of[i].first = first ? first : s;
+        struct of_bed *bed = &of[of[i].first - to->streams];
+        if (bed->best && gather_is_heard(s) && gather_is_heard(bed->best))
+            s->twice = bed->best->twice = true;
+        if (!bed->best || has_better_tile(s, bed->best))
+            bed->best = s;
     }
+    map_free(firsts, NULL);
+}
+
+void gather_fold(struct status *to) {
+    const int last = to->n_streams;
+    struct of_bed *of = calloc((size_t)last + 1, sizeof *of);
     bool *folded = calloc((size_t)last + 1, sizeof *folded);
-    for (int i = 0; best && folded && i < last; i++) {
-        const struct status_stream *s = &to->streams[i];
-        folded[i] = is_of_file(s) || (is_bed(s) && !gather_is_heard(s) && (is_past(s) || map_get(best, bed_key(key, s)) != s));
+    if (of)
+        find_best(to, of);
+    for (int i = 0; of && folded && i < last; i++) {
+        const struct status_stream *s = &to->streams[i], *first = of[i].first;
+        folded[i] = is_of_file(s) || (first && !gather_is_heard(s) && (is_past(s) || of[first - to->streams].best != s));
     }
     for (int i = last - 1; folded && i >= 0; i--)
         if (folded[i]) {
@@ -217,7 +233,7 @@ void gather_fold(struct status *to) {
             to->n_folded++;
         }
     free(folded);
-    map_free(best, NULL);
+    free(of);
 }
 
 struct status_stream *gather_add(struct status *to) {

@@ -28,7 +28,7 @@ struct gather {
 void gather_jobs(const struct gather *g, struct status *to);
 /* The streams, as many as a turn of the loop may take. True: there are more, for the next call. */
 bool gather_streams(struct gather *g, struct status *to);
-enum { GATHER_TURN_MS = 5 };
+enum { GATHER_TURN_MS = 3 };
 /* A stream of which nothing is known yet; NULL: there is no room, which is counted. */
 struct status_stream *gather_add(struct status *to);
 /* Streams whose bed has a newer one that is heard, and those that are no bed, go behind the others; streams of one name that are

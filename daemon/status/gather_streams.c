@@ -140,6 +140,8 @@ bool gather_streams(struct gather *g, struct status *to) {
     if (!to->streams) {
         to->room_streams = most < STATUS_STREAMS ? most : STATUS_STREAMS;
         to->streams = arena_alloc(&to->arena, (size_t)to->room_streams * sizeof *to->streams);
+        if (to->streams && g->source.wake)
+            return true; /* the pages of so much memory take a while */
     }
     if (sessions_walk(g->source.sessions, &g->walk, GATHER_TURN_MS, put_stream, &all))
         return true;
