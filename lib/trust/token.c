@@ -89,8 +89,9 @@ bool token_read_until(const char *text, int64_t *ret_ms) {
     }
     if (!end || *end)
         return false;
+    const int day = at.tm_mday;
     *ret_ms = ((int64_t)timegm(&at) + (is_day ? DAY_S : 0)) * 1000;
-    return true;
+    return at.tm_mday == day; /* timegm takes February 30 for March 2 */
 }
 
 /* Whether the bed has one of the names; NULL: whether one of them is no pattern. */
@@ -183,6 +184,9 @@ static int read_line(char *line, const char *path, int number, struct token *ret
             return err_set(err, ERR_INVALID,
                            "%s:%d: '%.40s'; expected all, answer, proxy, names=PATTERN,… or until=YYYY-MM-DD, each once", path,
                            number, words[i]);
+    if (any_name(t.names, NULL))
+        return err_set(err, ERR_INVALID, "%s:%d: 'names=%.140s' has a [ without its ]; expected one such as bed-[1-4]", path,
+                       number, t.names);
     *ret = t;
     return 0;
 }
