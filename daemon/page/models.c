@@ -17,11 +17,13 @@ static void put_rates(struct html *h, const struct alarm_sets *alarms) {
              first->hours < 100 ? 1 : 0, first->hours, first->seizures, first->patients, first->patients > 1 ? "s" : "");
     for (int i = 0; i < alarms->n; i++) {
         const struct alarm_set *r = &alarms->sets[i];
+        struct words w;
+        const char *delay = isnan(r->delay_p50_s) ? "–" : words_seconds(&w, r->delay_p50_s);
         html_put(h,
                  "<tr><th scope=\"row\">%.0f in 24 h</th><td class=\"n\">%.3f, %.3f</td><td class=\"n\">%.2f (%.2f–%.2f)</td><td "
-                 "class=\"n\">%.2f</td><td class=\"n\">%.1f s</td></tr>",
+                 "class=\"n\">%.2f</td><td class=\"n\">%s</td></tr>",
                  r->rate, r->rule.on, r->rule.off, r->sensitivity, r->sensitivity_low, r->sensitivity_high, r->false_alarms_per_24h,
-                 r->delay_p50_s);
+                 delay);
     }
     html_put(h, "</tbody></table></div>");
 }

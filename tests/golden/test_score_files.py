@@ -79,6 +79,10 @@ def main():
         write(endless, [], 600, f"100.00\tn/a\tsz\tn/a\tn/a\t{DATE}\t600.00\n")
         refused = subprocess.run([brrctl, "score", endless, endless], capture_output=True, text=True, check=False)
         assert refused.returncode == 1 and "the event sz at 100.00 s has no duration" in refused.stderr, refused
+        unsure = os.path.join(folder, "unsure_events.tsv")
+        write(unsure, [], 600, f"0.00\t600.00\tunknown\tn/a\tn/a\t{DATE}\t600.00\n")
+        none = subprocess.run([brrctl, "score", unsure, unsure], capture_output=True, text=True, check=False)
+        assert none.returncode == 0 and "nan" not in none.stdout and none.stdout.splitlines()[2].split()[:5] == ["event", "-", "-", "-", "-"], none
         done = subprocess.run([brrctl, "score", ref_dir, hyp_dir, "--json"], capture_output=True, text=True, check=False)
     if done.returncode != 1:  # some hypotheses cannot be used
         sys.exit(f"brrctl score ended with {done.returncode}: {done.stderr}")

@@ -228,7 +228,7 @@ static void put_job(struct str *out, const Brr__V1__Job *j) {
         str_format(line, sizeof line, "%-9s %s %lld/%lld", p->phase, output_bar((double)at / (double)of, bar), (long long)at,
                    (long long)of);
     str_printf(out, "  %-22s %-13s %s", j->id, brr_job_state_name((int)j->state), line);
-    if (training)
+    if (training && !isnan(p->loss + p->windows_per_second)) /* not before the first step */
         str_printf(out, "  loss %.4f  %.1f windows/s  left %s", p->loss, p->windows_per_second,
                    output_duration(p->eta_s, eta, sizeof eta));
     str_puts(out, "\n");

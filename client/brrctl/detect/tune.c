@@ -261,13 +261,16 @@ static void print_json(const struct arguments *o, const struct tuned *t, const c
 static void print_alarms(const struct alarm_sets *sets) {
     for (int i = 0; i < sets->n; i++) {
         const struct alarm_set *s = &sets->sets[i];
+        char delay[24] = "-"; /* all alarms came before their seizures */
+        if (isfinite(s->delay_p50_s))
+            str_format(delay, sizeof delay, "%.1f s", s->delay_p50_s);
         if (!i)
             puts("alarms      --alarm-rate  on      off     onset   found (95 %)          false in 24 h (95 %)  worst patient  "
                  "delay p50");
-        printf("            %-12g  %-6.4f  %-6.4f  %4.2f s  %4.2f (%.2f to %.2f)   %5.2f (%.2f to %.2f)   %6.2f         %.1f s\n",
+        printf("            %-12g  %-6.4f  %-6.4f  %4.2f s  %4.2f (%.2f to %.2f)   %5.2f (%.2f to %.2f)   %6.2f         %s\n",
                s->rate, s->rule.on, s->rule.off, (double)s->rule.min_onset / 256, s->sensitivity, s->sensitivity_low,
                s->sensitivity_high, s->false_alarms_per_24h, s->false_alarms_low, s->false_alarms_high,
-               s->worst_patient_false_alarms_per_24h, s->delay_p50_s);
+               s->worst_patient_false_alarms_per_24h, delay);
     }
     if (sets->n < ALARM_RATES)
         printf("            no rule finds a seizure within %g false alarms in 24 h on these recordings\n",

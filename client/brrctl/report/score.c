@@ -62,15 +62,16 @@ static void put_scored(const struct score_report *r, const char *events, struct 
 }
 
 static void print_report(const struct score_report *r) {
-    char sensitivity[16], precision[16], f1[16];
+    char sensitivity[16], precision[16], f1[16], rate[32];
     printf("%.2f hours, %d subject%s; %s\n", r->pooled[0].counts.duration_s / 3600, r->n_subjects, r->n_subjects == 1 ? "" : "s",
            SCORE_DEFINITION);
     printf("%-12s %11s %9s %6s %8s %8s %8s %6s\n", "pooled", "sensitivity", "precision", "F1", "FA/24h", "tp", "fp", "ref");
     for (int k = 0; k < SCORE_KINDS; k++) {
         const struct score *s = &r->pooled[k];
-        printf("%-12s %11s %9s %6s %8.2f %8.1f %8.1f %6.0f\n", score_kind_name((enum score_kind)k),
+        str_format(rate, sizeof rate, isnan(s->false_alarms_per_24h) ? "-" : "%.2f", s->false_alarms_per_24h);
+        printf("%-12s %11s %9s %6s %8s %8.1f %8.1f %6.0f\n", score_kind_name((enum score_kind)k),
                output_probability(s->sensitivity, sensitivity), output_probability(s->precision, precision),
-               output_probability(s->f1, f1), s->false_alarms_per_24h, s->counts.tp, s->counts.fp, s->counts.ref);
+               output_probability(s->f1, f1), rate, s->counts.tp, s->counts.fp, s->counts.ref);
     }
     if (r->onsets.n)
         printf("onset error of the events of %s: median %.1f s, 90 %% within %.1f s\n", counted(r->onsets.n, "found seizure").text,
