@@ -13,7 +13,7 @@ import time
 
 import numpy
 
-from daemon import BIN, PATIENCE, until, trained_network
+from daemon import BIN, PATIENCE, SOURCE, until, trained_network
 from page_beds import write_holes
 from stream_fixture import RATE, streaming_daemon, trace
 
@@ -30,7 +30,7 @@ def discontinuous(source, target, shift_s=SHIFT_S):
     labels = [data[256 + 16 * i:256 + 16 * i + 16].decode().strip() for i in range(n)]
     at = 256 * (n + 1) + sum(sizes[:labels.index("EDF Annotations")])
     for r in range(records):
-        tal = b"+%d\x14\x14" % (r + (shift_s if r >= SHIFT_AT else 0))
+        tal = b"+%.1f\x14\x14" % (r + (shift_s if r >= SHIFT_AT else 0))
         room = sizes[labels.index("EDF Annotations")]
         data[at + r * sum(sizes):at + r * sum(sizes) + room] = tal.ljust(room, b"\0")
     with open(target, "wb") as f:
@@ -288,6 +288,26 @@ def check_gap(d, recording, model):
     assert code == 0 and json.loads(text)["segments"] == 2 and json.loads(text)["windows"] == summary["windows"], (text, summary)
 
 
+def check_gap_in_scores(d, recording):
+    """No score counts the seconds of a gap that docs/scores.md names, whether the trace has numbers there or not."""
+    path = f"{d.dir}/gaps/sub-01_eeg.edf"
+    os.makedirs(os.path.dirname(path))
+    for shift_s, missing in ((1.5, {"line_length": 0, "ward": 0}), (5, {"line_length": 5, "ward": 0}), (12, {"line_length": 12, "ward": 12})):
+        discontinuous(recording, path, shift_s)
+        for model, seconds in missing.items():
+            p = trace(d, path, model)[1]
+            assert numpy.isnan(p).sum() == seconds * RATE and numpy.isnan(p[SHIFT_AT * RATE:][:seconds * RATE]).all(), (shift_s, model)
+        recorded = len(p) / RATE - shift_s
+        for name, row in (("gaps", ""), ("found", f"{SHIFT_AT - 2}\t{shift_s + 4}\tsz\n")):
+            os.makedirs(f"{d.dir}/{name}", exist_ok=True)
+            with open(f"{d.dir}/{name}/sub-01_events.tsv", "w", encoding="utf-8") as f:
+                f.write(f"onset\tduration\teventType\n{row}")
+        found = json.loads(d.ctl("score", f"{d.dir}/gaps", f"{d.dir}/found", "--json")[1])
+        assert abs(found["hours"] * 3600 - recorded) < 1e-6 and found["pooled"]["sample"]["fp"] == 4, (shift_s, found)
+        code, end, err = d.submit("evaluate.checkpoint=ward", f"data.source=file://{d.dir}/gaps", "evaluate.plots=0", file=f"{SOURCE}/configs/eval.yaml")
+        assert code == 0 and abs(end["result"]["hours"] * 3600 - recorded) < 1e-6, (shift_s, end, err)
+
+
 def check_gap_of_days(d, recording, model):
     """Behind a wrong date detect goes on, as behind a gap of a day; a trace of all samples is refused before the daemon is asked."""
     path, day, found = f"{d.dir}/days_eeg.edf", 86400, {}
@@ -507,6 +527,7 @@ def main():
         check_words(d, recording, model)
         check_partial(d, recording)
         check_gap(d, recording, model)
+        check_gap_in_scores(d, recording)
         check_gap_of_days(d, recording, model)
         check_trends(d)
         check_units(d, recording, model)
