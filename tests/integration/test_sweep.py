@@ -63,6 +63,7 @@ def folds(d, source):
     total = dict.fromkeys(("found", "seizures", "false_events", "hours"), 0)
     for m in members:
         ended = d.job(m["evaluation"])
+        assert ended["name"] == d.job(m["job"])["name"] == f"tiny without {m['left_out']}", (ended, m)
         result = ended["result"]
         with sqlite3.connect(f"{d.dir}/jobs.sqlite") as db:
             ((text,),) = db.execute("SELECT yaml FROM jobs WHERE id=?", (m["evaluation"],))

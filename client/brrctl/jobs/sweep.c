@@ -183,15 +183,16 @@ static int read_folds(struct sweep *s, int *ret_exit) {
 
 /* ---- jobs ---- */
 
-/* Sets in_array: the trainings run on a cluster, and all with the same executor and resources. */
-static int ask_array(struct sweep *s, struct err *err) {
+/* Sets name, and in_array: the trainings run on a cluster, and all with the same executor and resources. */
+static int read_sweep(struct sweep *s, struct err *err) {
     struct yaml_node *root = NULL;
     int rc = yaml_parse(&s->arena, s->file.text, strlen(s->file.text), s->o->args[0], &root, err);
     for (size_t i = 0; !rc && i < s->n_common; i++)
         rc = yaml_set(&s->arena, root, s->file.overrides[i], err);
     if (rc)
         return rc;
-    const struct yaml_node *executor = yaml_get(root, "executor");
+    const struct yaml_node *executor = yaml_get(root, "executor"), *name = yaml_get(root, "name");
+    s->name = name && !yaml_is_null(name) ? name->text : NULL;
     s->in_array = executor && !yaml_is_null(executor);
     for (int i = 0; i < s->n_axes; i++)
         s->in_array &= strcmp(s->axes[i].key, "executor") != 0 && !str_starts(s->axes[i].key, "resources.");
@@ -211,9 +212,17 @@ static bool add_array(struct sweep *s, int i, int n) {
     return add(s, "array.index", text);
 }
 
+/* "tiny without sub-01": the name of the jobs of a fold. */
+static void put_fold_name(const struct sweep *s, int fold, struct json_writer *w, const char *key) {
+    OWNED(str_done) struct str text = str_of(SWEEP_TABLE_BYTES);
+    str_printf(&text, "%s%swithout ", s->name ? s->name : "", s->name ? " " : "");
+    sweep_fold_text(s, fold, "", &text);
+    json_put_str(w, key, str_cstr(&text));
+}
+
 static int queue_training(struct sweep *s, int index, int n) {
     struct member *m = &s->members[index];
-    OWNED(str_done) struct str test = str_of(SWEEP_TABLE_BYTES);
+    OWNED(str_done) struct str test = str_of(SWEEP_TABLE_BYTES), name = str_of(SWEEP_TABLE_BYTES);
     bool fine = add_array(s, index, n);
     for (int i = 0; i < s->n_axes; i++)
         fine = fine && add(s, s->axes[i].key, sweep_value(s, m->point, i));
@@ -221,7 +230,9 @@ static int queue_training(struct sweep *s, int index, int n) {
         str_puts(&test, "[");
         sweep_fold_text(s, m->fold, "\"", &test);
         str_puts(&test, "]");
-        fine = fine && add(s, "data.split.test", str_cstr(&test)) && add_split(s);
+        struct json_writer w = json_to(&name);
+        put_fold_name(s, m->fold, &w, NULL);
+        fine = fine && add(s, "name", str_cstr(&name)) && add(s, "data.split.test", str_cstr(&test)) && add_split(s);
     }
     int code = EXIT_FAILED;
     if (fine)
@@ -279,18 +290,17 @@ static int put_data(struct sweep *s, int point, struct json_writer *w, struct er
 }
 
 /* The file of an evaluation of the training's model on the patients that it has not seen; what JSON writes is YAML. */
-static int put_evaluation(struct sweep *s, int point, const char *training, struct str *text, struct err *err) {
+static int put_evaluation(struct sweep *s, const struct member *m, struct str *text, struct err *err) {
     char model[80];
     struct json_writer w = json_to(text);
     int rc;
-    str_format(model, sizeof model, "job:%s", training);
+    str_format(model, sizeof model, "job:%s", m->job);
     json_begin_object(&w, NULL);
     json_put_str(&w, "kind", "evaluate");
-    if (own(s->o)->job.name)
-        json_put_str(&w, "name", own(s->o)->job.name);
+    put_fold_name(s, m->fold, &w, "name");
     if (own(s->o)->executor)
         json_put_str(&w, "executor", own(s->o)->executor);
-    if ((rc = put_data(s, point, &w, err)))
+    if ((rc = put_data(s, m->point, &w, err)))
         return rc;
     json_begin_object(&w, "evaluate");
     json_put_str(&w, "checkpoint", model);
@@ -306,7 +316,7 @@ static int queue_evaluation(struct sweep *s, struct member *m) {
     OWNED(str_done) struct str text = str_of(SWEEP_TABLE_BYTES);
     struct err err;
     Brr__V1__JobFile file = BRR__V1__JOB_FILE__INIT;
-    if (put_evaluation(s, m->point, m->job, &text, &err))
+    if (put_evaluation(s, m, &text, &err))
         return brrctl_fail(&err);
     file.yaml = (char *)(uintptr_t)str_cstr(&text);
     file.name = "sweep.yaml";
@@ -318,9 +328,10 @@ static int check_evaluations(struct sweep *s) {
     for (int point = 0; s->n_folds && point < s->n_points; point++) {
         OWNED(str_done) struct str text = str_of(SWEEP_TABLE_BYTES);
         OWNED(arena_done) struct arena arena = arena_of(ARENA_BYTES);
+        const struct member first = {.job = "training", .point = point};
         struct jobfile job;
         struct err err;
-        if (put_evaluation(s, point, "training", &text, &err) ||
+        if (put_evaluation(s, &first, &text, &err) ||
             jobfile_parse(str_cstr(&text), "the evaluation of a fold", NULL, 0, &arena, &job, &err))
             return brrctl_fail(&err);
     }
@@ -451,7 +462,7 @@ static int run(struct sweep *s) {
     s->n_common = s->file.message.n_overrides;
     if (own(s->o)->executor && add(s, "executor", own(s->o)->executor))
         s->n_common++;
-    if (read_grid(s, &err) || ask_array(s, &err))
+    if (read_grid(s, &err) || read_sweep(s, &err))
         return brrctl_fail(&err);
     if (read_folds(s, &code))
         return code;

@@ -27,6 +27,7 @@ struct sweep {
     size_t n_common; /* overrides of all jobs */
     struct axis axes[SWEEP_MAX_KEYS];
     int n_axes, n_points;
+    const char *name; /* of the job file, with its overrides; NULL: none */
     char **patients;
     int n_patients, n_folds;   /* 0: no folds */
     struct estimate_cost cost; /* of one training */
