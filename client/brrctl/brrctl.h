@@ -129,8 +129,8 @@ struct brrctl_end {
 };
 int brrctl_watch(const struct arguments *o, const char *id, struct brrctl_end *ret);
 
-/* Makes a call that answers with a model and prints it. */
-int brrctl_show_model(const struct arguments *o, const char *path, const ProtobufCMessage *in);
+/* Makes a call that serves a model, prints the model, and notes which other one it replaced under its name. */
+int brrctl_load_model(const struct arguments *o, const char *path, const ProtobufCMessage *in);
 
 /* Prints a note if a name that is served now is that of a built-in model, which it replaces. */
 void brrctl_tell_builtin(const char *name);

@@ -336,7 +336,9 @@ def check_loads(d, job, file):
     loads = lines(d, "models", "first")[0]["loads"]
     assert [load["ref"] for load in loads] == ["line_length", f"job:{job}"], loads
     assert loads[1]["sha256"] == before["sha256"] and loads[0]["time_ms"] >= loads[1]["time_ms"] > 1.7e12 and loads[0]["principal"] == f"uid:{os.getuid()}", loads
-    load("--previous")
+    assert "was replaced" not in d.ctl("load", "first", "line_length")[2], "the same weights again"
+    code, _, err = d.ctl("load", "first", "--previous")
+    assert code == 0 and f"the model first was replaced: it was line_length (SHA-256 {loads[0]['sha256'][:12]});" in err, err
     back = lines(d, "models", "first")[0]
     assert back["sha256"] == before["sha256"] and back["ref"] == f"job:{job}" and len(back["loads"]) == 3, back
     text = d.ctl("models", "first")[1]

@@ -230,7 +230,7 @@ static int do_promote(const struct arguments *o) {
     char buf[REF_SIZE];
     in.ref = ref_of(o, buf);
     in.name = (char *)(uintptr_t)o->args[2];
-    int code = brrctl_show_model(o, "/brr.v1.Checkpoints/Promote", &in.base);
+    int code = brrctl_load_model(o, "/brr.v1.Checkpoints/Promote", &in.base);
     if (!code)
         brrctl_tell_builtin(in.name);
     return code;

@@ -161,9 +161,29 @@ static void print_details(const void *model) {
     putchar('\n');
 }
 
-int brrctl_show_model(const struct arguments *o, const char *path, const ProtobufCMessage *in) {
-    static const struct brrctl_view view = {.json = fields, .print = print_details};
-    return brrctl_show(o, path, in, &view);
+static const struct brrctl_view one_view = {.json = fields, .print = print_details};
+
+/* A note where the name had other weights until now. */
+static void tell_replaced(const Brr__V1__ListModelsResponse *before, const Brr__V1__ModelDescription *now) {
+    for (size_t i = 0; i < before->n_models; i++) {
+        const Brr__V1__ModelDescription *m = before->models[i];
+        if (!strcmp(m->name, now->name) && *m->sha256 && strcmp(m->sha256, now->sha256) != 0)
+            fprintf(stderr,
+                    "brrctl: note: the model %s was replaced: it was %s (SHA-256 %.12s); `brrctl load %s --previous` goes back\n",
+                    m->name, m->ref, m->sha256, m->name);
+    }
+}
+
+int brrctl_load_model(const struct arguments *o, const char *path, const ProtobufCMessage *in) {
+    const Brr__V1__ListModelsRequest all = BRR__V1__LIST_MODELS_REQUEST__INIT;
+    int code = 0;
+    OWNED_ANSWER Brr__V1__ListModelsResponse *before = brrctl_call(o, "/brr.v1.Models/List", &all.base, &code);
+    OWNED_ANSWER Brr__V1__ModelDescription *now = before ? brrctl_call(o, path, in, &code) : NULL;
+    if (!now)
+        return code;
+    brrctl_show_items(o, &one_view, (void *const *)&now, 1);
+    tell_replaced(before, now);
+    return 0;
 }
 
 /* By name: detect/builtin.h would link the kernels of networks. */
@@ -184,7 +204,7 @@ static int describe(const struct arguments *o) {
     Brr__V1__DescribeModelRequest in = BRR__V1__DESCRIBE_MODEL_REQUEST__INIT;
     char ref[4096];
     in.name = brrctl_ref(o->args[0], ref, sizeof ref);
-    return brrctl_show_model(o, "/brr.v1.Models/Describe", &in.base);
+    return brrctl_show(o, "/brr.v1.Models/Describe", &in.base, &one_view);
 }
 
 static int cmd_models(const struct arguments *o) {
@@ -210,7 +230,7 @@ static int cmd_load(const struct arguments *o) {
     in.ref = own->previous ? ref : brrctl_ref(o->args[1], ref, sizeof ref);
     in.previous = own->previous;
     in.device = (char *)(uintptr_t)(own->device ? own->device : "");
-    int code = brrctl_show_model(o, "/brr.v1.Models/Load", &in.base);
+    int code = brrctl_load_model(o, "/brr.v1.Models/Load", &in.base);
     if (!code && !own->previous && strcmp(o->args[0], o->args[1]) != 0)
         brrctl_tell_builtin(o->args[0]);
     return code;
