@@ -2,6 +2,7 @@
 
 #include "base/principal.h"
 #include "base/queue.h"
+#include "daemon/jobs/jobdb.h"
 #include "daemon/jobs/jobref.h"
 #include "daemon/jobs/removal.h"
 #include "daemon/services/convert.h"
@@ -44,10 +45,27 @@ static bool put_beside(struct arena *arena, const struct sched *sched, const str
     return m->beside != NULL;
 }
 
+/* A pinned checkpoint is where its pin keeps it: its own file may be gone with the job's folder, as after a restore. */
+static char *path_of_pin(struct arena *arena, const struct services *services, char *path) {
+    struct jobdb_checkpoint c = {.kept = ""};
+    bool found;
+    const bool kept = *path && !jobdb_record_at(services->db, path, &c, &found, NULL) && *c.kept;
+    return kept ? arena_strdup(arena, c.kept) : path;
+}
+
+static Brr__V1__Job *describe_job(struct arena *arena, const struct services *services, const struct job *job) {
+    Brr__V1__Job *m = convert_job(arena, job, sched_position(services->sched, job));
+    if (!m || job_is_active(job->state))
+        return m;
+    m->checkpoint = path_of_pin(arena, services, m->checkpoint);
+    m->last_checkpoint = path_of_pin(arena, services, m->last_checkpoint);
+    return m->checkpoint && m->last_checkpoint ? m : NULL;
+}
+
 static Brr__V1__Job *message_of(struct rpc_call *call, const struct job *job) {
     const struct sched *sched = services_of(call)->sched;
     const int position = sched_position(sched, job);
-    Brr__V1__Job *m = convert_job(rpc_arena(call), job, position);
+    Brr__V1__Job *m = describe_job(rpc_arena(call), services_of(call), job);
     if (m && !put_beside(rpc_arena(call), sched, job, m))
         return NULL;
     if (m && position && !*job->reason)
@@ -237,7 +255,7 @@ static void send_update(struct watch *w, const struct job *job) {
     OWNED(arena_done) struct arena arena = arena_of(1u << 20);
     struct err err = {0};
     Brr__V1__JobUpdate out = BRR__V1__JOB_UPDATE__INIT;
-    out.job = convert_job(&arena, job, sched_position(services_of(w->call)->sched, job));
+    out.job = describe_job(&arena, services_of(w->call), job);
     out.final = job_is_over(job->state);
     if (out.job)
         w->stale = !convert_send(w->call, &out.base);

@@ -133,6 +133,9 @@ def check_pinned(tmp, job):
         assert code == 0, (role, err)
     row = json.loads(d.ctl("checkpoints", job, "--json")[1])
     assert row["best"] and row["last"] and row["pinned"] and os.path.exists(row["path"]), row
+    shown, listed = d.job(job), json.loads(d.ctl("jobs", "--json")[1])
+    assert shown["checkpoint"] == shown["last_checkpoint"] == listed["checkpoint"] == row["path"], (shown, listed)
+    assert f"checkpoint  {row['path']}\n" in d.ctl("job", job)[1] and f"checkpoint  {row['path']}\n" in d.ctl("watch", job)[1]
     code, _, err = d.ctl("job", job, "--csv")
     assert code == 1 and "which a backup leaves out" in err, err
     assert d.stop() == 0
