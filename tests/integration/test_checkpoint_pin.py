@@ -95,7 +95,8 @@ def loads(d):
 
 def check_back(d, job, pinned):
     """The name goes back to weights that a pin holds; its loads outlive a restart, and the oldest are forgotten."""
-    first = json.loads(d.ctl("models", "ward", "--json")[1])
+    sha256 = lambda: json.loads(d.ctl("models", "ward", "--json")[1])["sha256"]
+    first = until(sha256, d.read_log)  # "" while it loads
     assert loads(d) == [(f"job:{job}", False)], "what an earlier version had served"
     for words in ([pinned], ["line_length"], ["--previous"], ["line_length"], [f"job:{job}"]):
         until(lambda: d.ctl("load", "ward", *words)[0] == 0, d.read_log)  # not before the file of the load before is gone
@@ -104,7 +105,7 @@ def check_back(d, job, pinned):
     d.kill()
     d.start()
     assert loads(d) == kept, loads(d)
-    until(lambda: json.loads(d.ctl("models", "ward", "--json")[1]).get("sha256") == first["sha256"], d.read_log)  # it loads the model meanwhile
+    until(lambda: sha256() == first, d.read_log)
 
 
 def check_memory(d):
