@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 
 from daemon import BIN, MINI, PATIENCE, Daemon, free_port, make_corpus, temporary, until
 from fake_s3 import FakeS3, Fault
@@ -102,7 +101,8 @@ def check_patience(tmp, s3, daemon, key):
     code, out, err = promote(daemon, f"store://bucket/{key}", "slow")
     assert code != 0 and "is being fetched" in err, (out, err)
     third = subprocess.Popen([*words, f"store://bucket/{key}", "third"], env=daemon.env, stderr=subprocess.PIPE, text=True)
-    time.sleep(0.5)
+    lines = lambda: daemon.ctl("metrics", "brrd_rpc_in_flight")[1].splitlines()
+    until(lambda: sum(float(line.split()[-1]) for line in lines() if "Promote" in line) >= 2 + (down.poll() is None))
     assert third.poll() is None, "a third one waits for its turn"
     for process in (third, slow):
         process.kill()
