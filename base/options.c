@@ -51,6 +51,14 @@ bool options_is_pattern(const char *text) {
     return true;
 }
 
+int options_check_patterns(const struct yaml_node *node, const char *file, const char *name, const struct option_list *list,
+                           struct err *err) {
+    for (size_t i = 0; i < list->count; i++)
+        if (!options_is_pattern(list->items[i]))
+            return options_error(node, file, err, "%s: '%.100s' has a [ without its ]", name, list->items[i]);
+    return 0;
+}
+
 static const char *type_name(const struct option *o) {
     switch (o->type) {
     case OPTION_BOOL:

@@ -92,6 +92,9 @@ int options_error(const struct yaml_node *node, const char *file, struct err *er
 int options_check_list(const struct yaml_node *node, const char *file, const char *name, struct err *err);
 /* False for a pattern of fnmatch with a "[" without its "]", or a backslash at its end: it would match itself alone. */
 bool options_is_pattern(const char *text);
+/* INVALID unless all texts of the list are such patterns. */
+int options_check_patterns(const struct yaml_node *node, const char *file, const char *name, const struct option_list *list,
+                           struct err *err);
 /* The table for people; NOTICE rows are left out. */
 void options_print(const struct option_table *table, FILE *out);
 /* Members of an open object for programs: key, accepts, required, default, meaning. */

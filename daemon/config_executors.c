@@ -29,7 +29,8 @@ int config_executor(const struct yaml_node *node, const char *file, struct arena
     int rc;
     if (node->type != YAML_MAPPING)
         return options_error(node, file, err, "executors: expected NAME: {kind: slurm, …}");
-    if ((rc = options_read(&table, node, file, arena, &raw, err)))
+    if ((rc = options_read(&table, node, file, arena, &raw, err)) ||
+        (rc = options_check_patterns(node, file, "executors: environment", &raw.environment, err)))
         return rc;
     if (strcmp(node->key, "local") == 0) {
         c->jobs_in_processes = raw.kind == EXECUTOR_PROCESS;

@@ -101,7 +101,8 @@ int config_hook(const struct yaml_node *node, const char *file, struct arena *ar
         return options_error(node, file, err, "alarms.hooks: expected a list of {name, command} or {name, url, secret_file}");
     if (c->n_hooks == HOOKS_MAX)
         return options_error(node, file, err, "more than %d hooks", HOOKS_MAX);
-    if ((rc = options_read(&table, node, file, arena, &raw, err)) || (rc = check(node, file, c, &raw, err)))
+    if ((rc = options_read(&table, node, file, arena, &raw, err)) || (rc = check(node, file, c, &raw, err)) ||
+        (rc = options_check_patterns(node, file, "alarms.hooks: environment", &raw.environment, err)))
         return rc;
     struct hook *h = &c->hooks[c->n_hooks];
     *h = (struct hook){SAME_MEMBERS(raw, name, url, url_file, format, bed, model, timeout_ms, replays),

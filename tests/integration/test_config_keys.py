@@ -24,6 +24,8 @@ REFUSED = {
     "alarms.rejoin=30": "expected a duration like 90s", "listen.unix_group=no-such-group": "there is no group",
     "alarms.url=http://eeg.example:9464": "expected https://", "alarms.url=eeg.example": "expected https://",
     "alarms.hooks=[{name: a, command: [/bin/true], bed: 'bed-[1'}]": "[ without its ]",
+    "alarms.hooks=[{name: a, command: [/bin/true], environment: 'HOOK_[A'}]": "alarms.hooks: environment: 'HOOK_[A' has a [ without its ]",
+    "executors={cluster: {kind: slurm, environment: [PATH, 'AWS_[A-Z']}}": "executors: environment: 'AWS_[A-Z' has a [ without its ]",
     "alarms.hooks=[{name: a, command: [/]}]": "Is a directory", "alarms.url=https://": "expected https://", "alarms.url=https:///streams": "expected https://",
     "alarms.url='https://eeg ward'": "expected https://", "alarms.hooks=[{name: a, url: 'https://:443/', secret_file: /a}]": "expected https://",
     "beds=[a, brrctl]": "'brrctl' is a program's own name", 'beds=["a\\nb"]': "a control character",
