@@ -564,8 +564,14 @@ def check_evaluate(day, folder, people, ref, **more):
 
 def check_tune(day, folder, people, ref):
     with day.check("tune"):
-        told = day.rows("tune", ref, folder, "--out", day.dir / "tuned.safetensors")[-1]
-        for name, model, row in (("before", ref, told["before"]), ("after", day.dir / "tuned.safetensors", told)):
+        tuned = day.dir / "tuned.safetensors"
+        code, out, err = day.d.ctl("tune", ref, str(folder), "--out", str(tuned), "--json")
+        if code == 1 and "no pair of thresholds finds any of the" in err:  # some draws of so few steps tell nothing apart
+            assert not out and not tuned.exists(), (out, err)
+            return
+        assert code == 0, err
+        told = json.loads(out.splitlines()[-1])
+        for name, model, row in (("before", ref, told["before"]), ("after", tuned, told)):
             day.ctl("detect", folder, "--model", model, "--out", day.dir / f"tune-{name}")
             want = judged(people, events_below(day.dir / f"tune-{name}"))["pooled"]["event"]
             assert (row["found"], row["false_events"]) == (want["tp"], want["fp"]), (name, row, want)
