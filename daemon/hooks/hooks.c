@@ -287,13 +287,23 @@ static bool is_marked(const struct line *l, const struct journal_entry *e, bool 
     return !put && told_marks_has(l->all->marks, id);
 }
 
-/* An entry that another daemon has told is settled; the next attempt tells the rest. */
+/* Both say of one alarm whether it is on. */
+static bool is_state_of_same(const struct journal_entry *a, const struct journal_entry *b) {
+    const unsigned states = 1u << JOURNAL_ALARM_ON | 1u << JOURNAL_ALARM_OFF;
+    return *a->alarm && !strcmp(a->alarm, b->alarm) && (states >> a->kind & 1) && (states >> b->kind & 1);
+}
+
+/* An entry that another daemon has told is settled, and so are the states of its alarm before it, over which that daemon may have
+ * passed; the next attempt tells the rest. */
 static bool others_told(struct line *l, const struct delivery *d) {
     bool some = false;
     for (struct telling_item *i = d->telling.items; i; i = i->next) {
         if (!is_marked(l, &i->line->entry, false))
             continue;
         LOCKED(&l->lock);
+        for (struct telling_item *before = d->telling.items; before != i; before = before->next)
+            if (!before->outcome && is_state_of_same(&before->line->entry, &i->line->entry))
+                before->outcome = "not told: a later state was told already";
         i->outcome = "told already";
         some = true;
     }

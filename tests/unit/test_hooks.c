@@ -435,6 +435,50 @@ static void what_another_daemon_has_told_is_told_once(void **state) {
     assert_int_equal(receiver.n, 5);
 }
 
+/* What comes with the snapshot of a stream: the daemon before has told that the alarm was on and that it is over, and passed over
+ * the time in which it was not on. */
+static void a_state_is_not_told_after_a_later_one_that_another_daemon_told(void **state) {
+    static const enum journal_kind kinds[] = {JOURNAL_ALARM_ON, JOURNAL_ALARM_OFF, JOURNAL_ALARM_ON, JOURNAL_ALARM_OFF};
+    struct hooks *pair[2];
+    struct journal_line *lines[4];
+    char shared[512], marks[600];
+    str_copy(shared, sizeof shared, in_dir(state, "shared"));
+    str_format(marks, sizeof marks, "%s/.told", shared);
+    assert_int_equal(fsio_mkdirs(shared, NULL), 0);
+    stop(start(state, 0));
+    config.shared = shared;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(hooks_new(&config, &pair[i], NULL), 0);
+        assert_int_equal(hooks_start(pair[i], (struct journal *)&config, NULL), 0);
+    }
+    for (int i = 0; i < 2; i++)
+        for (int at = 0; at < 4; at += i ? 1 : 3) {
+            struct journal_entry e = entry(kinds[at], "bed-7", 512 * (at + 1));
+            str_copy(e.alarm, sizeof e.alarm, "bed-7-512");
+            struct journal_line *l = lines[at] = journal_line_new(&e);
+            l->again = i; /* it waits for the disk */
+            atomic_store(&l->state, i ? LINE_WAITS : LINE_WRITTEN);
+            hooks_outlet(pair[i])->offer(hooks_outlet(pair[i])->ctx, 0, l);
+            if (!i) {
+                wait_told(at ? "alarm_off 2048 delivered" : "alarm_on 512 delivered", 1);
+                wait_marks(marks, at ? 2 : 1);
+                journal_line_drop(l);
+            }
+        }
+    for (int at = 0; at < 4; at++)
+        atomic_store(&lines[at]->state, LINE_WRITTEN);
+    hooks_outlet(pair[1])->written(hooks_outlet(pair[1])->ctx);
+    wait_told("alarm_off 2048 told already", 1);
+    wait_told("alarm_on 512 told already", 1);
+    wait_told("alarm_off 1024 not told: a later state", 1);
+    wait_told("alarm_on 1536 not told: a later state", 1);
+    for (int i = 0; i < 2; i++)
+        stop(pair[i]);
+    for (int at = 0; at < 4; at++)
+        journal_line_drop(lines[at]);
+    assert_int_equal(receiver.n, 2);
+}
+
 /* Ids that begin with the same digits have the same places. */
 static void a_few_marks_of_a_flood_push_no_other_out(void **state) {
     struct told_marks *marks = NULL;
@@ -458,6 +502,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(an_alarm_is_told_without_the_disk),
         in_temp_dir(a_few_marks_of_a_flood_push_no_other_out),
+        in_temp_dir(a_state_is_not_told_after_a_later_one_that_another_daemon_told),
         in_temp_dir(an_alarm_that_the_journal_had_is_not_told_again),
         in_temp_dir(a_slow_delivery_delays_no_other_bed),
         in_temp_dir(after_an_outage_it_hears_the_state_of_each_bed),
