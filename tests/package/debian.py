@@ -77,7 +77,7 @@ echo ready && exec cat"""
         return ["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", "chroot", f"--userspec={user}", "/"]
 
     def __call__(self, *command, user="root"):
-        return run(*self.inside(user), "env", "HOME=/", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive",
+        return run(*self.inside(user), "env", "HOME=/", "TMPDIR=/tmp", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive",
                    "BRR_ENDPOINT=unix:/run/brrd/brrd.sock", *(["NODE_EXTRA_CA_CERTS=/etc/authorities.crt"] if self.AUTHORITIES else []), *command)
 
     def apt(self, *words):
