@@ -207,7 +207,7 @@ void session_count_end(struct session *s, const char *reason); /* once */
 /* True if the kept results fill the ring and the session takes no more of them: its connection is gone, or its client acknowledges
  * results (Seen) and is behind. For a client that never does, or that has sent its last sample, the oldest are dropped instead. */
 bool session_is_full(const struct session *s);
-/* The worker may produce as much again as the owner has passed on, if the owner has room and the session is not full (anew). */
+/* Lets the worker produce as much again as the owner has passed on, unless the owner has no room or the session is full. */
 void session_give_credit(struct session *s);
 /* How long the oldest samples that wait for the device have waited. */
 int64_t session_lag_ms(const struct session *s, int64_t now_ms);

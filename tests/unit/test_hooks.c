@@ -395,19 +395,24 @@ static void wait_marks(const char *path, int want) {
     }
 }
 
-/* Two daemons that share streams, each of which computes the alarm. */
-static void what_another_daemon_has_told_is_told_once(void **state) {
-    struct hooks *pair[2], *other;
-    char shared[512], marks[600];
-    str_copy(shared, sizeof shared, in_dir(state, "shared"));
-    str_format(marks, sizeof marks, "%s/.told", shared);
+/* Of two daemons that share streams; the paths stay the caller's. */
+static void start_pair(void **state, struct hooks *ret[2], char shared[512], char marks[600]) {
+    str_copy(shared, 512, in_dir(state, "shared"));
+    str_format(marks, 600, "%s/.told", shared);
     assert_int_equal(fsio_mkdirs(shared, NULL), 0);
     stop(start(state, 0));
     config.shared = shared;
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(hooks_new(&config, &pair[i], NULL), 0);
-        assert_int_equal(hooks_start(pair[i], (struct journal *)&config, NULL), 0);
+        assert_int_equal(hooks_new(&config, &ret[i], NULL), 0);
+        assert_int_equal(hooks_start(ret[i], (struct journal *)&config, NULL), 0);
     }
+}
+
+/* Two daemons that share streams, each of which computes the alarm. */
+static void what_another_daemon_has_told_is_told_once(void **state) {
+    struct hooks *pair[2], *other;
+    char shared[512], marks[600];
+    start_pair(state, pair, shared, marks);
     offer(pair[0], JOURNAL_ALARM_ON, "bed-7", 512);
     wait_told("alarm_on 512 delivered", 1);
     wait_marks(marks, 1);
@@ -442,15 +447,7 @@ static void a_state_is_not_told_after_a_later_one_that_another_daemon_told(void 
     struct hooks *pair[2];
     struct journal_line *lines[4];
     char shared[512], marks[600];
-    str_copy(shared, sizeof shared, in_dir(state, "shared"));
-    str_format(marks, sizeof marks, "%s/.told", shared);
-    assert_int_equal(fsio_mkdirs(shared, NULL), 0);
-    stop(start(state, 0));
-    config.shared = shared;
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(hooks_new(&config, &pair[i], NULL), 0);
-        assert_int_equal(hooks_start(pair[i], (struct journal *)&config, NULL), 0);
-    }
+    start_pair(state, pair, shared, marks);
     for (int i = 0; i < 2; i++)
         for (int at = 0; at < 4; at += i ? 1 : 3) {
             struct journal_entry e = entry(kinds[at], "bed-7", 512 * (at + 1));
