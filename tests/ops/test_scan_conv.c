@@ -274,7 +274,7 @@ static void check_rmsnorm(int64_t rows, int64_t d, int groups, bool bf16) {
     float *out = fixture_floats(n, NAN, NAN), *dy = fixture_floats(n, NAN, NAN), *dz = fixture_floats(n, NAN, NAN),
           *dw = fixture_floats(d, 0, 0);
     float *rstd = fixture_floats(rows * groups, NAN, NAN);
-    double *eout = doubles(n), *edy = doubles(n), *edz = doubles(n), *edw = doubles(d), walk = 0;
+    double *eout = doubles(n), *edy = doubles(n), *edz = doubles(n), *edw = doubles(d), walk[3] = {0};
     for (int64_t i = 0; i < n && bf16; i++) {
         y[i] = fixture_from_bf16(fixture_bf16(y[i]));
         z[i] = fixture_from_bf16(fixture_bf16(z[i]));
@@ -289,13 +289,16 @@ static void check_rmsnorm(int64_t rows, int64_t d, int groups, bool bf16) {
             double hat = y[i] * z[i] * ref_sigmoid(z[i]) * rs;
             eout[i] = hat * w[i % d];
             edw[i % d] += dout[i] * hat;
-            walk += dout[i] * hat * dout[i] * hat;
+            walk[2] += dout[i] * hat * dout[i] * hat;
             dot += dout[i] * w[i % d] * hat / (double)width;
         }
         for (int64_t i = at; i < at + width; i++) {
             double sig = ref_sigmoid(z[i]), dq = rs * (dout[i] * w[i % d] - y[i] * z[i] * sig * rs * dot);
             edy[i] = dq * z[i] * sig;
             edz[i] = dq * y[i] * sig * (1 + z[i] * (1 - sig));
+            double terms = rs * hypot(dout[i] * w[i % d], y[i] * z[i] * sig * rs * dot); /* what dq is the difference of */
+            walk[0] += pow(terms * z[i] * sig, 2);
+            walk[1] += pow(terms * y[i] * sig * (1 + fabs(z[i]) * (1 - sig)), 2);
         }
     }
     struct pack k[] = {act_pack(&p, y, d),   act_pack(&p, z, d),  act_pack(&p, dout, d),
@@ -322,8 +325,8 @@ static void check_rmsnorm(int64_t rows, int64_t d, int groups, bool bf16) {
     fixture_return();
     for (int i = 0; i < 6; i++)
         act_unpack(&k[i]);
-    double errors[] = {fixture_distance(out, eout, n), fixture_distance(dy, edy, n), fixture_distance(dz, edz, n),
-                       fixture_distance_from(dw, edw, d, walk)};
+    double errors[] = {fixture_distance(out, eout, n), fixture_distance_from(dy, edy, n, walk[0]),
+                       fixture_distance_from(dz, edz, n, walk[1]), fixture_distance_from(dw, edw, d, walk[2])};
     for (int i = 0; i < 4; i++)
         if (!(errors[i] <= (bf16 ? 4e-3 : 1e-5)))
             fail_msg("rows %d d %d groups %d %s: tensor %d is off by %.2e", (int)rows, (int)d, groups, device_isa(), i, errors[i]);
