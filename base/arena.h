@@ -5,9 +5,9 @@
 
 struct arena_block;
 struct arena {
-    struct arena_block *head;
-    size_t used_bytes;  /* allocated so far */
-    size_t limit_bytes; /* maximum; arena_alloc returns NULL beyond it */
+    struct arena_block *head, *spare; /* spare: empty, kept by arena_reset */
+    size_t used_bytes;                /* allocated so far */
+    size_t limit_bytes;               /* maximum; arena_alloc returns NULL beyond it */
 };
 
 /* An empty arena of at most limit_bytes, which has allocated nothing; arena_init makes it in place. */
@@ -15,6 +15,9 @@ static inline struct arena arena_of(size_t limit_bytes) { return (struct arena){
 void arena_init(struct arena *arena, size_t limit_bytes);
 /* Frees every allocation; the arena is then empty and may be used again. */
 void arena_done(struct arena *arena);
+/* Takes every allocation back, and keeps the memory that was in use since the reset before for the next ones: of an arena that is
+ * filled again and again the system maps no page anew. */
+void arena_reset(struct arena *arena);
 void arena_free(struct arena *arena); /* the same for an arena that calloc made; may be NULL */
 
 /* Returns size zeroed bytes aligned to 16, or NULL when the limit or the memory is exhausted. */

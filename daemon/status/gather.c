@@ -183,7 +183,7 @@ static void put_models(const struct gather *g, struct status *to) {
 
 /* tick: of each second, not in between. */
 static void begin_status(struct gather *g, bool tick) {
-    struct status *to = g->making = status_new();
+    struct status *to = g->making = status_new(g->board);
     if (!to)
         return;
     g->begun_ms = clock_ms();

@@ -68,10 +68,9 @@ void gather_alarms(struct gather *g, struct status *to) {
     if (n)
         qsort(to->alarms, (size_t)n, sizeof *to->alarms, alarms_by_rank);
     n = n < open + STATUS_ALARMS ? n : open + STATUS_ALARMS;
-    struct alarm *copies = arena_alloc(&to->arena, (size_t)n * sizeof *copies);
-    for (; copies && to->n_alarms < n; to->n_alarms++) {
-        copies[to->n_alarms] = *to->alarms[to->n_alarms];
-        to->alarms[to->n_alarms] = &copies[to->n_alarms];
+    for (struct alarm *copy; to->n_alarms < n && (copy = arena_alloc(&to->arena, sizeof *copy)); to->n_alarms++) {
+        *copy = *to->alarms[to->n_alarms];
+        to->alarms[to->n_alarms] = copy;
     }
     g->open = index_open(g, to);
 }

@@ -6,15 +6,6 @@ static const char *const moods[STATUS_MOODS] = {"alarm", "was", "lost", "late", 
 
 const char *status_mood_name(enum status_mood m) { return moods[m]; }
 
-struct status *status_new(void) {
-    struct status *s = calloc(1, sizeof *s);
-    if (!s)
-        return NULL;
-    arena_init(&s->arena, STATUS_BYTES);
-    atomic_init(&s->references, 1);
-    return s;
-}
-
 /* Fixed places: by the roster, then by name, numbers in names by their value. */
 ORDER_BY(by_place, struct status_stream,
          order_then(order_i64(x->place, y->place),
@@ -27,6 +18,40 @@ const struct status *status_share(const struct status *s) {
     return s;
 }
 
+struct status_board {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct status *newest;
+    uint64_t number;
+    bool stopped;
+    struct status *spare; /* empty, with the memory of the last one that was dropped; NULL: it is in use */
+};
+
+static struct status *exchange_spare(struct status_board *b, struct status *s) {
+    if (!b)
+        return s;
+    LOCKED(&b->lock);
+    struct status *before = b->spare;
+    b->spare = s;
+    return before;
+}
+
+struct status *status_new(struct status_board *b) {
+    struct status *s = exchange_spare(b, NULL);
+    if (!s && !(s = calloc(1, sizeof *s)))
+        return NULL;
+    s->board = b;
+    s->arena.limit_bytes = STATUS_BYTES;
+    atomic_init(&s->references, 1);
+    return s;
+}
+
+static void free_status(struct status *s) {
+    if (s)
+        arena_done(&s->arena);
+    free(s);
+}
+
 void status_drop(const struct status *shared) {
     struct status *s = (struct status *)(uintptr_t)shared;
     if (!s || atomic_fetch_sub(&s->references, 1) > 1)
@@ -35,17 +60,10 @@ void status_drop(const struct status *shared) {
         past_drop(s->streams[i].trace);
         eegring_unmention(s->streams[i].eeg);
     }
-    arena_done(&s->arena);
-    free(s);
+    arena_reset(&s->arena);
+    *s = (struct status){.board = s->board, .arena = s->arena};
+    free_status(exchange_spare(s->board, s));
 }
-
-struct status_board {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    struct status *newest;
-    uint64_t number;
-    bool stopped;
-};
 
 struct status_board *status_board_new(void) {
     struct status_board *b = calloc(1, sizeof *b);
@@ -60,6 +78,7 @@ void status_board_free(struct status_board *b) {
     if (!b)
         return;
     status_drop(b->newest);
+    free_status(b->spare);
     pthread_cond_destroy(&b->changed);
     pthread_mutex_destroy(&b->lock);
     free(b);

@@ -141,12 +141,16 @@ struct status {
     struct status_model *models;
     int n_models;
     /* the module's own */
+    struct status_board *board;
     struct arena arena;
     atomic_int references;
     uint64_t number; /* grows with each that is published */
 };
 
-struct status *status_new(void);    /* one reference; NULL when out of memory */
+struct status_board;
+/* One reference; NULL when out of memory. It uses the memory of the last one that was dropped on this board, which outlives it;
+ * NULL: no board. */
+struct status *status_new(struct status_board *b);
 void status_sort(struct status *s); /* before it is published: streams into their order */
 const struct status *status_share(const struct status *s);
 void status_drop(const struct status *s); /* NULL is fine */
@@ -154,7 +158,6 @@ OWNABLE(const struct status, status_drop)
 const char *status_mood_name(enum status_mood m); /* "alarm", for pages and scripts */
 
 /* Where the newest one is. Any thread, except where noted. */
-struct status_board;
 struct status_board *status_board_new(void);
 void status_board_free(struct status_board *b); /* nobody waits any more; NULL is fine */
 /* Loop thread. Takes the reference; NULL: nothing is published. */

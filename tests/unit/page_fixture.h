@@ -10,7 +10,7 @@
 
 static inline struct status *made(int n) {
     static struct status_channel channels[] = {{"Fp1", 0, true}, {"F3", QUALITY_FLAT, true}, {HOSTILE, 0, false}};
-    struct status *s = status_new();
+    struct status *s = status_new(NULL);
     assert_non_null(s);
     s->version = s->revision = s->notice = "x";
     s->taken_ms = 1800000000000;

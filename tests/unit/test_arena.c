@@ -59,6 +59,28 @@ static void done_empties_it_for_another_use(void **state) {
     }
 }
 
+static void reset_keeps_the_memory_that_was_used(void **state) {
+    (void)state;
+    struct arena a;
+    arena_init(&a, 1 << 20);
+    unsigned char *small = arena_alloc(&a, 100), *large = arena_alloc(&a, 200000);
+    memset(small, 1, 100);
+    memset(large, 1, 200000);
+    arena_reset(&a);
+    assert_int_equal(a.used_bytes, 0);
+    assert_ptr_equal(arena_alloc(&a, 100), small);
+    unsigned char *again = arena_alloc(&a, 180000); /* in steps that double */
+    assert_ptr_equal(again, large);
+    for (int i = 0; i < 180000; i++)
+        assert_int_equal(again[i], 0);
+    arena_reset(&a);
+    assert_ptr_equal(arena_alloc(&a, 100), small); /* not the large block for so little */
+    arena_reset(&a);
+    assert_ptr_equal(arena_alloc(&a, 100), small);
+    assert_null(a.spare); /* the large one, which was not used in between, is given back */
+    arena_done(&a);
+}
+
 static void text_is_copied_and_formatted(void **state) {
     (void)state;
     struct arena a;
@@ -79,11 +101,9 @@ static void text_is_copied_and_formatted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_are_zeroed_aligned_and_apart),
-        cmocka_unit_test(the_limit_holds_and_what_was_given_stays),
-        cmocka_unit_test(absurd_sizes_are_refused_even_without_a_limit),
-        cmocka_unit_test(done_empties_it_for_another_use),
-        cmocka_unit_test(text_is_copied_and_formatted),
+        cmocka_unit_test(blocks_are_zeroed_aligned_and_apart),           cmocka_unit_test(the_limit_holds_and_what_was_given_stays),
+        cmocka_unit_test(absurd_sizes_are_refused_even_without_a_limit), cmocka_unit_test(done_empties_it_for_another_use),
+        cmocka_unit_test(reset_keeps_the_memory_that_was_used),          cmocka_unit_test(text_is_copied_and_formatted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,7 +89,7 @@ static void an_alarm_is_news_once_and_has_its_time(void **state) {
 /* The only stream, as the pages show it. */
 static struct status_stream shown(struct bench *b, struct beds *beds) {
     struct gather g = {.source = {.sessions = b->all}, .beds = beds};
-    struct status *status = status_new();
+    struct status *status = status_new(NULL);
     status->taken_ms = now_ms + set_ms;
     assert_false(gather_streams(&g, status));
     assert_int_equal(status->n_streams, 1);
@@ -220,7 +220,7 @@ static void a_replay_under_the_name_of_a_bed_is_not_the_bed(void **state) {
     struct metrics *metrics = metrics_new(of_beds, 2, ALARM_KINDS);
     bool seen = false;
     struct gather g = {.seen = &seen, .places = map_new(1)};
-    struct status *s = status_new();
+    struct status *s = status_new(NULL);
     assert_int_equal(map_put(g.places, roster[0], (void *)(intptr_t)1, NULL), 0);
     const struct desk_config config = {.plan = {.roster = roster, .n_roster = 1}};
     assert_int_equal(desk_new(&config, &g.source.desk, NULL), 0);
@@ -410,7 +410,7 @@ static void ended_streams_are_bounded(void **state) {
 /* ---- a bed has one tile ---- */
 
 static struct status *status_of(const struct status_stream *list, int n) {
-    struct status *s = status_new();
+    struct status *s = status_new(NULL);
     s->room_streams = n + 8;
     s->streams = arena_alloc(&s->arena, (size_t)s->room_streams * sizeof *s->streams);
     for (int i = 0; i < n; i++)
@@ -569,7 +569,7 @@ static void another_callers_stream_with_the_name_of_a_bed_is_not_the_bed(void **
 
 /* The status of the sessions, as a second makes it. */
 static struct status *ward_now(struct gather *g) {
-    struct status *s = status_new();
+    struct status *s = status_new(NULL);
     s->taken_ms = now_ms + set_ms;
     gather_alarms(g, s);
     assert_false(gather_streams(g, s));

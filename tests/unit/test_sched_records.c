@@ -311,7 +311,7 @@ static void pages_have_copies_of_what_runs_then_of_the_queue_then_of_what_ended(
     const struct job *runs = started(f), *second = submit(f), *urgent = submit_with(f, "priority=9");
     const struct job *const order[] = {runs, urgent, second, ended};
     const struct gather g = {.source.sched = f->sched};
-    struct status *s = status_new();
+    struct status *s = status_new(NULL);
     gather_jobs(&g, s);
     assert_true(s->n_jobs == 4 && !s->left_jobs);
     for (int i = 0; i < 4; i++) {
