@@ -16,6 +16,7 @@ enum {
     TICK_MS = 1000,
     REPORTS_A_TURN = 256,
     TURN_MS = 5 /* for them */,
+    SESSIONS_MS = 3 /* in a turn */,
     FILE_MS = 5 * 1000 /* a job that is in a file for longer is shown as waiting */
 };
 
@@ -104,6 +105,11 @@ static bool take_live_reports(struct services *s) {
     return false;
 }
 
+static void look_at_sessions(struct daemon *d) {
+    if (sessions_tick(d->services.sessions, SESSIONS_MS))
+        uv_async_send(&d->reports);
+}
+
 static void on_reports(uv_async_t *handle) {
     struct daemon *d = handle->data;
     struct services *s = &d->services;
@@ -112,6 +118,8 @@ static void on_reports(uv_async_t *handle) {
     if (d->tick_waits || !take_live_reports(s))
         uv_async_send(&d->reports); /* others come first, then the rest */
     sessions_journaled(s->sessions);
+    if (sessions_tick_goes_on(s->sessions))
+        look_at_sessions(d);
     desk_take(s->desk);
     errands_take(d->errands, d->rpc);
     hurry_alarms(s);
@@ -159,7 +167,7 @@ static void on_tick(uv_timer_t *timer) {
     server_watch_devices(d);
     take_reports(s);
     show_waiting(s);
-    sessions_tick(s->sessions);
+    look_at_sessions(d);
     desk_tick(s->desk);
     snapshot_store_tick(d->snapshot_store);
     atomic_store(&s->ready.unsaved_streams, sessions_unsaved(s->sessions));

@@ -585,33 +585,42 @@ static bool expired(const struct session *s, int64_t now, struct err *err) {
            err_set(err, ERR_ABORTED, "no samples for %lld s (limits.session_idle); open a new stream", (long long)seconds);
 }
 
-void sessions_tick(struct sessions *all) {
-    int64_t now = clock_ms(), buffered = 0, parked = 0;
-    int unsaved = 0;
-    sessions_shed(all, now);
-    sessions_settle_alarms(all);
-    for (struct session *s = all->first, *next; s; s = next) {
-        next = s->next_session;
-        buffered += s->stage == SESSION_CLOSED ? 0 : s->flow.waiting_samples;
-        session_look_at_held(s);
-        session_save_tick(s, now);
-        unsaved += s->saves.unsaved && !session_is_closing(s);
-        parked += s->parked_ms && !session_is_closing(s) && !s->ended;
-        session_post_due(s);
-        struct err err;
-        if (expired(s, now, &err)) {
-            session_fail(s, &err, "SESSION_EXPIRED");
-        } else if (s->parked_ms && now - s->parked_ms >= all->config.resume_ttl_ms) {
-            session_count_end(s, "expired");
-            session_let_go(s);
-        }
+static void look_at_session(struct session *s, int64_t now) {
+    struct sessions *all = s->all;
+    all->pass.buffered += s->stage == SESSION_CLOSED ? 0 : s->flow.waiting_samples;
+    session_look_at_held(s);
+    session_save_tick(s, now);
+    all->pass.unsaved += s->saves.unsaved && !session_is_closing(s);
+    all->pass.parked += s->parked_ms && !session_is_closing(s) && !s->ended;
+    session_post_due(s);
+    struct err err;
+    if (expired(s, now, &err)) {
+        session_fail(s, &err, "SESSION_EXPIRED");
+    } else if (s->parked_ms && now - s->parked_ms >= all->config.resume_ttl_ms) {
+        session_count_end(s, "expired");
+        session_let_go(s);
     }
-    all->unsaved = unsaved;
+}
+
+bool sessions_tick(struct sessions *all, int64_t ms) {
+    const int64_t now = clock_ms();
+    if (!all->pass.walk.begun) {
+        all->pass.buffered = all->pass.parked = all->pass.unsaved = 0;
+        sessions_shed(all, now);
+        sessions_settle_alarms(all);
+    }
+    for (struct session *s; (s = session_walk_next(all, &all->pass.walk));) {
+        look_at_session(s, now);
+        if (clock_ms() - now >= ms)
+            return true;
+    }
+    all->unsaved = all->pass.unsaved;
     if (all->config.metrics) {
-        metric_set(metrics_series(all->config.metrics, "brrd_stream_sessions_parked", ""), (double)parked);
+        metric_set(metrics_series(all->config.metrics, "brrd_stream_sessions_parked", ""), all->pass.parked);
         metric_set(metrics_series(all->config.metrics, "brrd_stream_sessions", ""), sessions_places(all, false));
-        metric_set(metrics_series(all->config.metrics, "brrd_stream_buffered_samples", ""), (double)buffered);
+        metric_set(metrics_series(all->config.metrics, "brrd_stream_buffered_samples", ""), (double)all->pass.buffered);
         metric_set(metrics_series(all->config.metrics, "brrd_stream_buffered_bytes", ""), (double)all->waiting_bytes);
         metric_set(metrics_series(all->config.metrics, "brrd_viewer_bytes", ""), (double)eegring_bytes());
     }
+    return false;
 }

@@ -291,5 +291,7 @@ bool sessions_saved(const struct sessions *all); /* none is being made, and the 
 void sessions_end(struct sessions *all);
 /* The journal has written entries: alarms that waited for it go to their connections. */
 void sessions_journaled(struct sessions *all);
-/* Once a second: idle sessions expire, orders that found no room are posted again, gauges are set. */
-void sessions_tick(struct sessions *all);
+/* Once a second: idle sessions expire, snapshots are taken, orders that found no room are posted again, gauges are set. It takes
+ * about ms; true: there are more sessions, for the next call. */
+bool sessions_tick(struct sessions *all, int64_t ms);
+bool sessions_tick_goes_on(const struct sessions *all);

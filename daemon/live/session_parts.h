@@ -156,6 +156,11 @@ struct sessions {
     } sheds[SESSIONS_SHED];
     struct session *first; /* the newest one */
     struct session_walk *walks;
+    struct {
+        struct session_walk walk;
+        int64_t buffered;
+        int parked, unsaved;
+    } pass; /* of sessions_tick, and what it has summed up */
     struct model_quota models;
     struct map *by_id;               /* all sessions of the list, by their ids */
     struct map *tallies;             /* how many places each principal has, and how many sessions each name */
@@ -199,7 +204,8 @@ static inline void session_reach(struct session *s, enum session_stage stage) {
 }
 /* The host lets go of its stream, or has. */
 static inline bool session_is_closing(const struct session *s) { return s->stage >= SESSION_CLOSING; }
-void session_post_due(struct session *s); /* what could not be posted before */
+struct session *session_walk_next(struct sessions *all, struct session_walk *w); /* NULL: the walk has ended */
+void session_post_due(struct session *s);                                        /* what could not be posted before */
 /* For the metric family of the session's model; second: another label, or NULL. */
 void session_count(struct session *s, const char *family, const char *second, double n);
 void session_count_end(struct session *s, const char *reason); /* once */

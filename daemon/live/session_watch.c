@@ -37,22 +37,32 @@ void sessions_visit(const struct sessions *all, void (*visit)(void *ctx, const s
             visit(ctx, s);
 }
 
-bool sessions_walk(struct sessions *all, struct session_walk *w, int64_t ms, void (*visit)(void *ctx, const struct session *s),
-                   void *ctx) {
-    const int64_t until_ms = clock_ms() + ms;
+struct session *session_walk_next(struct sessions *all, struct session_walk *w) {
     if (!w->begun) {
         *w = (struct session_walk){.next = all->walks, .at = all->first, .begun = true};
         all->walks = w;
     }
-    for (const struct session *s; (s = w->at) && clock_ms() < until_ms;) {
+    struct session *s = w->at;
+    if (s)
         w->at = s->next_session;
+    else
+        sessions_walk_stop(all, w);
+    return s;
+}
+
+bool sessions_tick_goes_on(const struct sessions *all) { return all->pass.walk.begun; }
+
+bool sessions_walk(struct sessions *all, struct session_walk *w, int64_t ms, void (*visit)(void *ctx, const struct session *s),
+                   void *ctx) {
+    const int64_t until_ms = clock_ms() + ms;
+    while (clock_ms() < until_ms) {
+        const struct session *s = session_walk_next(all, w);
+        if (!s)
+            return false;
         if (is_visited(s))
             visit(ctx, s);
     }
-    if (w->at)
-        return true;
-    sessions_walk_stop(all, w);
-    return false;
+    return true;
 }
 
 void sessions_walk_stop(struct sessions *all, struct session_walk *w) {

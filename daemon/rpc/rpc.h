@@ -18,11 +18,11 @@ typedef struct uv_loop_s uv_loop_t;
 enum { RPC_CONTROL_BYTES = 256 * 1024, RPC_DATA_BYTES = 4 * 1024 * 1024, RPC_SEND_MAX = 64, RPC_SEND_BYTES = 4 * 1024 * 1024 };
 /* A call that has ended for the daemon is cancelled when its client has read nothing for so long. */
 enum { RPC_GRACE_MS = 30 * 1000, RPC_FILE_IDLE_MS = 60 * 1000 };
-/* A call whose client sends no message at all ends after the first; the callers of open calls are checked again after the second.
+/* A call whose client sends no message at all ends after the first; the callers of open calls are checked again each so many ticks.
  */
 enum { RPC_MESSAGES_S = 1000, RPC_MESSAGES_BURST = 2000, RPC_PACE_MS = 10 };
 enum { RPC_PATIENCE_MS = 10, RPC_APART_MS = 50 };
-enum { RPC_FIRST_MESSAGE_MS = 60 * 1000, RPC_CHECK_MS = 60 * 1000, RPC_ID_SIZE = 80 };
+enum { RPC_FIRST_MESSAGE_MS = 60 * 1000, RPC_CHECK_TICKS = 60, RPC_ID_SIZE = 80 };
 
 /* A handler of a call: answers with rpc_send and rpc_finish, at once or later. An error that it returns ends the call, unless the
  * handler has ended it already. */

@@ -88,9 +88,9 @@ struct rpc_server {
     pthread_mutex_t lock; /* first and last */
     struct tag *first, *last;
     bool drained, stopping;
-    struct rpc_call *calls;   /* open ones */
-    struct map *callers;      /* how many have not ended, by caller, and by caller and method (base/map.h) */
-    uint64_t checked_ms;      /* when all callers were last checked again */
+    struct rpc_call *calls; /* open ones */
+    struct map *callers;    /* how many have not ended, by caller, and by caller and method (base/map.h) */
+    unsigned ticks;
     struct listener *unasked; /* a call could not be requested from them: the tick tries again */
     int n_calls;
     size_t unsent; /* bytes of answers of all calls */

@@ -236,7 +236,7 @@ static void work(struct bench *b) {
 static void on_tick(uv_timer_t *tick) {
     struct bench *b = tick->data;
     rpc_server_tick(b->server);
-    sessions_tick(b->services.sessions);
+    sessions_tick(b->services.sessions, 1000);
     db_writer_turn(sched_writer(b->services.sched));
     work(b);
     const Brr__V1__ListJobsResponse none = BRR__V1__LIST_JOBS_RESPONSE__INIT;

@@ -96,12 +96,12 @@ static void above_the_budget_of_all_each_session_may_have_one_chunk_wait(void **
     assert_true(session_room(c)); /* none of its own wait */
     assert_int_equal(push(c, 0, 1), 0);
     assert_false(session_room(c));
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_true(value(b, "brrd_stream_buffered_bytes", "") == (double)(bytes + CHANNELS * WIDTH));
     session_close(a, "client_gone"); /* what waits is dropped by the worker, without a report */
     closed(b, one);
     assert_true(session_room(c));
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_true(value(b, "brrd_stream_buffered_bytes", "") == CHANNELS * WIDTH);
     assert_true(value(b, "brrd_stream_samples_lost_total",
                       "ward\x1f"
@@ -138,7 +138,7 @@ static void sessions_that_wait_count_in_the_share_of_their_caller(void **state) 
     const int most = 90;
     for (int i = 0; i < most; i++)
         assert_int_equal(open_for(b, "token:ana", false), 0);
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_true(value(b, "brrd_stream_sessions_parked", "") == most);
     assert_int_equal(open_for(b, "token:ana", false), ERR_EXHAUSTED);
     assert_int_equal(open_for(b, "token:bob", false), 0);
@@ -305,7 +305,7 @@ static void a_wake_that_found_no_room_is_posted_by_the_tick(void **state) {
     b->worker.refuse = 1;
     result_of(b, stream, LIVE_CREDIT_BYTES);
     assert_int_equal(count_orders(b, LIVE_WAKE), 0);
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_int_equal(count_orders(b, LIVE_WAKE), 1);
     assert_int_equal(b->owner.failures, 0); /* it is not idle yet */
 }
@@ -320,11 +320,28 @@ static void a_close_that_found_no_room_is_posted_by_the_tick(void **state) {
     session_close(s, "done");
     assert_int_equal(count_orders(b, LIVE_CLOSE), 0);
     assert_int_equal(sessions_count(b->all), 1);
-    sessions_tick(b->all);
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
+    sessions_tick(b->all, 1000);
     assert_int_equal(count_orders(b, LIVE_CLOSE), 1);
     closed(b, stream);
     assert_int_equal(sessions_count(b->all), 0); /* the place is free again */
+}
+
+static void a_tick_reaches_all_sessions_in_parts(void **state) {
+    struct bench *b = *state;
+    struct live_stream *streams[2];
+    for (int i = 0; i < 2; i++)
+        open_one(b, &streams[i]);
+    wait_idle();
+    for (int parts = 1; parts <= 2; parts++) {
+        assert_true(sessions_tick(b->all, 0));
+        assert_true(sessions_tick_goes_on(b->all));
+        assert_int_equal(b->owner.failures, parts);
+        closed(b, streams[2 - parts]); /* the newest one is first; it is gone before the tick goes on */
+    }
+    assert_false(sessions_tick(b->all, 0));
+    assert_false(sessions_tick_goes_on(b->all));
+    assert_int_equal(sessions_count(b->all), 0);
 }
 
 static void an_idle_session_gives_its_place_back_before_its_owner_closes_it(void **state) {
@@ -332,7 +349,7 @@ static void an_idle_session_gives_its_place_back_before_its_owner_closes_it(void
     struct live_stream *stream;
     struct session *s = open_one(b, &stream);
     wait_idle();
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_int_equal(b->owner.failures, 1);
     assert_int_equal(b->owner.err.code, ERR_ABORTED);
     assert_string_equal(b->owner.reason, "SESSION_EXPIRED");
@@ -340,7 +357,7 @@ static void an_idle_session_gives_its_place_back_before_its_owner_closes_it(void
     closed(b, stream);
     assert_int_equal(sessions_count(b->all), 0);
     assert_int_equal(sessions_of_model(b->all, "ward"), 0);
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_int_equal(b->owner.failures, 1); /* it is told once */
     assert_int_equal(push(s, 0, 1), ERR_PRECONDITION);
     assert_false(session_finish(s, NULL) == 0);
@@ -355,12 +372,12 @@ static void a_session_whose_model_is_loading_is_not_idle(void **state) {
     struct session *s = NULL;
     assert_int_equal(session_open(b->all, &request, &sink, &b->owner, &s, NULL), 0);
     wait_idle();
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_int_equal(b->owner.failures, 0);
     struct live_report r = report(last(b)->stream, LIVE_OPENED);
     sessions_report(b->all, &r);
     wait_idle(); /* the time counts from now on */
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_int_equal(b->owner.failures, 1);
 }
 
@@ -370,7 +387,7 @@ static void a_session_whose_samples_wait_is_not_idle(void **state) {
     struct session *s = open_one(b, &stream);
     assert_int_equal(push(s, 0, 1), 0);
     wait_idle();
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_int_equal(b->owner.failures, 0);
 }
 
@@ -382,7 +399,7 @@ static void a_client_that_reads_nothing_loses_its_session(void **state) {
     session_stall(s, true);
     wait_idle();
     session_stall(s, true); /* still: the time counts from the first */
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_int_equal(b->owner.failures, 1);
     assert_non_null(strstr(b->owner.err.message, "read no answer"));
     assert_int_equal(count_orders(b, LIVE_CLOSE), 1);
@@ -414,7 +431,7 @@ static void after_finish_only_the_summary_comes(void **state) {
     assert_int_equal(last(b)->message.kind, LIVE_FINISH);
     assert_int_equal(push(s, 0, 1), ERR_PRECONDITION);
     wait_idle();
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_int_equal(b->owner.failures, 0); /* the device may take its time */
     struct live_report r = report(stream, LIVE_SUMMARY);
     sessions_report(b->all, &r);
@@ -494,6 +511,7 @@ int main(void) {
         SESSION_TEST(who_watches_gets_the_trace_and_the_client_only_if_it_asked),
         SESSION_TEST(a_wake_that_found_no_room_is_posted_by_the_tick),
         SESSION_TEST(a_close_that_found_no_room_is_posted_by_the_tick),
+        IMPATIENT_TEST(a_tick_reaches_all_sessions_in_parts),
         IMPATIENT_TEST(an_idle_session_gives_its_place_back_before_its_owner_closes_it),
         IMPATIENT_TEST(a_session_whose_model_is_loading_is_not_idle),
         IMPATIENT_TEST(a_session_whose_samples_wait_is_not_idle),

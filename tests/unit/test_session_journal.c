@@ -25,10 +25,10 @@ static void it_does_not_wait_for_ever(void **state) {
     open_heard(b, &stream, false);
     numbered(b, stream, LIVE_ALARM, 0);
     now_ms += 499;
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_string_equal(heard, "");
     now_ms += 1;
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_string_equal(heard, "a");
     failing = true;
     numbered(b, stream, LIVE_ALARM, 1); /* the journal cannot be written at all */
@@ -277,12 +277,12 @@ static void an_alarm_goes_on_after_a_restart_and_moves_without_an_end(void **sta
     assert_string_equal(taken.session, session);
     assert_true(taken.kind == JOURNAL_ANSWERED && taken.received_ms == 77 && taken.boot_ms == 78 &&
                 !strcmp(taken.person, "token:nurse"));
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_int_equal(n_settled, 0); /* the stream is still being loaded */
     r = report(last(b)->stream, LIVE_OPENED);
     sessions_report(b->all, &r);
     for (int i = 0; i < 5; i++)
-        sessions_tick(b->all);
+        sessions_tick(b->all, 1000);
     assert_int_equal(n_settled, 2); /* once it could be done */
     n_entries = 0;
     sessions_disown(b->all, session);
@@ -324,7 +324,7 @@ static void the_alarm_of_a_stream_that_cannot_go_on_is_cut(void **state) {
     sessions_await(b->all, false);
     const int before = n_settled;
     for (int i = 0; i < 5; i++)
-        sessions_tick(b->all);
+        sessions_tick(b->all, 1000);
     assert_true(n_settled > before);
     sessions_free(former);
     free(kept_state);
@@ -337,7 +337,7 @@ static void a_daemon_that_stops_takes_no_stream_for_gone(void **state) {
     sessions_await(b->all, true);
     sessions_freeze(b->all);
     sessions_await(b->all, false);
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_int_equal(n_settled, 0);
 }
 

@@ -40,7 +40,7 @@ static void a_parked_session_goes_on_where_it_was_left(void **state) {
     numbered(b, stream, LIVE_RESULT, 3);
     numbered(b, stream, LIVE_ALARM, 1);
     assert_int_equal(b->owner.results + b->owner.alarms, 4); /* nothing goes to a connection that is gone */
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_true(value(b, "brrd_stream_sessions_parked", "") == 1);
     assert_ptr_equal(sessions_find(b->all, token, "uid:1"), s);
     come_back(s, &next, token, 2, 1);
@@ -113,7 +113,7 @@ static void a_session_that_nobody_wants_back_expires(void **state) {
     char token[RESUME_TOKEN_SIZE];
     session_leave(open_lasting(b, &stream, token));
     wait_idle();
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_int_equal(count_orders(b, LIVE_CLOSE), 1);
     assert_null(sessions_find(b->all, token, "uid:1"));
     closed(b, stream);
@@ -448,12 +448,12 @@ static void a_live_stream_that_waits_too_long_for_the_device_is_shed_once(void *
     struct live_report r = report(stream, LIVE_OPENED);
     sessions_report(b->all, &r);
     wait_idle();
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_int_equal(b->owner.failures, 0); /* nothing waits */
     assert_int_equal(push(s, 0, 1), 0);
     wait_idle();
-    sessions_tick(b->all);
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
+    sessions_tick(b->all, 1000);
     assert_int_equal(b->owner.failures, 1);
     assert_string_equal(b->owner.reason, "OVERLOADED");
     assert_true(value(b, "brrd_stream_overloads_total", "ward") == 1);
@@ -461,10 +461,10 @@ static void a_live_stream_that_waits_too_long_for_the_device_is_shed_once(void *
     session_leave(s);
     for (int i = 1; i < 8; i++) { /* the device has not caught up: each time the client is asked to wait longer */
         come_back(s, &next, session_token(s), 0, 0);
-        sessions_tick(b->all);
+        sessions_tick(b->all, 1000);
         assert_int_equal(next.failures, i - 1); /* the clock of its lag begins anew */
         wait_idle();
-        sessions_tick(b->all);
+        sessions_tick(b->all, 1000);
         assert_int_equal(next.failures, i);
         int64_t pause = (int64_t)SESSION_RETRY_MS << i;
         assert_retry(s, pause < SESSION_LONGEST_RETRY_MS ? pause : SESSION_LONGEST_RETRY_MS);
@@ -474,7 +474,7 @@ static void a_live_stream_that_waits_too_long_for_the_device_is_shed_once(void *
     consume(b, stream, 1, CHANNELS * WIDTH);
     come_back(s, &next, session_token(s), 0, 0); /* when it has */
     wait_idle();
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_int_equal(next.opened, 1);
     assert_int_equal(next.failures, 0);
     assert_retry(s, SESSION_RETRY_MS);
@@ -500,7 +500,7 @@ static void an_overload_sends_a_stream_of_the_owner_above_its_share_away(void **
         assert_int_equal(push(all[i], 0, 1), 0);
     }
     wait_idle();
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     for (int i = 0; i < N; i++)
         assert_int_equal(owners[i].failures, i == 1);
     assert_true(session_wait_ms(all[1]) > 0 && !session_wait_ms(all[0]));
@@ -533,11 +533,11 @@ static void an_overload_sends_few_streams_away_until_the_lag_falls(void **state)
     }
     assert_true(spread > 0);
     wait_idle();
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     for (int i = 0; i < N; i++)
         assert_int_equal(owners[i].failures, i == N - 1); /* the newest */
     nanosleep(&(struct timespec){.tv_nsec = 100 * 1000 * 1000}, NULL);
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     for (int i = 0; i < N; i++)
         assert_int_equal(owners[i].failures, i >= N - 2);
     for (int i = 0; i < N; i++) { /* the device catches up, but the limit of a millisecond is not met yet */
@@ -547,7 +547,7 @@ static void an_overload_sends_few_streams_away_until_the_lag_falls(void **state)
         consume(b, streams[i], 1, CHANNELS * WIDTH);
     }
     wait_idle();
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     for (int i = 0; i < N; i++)
         assert_int_equal(owners[i].failures, i >= N - 2);
 }
@@ -564,12 +564,12 @@ static void a_client_that_does_not_read_is_not_told_that_the_device_is_late(void
     assert_int_equal(push(s, 0, 1), 0);
     session_stall(s, true); /* the worker may have no credit: what waits, waits for the client */
     wait_idle();
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_int_equal(b->owner.failures, 0);
     assert_true(value(b, "brrd_stream_overloads_total", "ward") == 0);
     session_stall(s, false);
     wait_idle();
-    sessions_tick(b->all);
+    sessions_tick(b->all, 1000);
     assert_int_equal(b->owner.failures, 1); /* now it is the device */
 }
 

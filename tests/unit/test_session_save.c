@@ -136,7 +136,7 @@ static struct session *open_bed(struct kept_bench *k, struct live_stream **ret_s
 
 static void tick_after(struct kept_bench *k, int64_t ms) {
     later_ms += ms;
-    sessions_tick(k->b.all);
+    sessions_tick(k->b.all, 1000);
 }
 
 static struct session_counts counts_of(const struct session *s) {
@@ -466,7 +466,7 @@ static void a_session_that_ended_before_a_restart_is_there_for_its_client_alone(
 
     k->b.all = keeping_sessions(k);
     assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, true, NULL), 0);
-    sessions_tick(k->b.all);
+    sessions_tick(k->b.all, 1000);
     assert_int_equal(value(&k->b, "brrd_stream_sessions", ""), 0);
     assert_int_equal(value(&k->b, "brrd_stream_sessions_parked", ""), 0);
     for (int i = 0; i < 2; i++) /* it takes no place of live ones */
