@@ -19,6 +19,7 @@ const struct status *status_share(const struct status *s) {
 }
 
 struct status_board {
+    atomic_int holders; /* its owner, and statuses that are not dropped: a volume may keep one's reader beyond the end */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct status *newest;
@@ -40,6 +41,8 @@ struct status *status_new(struct status_board *b) {
     struct status *s = exchange_spare(b, NULL);
     if (!s && !(s = calloc(1, sizeof *s)))
         return NULL;
+    if (b)
+        atomic_fetch_add(&b->holders, 1);
     s->board = b;
     s->arena.limit_bytes = STATUS_BYTES;
     atomic_init(&s->references, 1);
@@ -52,6 +55,15 @@ static void free_status(struct status *s) {
     free(s);
 }
 
+static void leave_board(struct status_board *b) {
+    if (!b || atomic_fetch_sub(&b->holders, 1) > 1)
+        return;
+    free_status(b->spare);
+    pthread_cond_destroy(&b->changed);
+    pthread_mutex_destroy(&b->lock);
+    free(b);
+}
+
 void status_drop(const struct status *shared) {
     struct status *s = (struct status *)(uintptr_t)shared;
     if (!s || atomic_fetch_sub(&s->references, 1) > 1)
@@ -61,8 +73,10 @@ void status_drop(const struct status *shared) {
         eegring_unmention(s->streams[i].eeg);
     }
     arena_reset(&s->arena);
-    *s = (struct status){.board = s->board, .arena = s->arena};
-    free_status(exchange_spare(s->board, s));
+    struct status_board *b = s->board;
+    *s = (struct status){.arena = s->arena};
+    free_status(exchange_spare(b, s));
+    leave_board(b);
 }
 
 struct status_board *status_board_new(void) {
@@ -71,6 +85,7 @@ struct status_board *status_board_new(void) {
         return NULL;
     pthread_mutex_init(&b->lock, NULL);
     clock_cond_init(&b->changed);
+    atomic_init(&b->holders, 1);
     return b;
 }
 
@@ -78,10 +93,7 @@ void status_board_free(struct status_board *b) {
     if (!b)
         return;
     status_drop(b->newest);
-    free_status(b->spare);
-    pthread_cond_destroy(&b->changed);
-    pthread_mutex_destroy(&b->lock);
-    free(b);
+    leave_board(b);
 }
 
 void status_publish(struct status_board *b, struct status *s) {

@@ -148,8 +148,7 @@ struct status {
 };
 
 struct status_board;
-/* One reference; NULL when out of memory. It uses the memory of the last one that was dropped on this board, which outlives it;
- * NULL: no board. */
+/* One reference; NULL when out of memory. It uses the memory of the last one that was dropped on this board; NULL: no board. */
 struct status *status_new(struct status_board *b);
 void status_sort(struct status *s); /* before it is published: streams into their order */
 const struct status *status_share(const struct status *s);
@@ -159,7 +158,8 @@ const char *status_mood_name(enum status_mood m); /* "alarm", for pages and scri
 
 /* Where the newest one is. Any thread, except where noted. */
 struct status_board *status_board_new(void);
-void status_board_free(struct status_board *b); /* nobody waits any more; NULL is fine */
+/* Nobody waits any more; NULL is fine. Statuses that somebody still reads may be dropped later. */
+void status_board_free(struct status_board *b);
 /* Loop thread. Takes the reference; NULL: nothing is published. */
 void status_publish(struct status_board *b, struct status *s);
 /* The newest one, shared; NULL before the first. */

@@ -1,5 +1,7 @@
 /* The web pages from a status that is made up: no name becomes markup, the order, the moods, what an event says. */
 
+#include <malloc.h>
+
 #include "daemon/http/event_cache.h"
 #include "daemon/journal/journaldb.h"
 #include "daemon/page/chart.h"
@@ -435,6 +437,22 @@ static void a_board_wakes_who_waits_and_keeps_what_is_read(void **state) {
     status_board_free(b);
 }
 
+/* A page that waits for a volume is read to its end by a thread that the daemon's end does not wait for. */
+static void a_status_may_be_dropped_after_its_board(void **state) {
+    (void)state;
+    struct status_board *b = status_board_new();
+    const size_t bytes = malloc_usable_size(b);
+    status_publish(b, status_new(b));
+    const struct status *read = status_newest(b);
+    status_board_free(b);
+    unsigned char *volatile next = malloc(bytes), *nothing = calloc(1, bytes); /* next: where the board was, if it is gone */
+    memset(next, 0, bytes);
+    status_drop(read);
+    assert_memory_equal(next, nothing, bytes);
+    free(next);
+    free(nothing);
+}
+
 static void numbers_are_in_words(void **state) {
     (void)state;
     struct words w;
@@ -626,6 +644,7 @@ int main(void) {
         cmocka_unit_test(the_past_keeps_the_highest_value_of_each_step),
         cmocka_unit_test(the_past_goes_on_when_the_clock_is_set_back),
         cmocka_unit_test(a_board_wakes_who_waits_and_keeps_what_is_read),
+        cmocka_unit_test(a_status_may_be_dropped_after_its_board),
         cmocka_unit_test(numbers_are_in_words),
         cmocka_unit_test(files_of_pages_have_digests),
         cmocka_unit_test(every_mood_of_a_stream_is_shown),
