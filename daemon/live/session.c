@@ -456,7 +456,7 @@ static void follow_others(const struct session *s) {
     if (!live_open_is_live(live_stream_open(s->stream)) || map_tally_of(s->all->tallies, session_bed(s, name)) < 2)
         return;
     for (struct session *other = s->all->first; other; other = other->next_session) {
-        if (other == s || !other->parked_ms || other->shown.followed || !session_is_same_bed(s, other))
+        if (other == s || !other->parked_ms || other->ended || other->shown.followed || !session_is_same_bed(s, other))
             continue;
         other->shown.followed = true;
         session_save_begin(other);

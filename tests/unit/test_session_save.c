@@ -484,6 +484,30 @@ static void a_session_that_ended_before_a_restart_is_there_for_its_client_alone(
     }
 }
 
+/* Another snapshot would take back that it has ended. */
+static void a_stream_that_ended_is_not_saved_again_when_its_bed_goes_on(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *stream;
+    struct session_request of_bed = bed;
+    of_bed.client = "bed 7";
+    struct session *s = open_as(&k->b, &of_bed, &stream);
+    save(k, stream, "first");
+    durable(k, 0);
+    assert_int_equal(session_finish(s, NULL), 0);
+    struct live_report over = report(stream, LIVE_SUMMARY);
+    sessions_report(k->b.all, &over);
+    session_close(s, "done");
+    sessions_free(k->b.all);
+    k->b.all = keeping_sessions(k);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, true, NULL), 0);
+    struct live_report opened = report(last(&k->b)->stream, LIVE_OPENED);
+    sessions_report(k->b.all, &opened);
+    const int saves = count_orders(&k->b, LIVE_SAVE);
+    open_as(&k->b, &of_bed, &stream);
+    assert_int_equal(count_orders(&k->b, LIVE_SAVE), saves + 1);
+    assert_ptr_equal(last(&k->b)->stream, stream);
+}
+
 static void a_session_that_is_closed_while_its_client_is_away_leaves_no_snapshot(void **state) {
     struct kept_bench *k = *state;
     struct live_stream *stream;
@@ -707,6 +731,7 @@ int main(void) {
         STORE_TEST(a_stream_whose_bed_goes_on_with_another_one_is_followed),
         STORE_TEST(a_restored_stream_keeps_its_rate_of_false_alarms),
         STORE_TEST(a_session_that_ended_before_a_restart_is_there_for_its_client_alone),
+        STORE_TEST(a_stream_that_ended_is_not_saved_again_when_its_bed_goes_on),
         STORE_TEST(a_session_that_is_closed_while_its_client_is_away_leaves_no_snapshot),
         STORE_TEST(a_snapshot_that_the_worker_refuses_is_moved_aside),
         STORE_TEST(a_snapshot_whose_model_is_not_there_yet_is_tried_again),
