@@ -593,6 +593,7 @@ static void look_at_session(struct session *s, int64_t now) {
     all->pass.unsaved += s->saves.unsaved && !session_is_closing(s);
     all->pass.parked += s->parked_ms && !session_is_closing(s) && !s->ended;
     session_post_due(s);
+    session_give_credit(s); /* others' samples may have filled the room, and nothing more is read of its client */
     struct err err;
     if (expired(s, now, &err)) {
         session_fail(s, &err, "SESSION_EXPIRED");

@@ -329,6 +329,24 @@ static void the_end_of_the_samples_frees_the_worker_that_waited_for_a_seen(void 
     assert_int_equal(count_orders(b, LIVE_WAKE), 1);
 }
 
+/* Samples of others fill the room, so that nothing more is read of its client: its Seen lies behind what it sends twice. */
+static void a_worker_that_waited_for_a_seen_goes_on_when_none_can_be_read(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream, *other;
+    char token[RESUME_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token), *full = open_one(b, &other);
+    assert_int_equal(push(s, 0, 10), 0);
+    session_seen(s, 0, 0);
+    large_result(b, stream, 0, SESSION_KEPT_BYTES);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(push(full, 500 * i, 500), 0);
+    assert_int_equal(push(s, 0, 10), 0);
+    assert_false(session_room(s));
+    assert_int_equal(count_orders(b, LIVE_WAKE), 0);
+    sessions_tick(b->all, 1000);
+    assert_int_equal(count_orders(b, LIVE_WAKE), 1);
+}
+
 static void a_cut_frees_the_worker_from_a_client_that_did_not_read(void **state) {
     struct bench *b = *state;
     struct live_stream *stream;
@@ -655,6 +673,7 @@ int main(void) {
         SESSION_TEST(the_last_word_of_a_stream_is_kept_whatever_memory_is_left),
         SESSION_TEST(results_that_no_client_took_stop_the_worker_and_are_never_dropped),
         SESSION_TEST(the_end_of_the_samples_frees_the_worker_that_waited_for_a_seen),
+        SESSION_TEST(a_worker_that_waited_for_a_seen_goes_on_when_none_can_be_read),
         SESSION_TEST(a_cut_frees_the_worker_from_a_client_that_did_not_read),
         SESSION_TEST(results_that_a_client_may_lack_survive_two_cuts_in_a_row),
         SESSION_TEST(a_client_that_never_says_what_it_has_loses_the_oldest),
