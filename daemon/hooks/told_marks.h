@@ -1,5 +1,5 @@
 /* told_marks: what daemons that share the snapshots of streams have told people: a file of fixed size in their common folder, in
- * which each delivery that was taken has a place by its id; a later one with the same place takes it. A daemon looks before each
+ * which each delivery that was taken has a place in the bucket of its id, which keeps its newest eight. A daemon looks before each
  * attempt, so what another one has told is not told again, whichever of them computed it. The folder may be gone, full or silent:
  * then nothing counts as told, which the log says once, and people may hear of it twice. A thread of its own reads and writes, so
  * that a folder that hangs keeps no other. Any thread. */
