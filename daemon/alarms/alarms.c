@@ -51,14 +51,8 @@ void alarms_restore(struct alarms *all, bool restore) { all->restoring = restore
 /* Alarms that are closed go first, then those of replays. */
 static int rank_of(const struct alarm *a) { return !alarm_is_open(a) ? 2 : !a->live; }
 
-static uint32_t hash_on(uint32_t hash, const char *text) { /* FNV-1a */
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 16777619U;
-    return hash;
-}
-
 static uint16_t hash_of_name(const char *bed, const char *session) {
-    return hash_on(2166136261U, alarm_bed_is_named(bed) ? bed : session) % SHARES;
+    return alarms_hash(2166136261U, alarm_bed_is_named(bed) ? bed : session) % SHARES;
 }
 
 /* False: out of memory, and p is freed. */
@@ -103,9 +97,9 @@ static void take_out(struct alarms *all, struct alarm *a) {
 
 static void put_in(struct alarms *all, struct alarm *a) {
     struct patient *p = (struct patient *)a;
-    const uint32_t principal = hash_on(2166136261U, a->principal);
+    const uint32_t principal = alarms_hash(2166136261U, a->principal);
     p->principal = principal % SHARES;
-    p->bed = hash_on(principal, a->bed) % SHARES;
+    p->bed = alarms_hash(principal, a->bed) % SHARES;
     p->rank = rank_of(a);
     count_alarm(all, p, 1);
     if (!a->off_ms)

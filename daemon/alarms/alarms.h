@@ -9,7 +9,7 @@
 
 #include "daemon/alarms/alarm.h"
 
-enum { ALARMS_MAX = 4096, ALARMS_STANDBYS = 1024, ALARMS_STEPS = 8 };
+enum { ALARMS_MAX = 4096, ALARMS_STANDBYS = 1024, ALARMS_STEPS = 8, ALARMS_ADDED = 64 };
 #define ALARMS_SILENCE_MS (10 * 60 * INT64_C(1000))
 #define ALARMS_STATUS_MS  (5 * 60 * INT64_C(1000))
 #define ALARMS_STANDBY_MS (24 * 3600 * INT64_C(1000))
@@ -206,7 +206,7 @@ int64_t alarms_in_standby(const struct alarms *all, const char *bed, const struc
 
 /* ---- time ---- */
 
-/* Every second: takes the steps that are due, ends silences and standbys. */
+/* Every second: takes the steps that are due, of each caller's alarms at most ALARMS_ADDED; ends silences and standbys. */
 void alarms_tick(struct alarms *all, const struct alarms_now *now);
 
 /* ---- reading ---- */

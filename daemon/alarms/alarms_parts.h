@@ -58,6 +58,8 @@ struct alarms {
     struct map *rules;     /* by bed */
     struct map *holders;   /* of each bed of the roster */
     uint64_t round;
+    uint8_t added[SHARES]; /* rows since added_boot_ms, by the caller's hash: alarms_add */
+    int64_t added_boot_ms;
     int64_t numbered;                  /* technical alarms that had an id */
     bool restoring, changed, silenced; /* silenced: some alarm may be */
 };
@@ -81,6 +83,24 @@ static inline void alarms_write(struct alarms *all, const struct alarms_row *row
 static inline int64_t alarms_boot_of(int64_t wall_ms, const struct alarms_now *now) {
     const int64_t age_ms = now->wall_ms - wall_ms;
     return now->boot_ms - (age_ms > 0 ? age_ms : 0);
+}
+
+static inline uint32_t alarms_hash(uint32_t hash, const char *text) { /* FNV-1a */
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 16777619U;
+    return hash;
+}
+
+/* Whether this caller may have one more row of what comes to many alarms at once: steps of the escalation, technical alarms. One
+ * whose thousand alarms are due in one tick has the rest in the next ones, so that nobody's alarm waits for the disk behind them.
+ */
+static inline bool alarms_add(struct alarms *all, const char *principal, const struct alarms_now *now) {
+    uint8_t *added = &all->added[alarms_hash(2166136261U, principal) % SHARES];
+    if (now->boot_ms - all->added_boot_ms >= 900) { /* a tick comes each second, or a little earlier */
+        memset(all->added, 0, sizeof all->added);
+        all->added_boot_ms = now->boot_ms;
+    }
+    return *added < ALARMS_ADDED && ++*added;
 }
 
 /* Another daemon has the stream. */

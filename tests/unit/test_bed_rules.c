@@ -482,6 +482,64 @@ static void what_standby_ends_is_not_over(void **state) {
     assert_non_null(technical(w, ALARM_RECEIVER));
 }
 
+/* ---- many steps at once ---- */
+
+struct steps {
+    int many, few; /* of the caller with many alarms, and of the other one */
+};
+static void count_step(void *ctx, const struct alarms_row *row) {
+    struct steps *steps = ctx;
+    if (row->kind == ALARMS_ROW_ESCALATED || row->kind == ALARMS_ROW_TECHNICAL_ON)
+        ++*(!strcmp(row->alarm->principal, "token:icu") ? &steps->many : &steps->few);
+}
+
+static void a_caller_with_many_alarms_takes_its_steps_in_several_ticks(void **state) {
+    struct ward *w = *state;
+    struct steps steps = {0};
+    char names[201][16], id[JOURNAL_ALARM];
+    alarms_free(w->all);
+    assert_non_null(w->all = alarms_new(&plan, count_step, &steps));
+    for (int i = 0; i <= 200; i++) {
+        str_format(names[i], sizeof names[i], "bed-%d", i);
+        struct alarms_start start = start_of(names[i], names[i], 1, w);
+        start.principal = i < 200 ? "token:icu" : "token:ward";
+        assert_non_null(report_on(w, start, id));
+    }
+    pass(w, MINUTE - 1000);
+    assert_int_equal(steps.many + steps.few, 0);
+    for (int tick = 1; tick <= 5; tick++) {
+        pass(w, 1000);
+        assert_int_equal(steps.few, 1); /* at once, wherever it is among the others */
+        assert_int_equal(steps.many, tick * ALARMS_ADDED < 200 ? tick * ALARMS_ADDED : 200);
+    }
+}
+
+static void a_caller_with_many_technical_alarms_has_them_in_several_seconds(void **state) {
+    struct ward *w = *state;
+    struct steps steps = {0};
+    char names[201][16];
+    alarms_free(w->all);
+    assert_non_null(w->all = alarms_new(&plan, count_step, &steps));
+    for (int second = 0; second < 21; second++) {
+        w->now.boot_ms += 1000;
+        w->now.wall_ms += 1000;
+        alarms_tick(w->all, &w->now);
+        alarms_round_begin(w->all);
+        for (int i = 0; i <= 200; i++) {
+            str_format(names[i], sizeof names[i], "bed-%d", i);
+            const char *principal = i < 200 ? "token:icu" : "token:ward";
+            alarms_round_put(w->all,
+                             &(struct alarms_cause){
+                                 .kind = ALARM_LOST, .bed = names[i], .principal = principal, .session = names[i], .why = "why"},
+                             &w->now);
+        }
+        alarms_round_end(w->all, &w->now);
+        const int after = second < 15 ? 0 : (second - 14) * ALARMS_ADDED;
+        assert_int_equal(steps.few, second >= 15);
+        assert_int_equal(steps.many, after < 200 ? after : 200);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_ward(a_test_takes_no_place_of_an_alarm_that_nobody_answers),
@@ -501,6 +559,8 @@ int main(void) {
         in_ward(a_row_keeps_who_holds_a_bed_over_a_restart),
         in_ward(only_a_stream_that_is_connected_is_back),
         in_ward(what_standby_ends_is_not_over),
+        in_ward(a_caller_with_many_alarms_takes_its_steps_in_several_ticks),
+        in_ward(a_caller_with_many_technical_alarms_has_them_in_several_seconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
