@@ -316,8 +316,7 @@ void alarms_name(const struct alarms *all, const struct alarms_start *start, con
         journal_alarm_id(start->session, llround(start->start_s * 256), ret);
 }
 
-/* Whether the register knows this change of the session, or a newer one. */
-static bool knows(const struct alarm *a, const char *session, double at_s) {
+bool alarms_knows(const struct alarm *a, const char *session, double at_s) {
     return !strcmp(a->session, session) && at_s < a->changed_s;
 }
 
@@ -382,7 +381,7 @@ const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *
     const int64_t boot_ms = alarms_boot_of(start->on_ms, now);
     if (a)
         come_back(all, a, start->answered);
-    if (a && (knows(a, start->session, start->start_s) || was_taken_over(a, start->session, boot_ms)))
+    if (a && (alarms_knows(a, start->session, start->start_s) || was_taken_over(a, start->session, boot_ms)))
         return a;
     if (went_away(all, start, boot_ms))
         return NULL;
@@ -424,7 +423,7 @@ void alarms_ended(struct alarms *all, const struct alarms_end *end, const struct
     struct alarm *a = map_get(all->patients, end->id);
     const bool elsewhere = isnan(end->at_s) && *end->id; /* an id of another daemon (desk.c: end_under) */
     a = a || elsewhere ? a : map_get(all->on, end->session);
-    if (!a || strcmp(a->session, end->session) != 0 || knows(a, end->session, end->at_s))
+    if (!a || strcmp(a->session, end->session) != 0 || alarms_knows(a, end->session, end->at_s))
         return;
     come_back(all, a, true);
     turn_off(all, a, end, now);

@@ -97,6 +97,8 @@ void desk_note(void *desk, struct journal_entry *e) {
         return;
     const struct alarm *a = *e->alarm ? alarms_find(d->alarms, e->alarm) : NULL;
     const bool answered = a && a->answered.at_ms;
+    const bool edge = e->kind == JOURNAL_ALARM_ON || e->kind == JOURNAL_ALARM_OFF;
+    e->untold |= a && edge && alarms_knows(a, e->session, e->start_s); /* its stream comes from an older snapshot */
     alarm_entry_take(d->alarms, e, &now);
     a = *e->alarm ? alarms_find(d->alarms, e->alarm) : NULL;
     e->on_ms = a ? a->on_ms : e->on_ms;

@@ -200,6 +200,25 @@ static void an_alarm_that_comes_after_the_end_of_its_stream_is_over(void **state
     desk_free(to);
 }
 
+/* The stream, which goes on from an older snapshot, finds once more what came before: people know that the alarm is on. */
+static void what_came_before_an_onset_that_was_given_is_not_told(void **state) {
+    struct desk *d = NULL;
+    struct journal_entry e = {.kind = JOURNAL_ALARM_ON, .live = true, .session = "s1", .client = "bed-7"};
+    (void)state;
+    assert_int_equal(desk_new(&(struct desk_config){.journal = NULL}, &d, NULL), 0);
+    journal_alarm_id(e.session, 2560, e.alarm);
+    for (int i = 0; i < 5; i++) { /* the newest onset first; then all */
+        static const double at_s[] = {30, 10, 20, 30, 40};
+        struct journal_entry change = e;
+        change.kind = i == 2 || i == 4 ? JOURNAL_ALARM_OFF : JOURNAL_ALARM_ON;
+        change.start_s = at_s[i];
+        change.received_ms = desk_now().wall_ms;
+        desk_note(d, &change);
+        assert_int_equal(change.untold, i == 1 || i == 2);
+    }
+    desk_free(d);
+}
+
 /* It is on again when it comes to a daemon that knows nothing of it. */
 static void an_alarm_that_is_on_again_keeps_the_times_of_both_onsets(void **state) {
     struct desk *from = NULL, *to = NULL;
@@ -524,6 +543,7 @@ int main(void) {
         in_ward(an_alarm_that_moved_is_not_taken_back_by_an_older_stream),
         in_ward(an_alarm_goes_after_its_stream_to_the_daemon_that_has_it),
         in_ward(an_alarm_that_comes_after_the_end_of_its_stream_is_over),
+        in_ward(what_came_before_an_onset_that_was_given_is_not_told),
         in_ward(an_alarm_that_is_on_again_keeps_the_times_of_both_onsets),
         in_ward(technical_alarms_go_with_their_stream),
         in_ward(no_signal_is_not_over_because_its_stream_moved),
