@@ -50,7 +50,8 @@ void session_alarm_name(struct session *s, struct live_report *r) {
         COPY_MEMBERS(s->notes.onset, *r, first, wall_ms, boot_ms);
         s->notes.onset.value = (double)r->probability;
     }
-    s->notes.alarm_known = -1;
+    if (r->first >= s->notes.alarm_known) /* else it is one of before that onset, which comes again */
+        s->notes.alarm_known = -1;
     s->notes.alarm_off = r->on ? -1 : r->first;
     s->notes.over = s->notes.over > s->notes.alarm_off ? s->notes.over : s->notes.alarm_off;
     str_copy(r->alarm_id, sizeof r->alarm_id, s->notes.alarm_id);
@@ -112,13 +113,19 @@ void session_alarm_keep_eeg(struct session *s) {
         onsets_add(s->all->config.onsets, &e, s->back.eeg);
 }
 
+/* Since when the alarm of the register is on, where the stream has not come to that onset; -1: none is, or it has. */
+static int64_t known_to(const struct session *s, char ret_id[JOURNAL_ALARM]) {
+    const struct session_register *alarms = &s->all->config.alarms;
+    const int64_t since = alarms->on_in ? alarms->on_in(alarms->ctx, s->id, ret_id) : -1;
+    return s->alarm && since <= s->notes.onset.first ? -1 : since;
+}
+
 void session_alarm_goes_on(struct session *s) {
     struct live_report r = onset_of(s);
     if (s->alarm && *s->notes.alarm_id && s->notes.onset.wall_ms)
         session_note_report(s, &r);
-    const struct session_register *alarms = &s->all->config.alarms;
     char id[JOURNAL_ALARM];
-    s->notes.alarm_known = !s->alarm && alarms->on_in ? alarms->on_in(alarms->ctx, s->id, id) : -1;
+    s->notes.alarm_known = known_to(s, id);
     const int64_t over = s->notes.alarm_known < 0 ? -1 : over_at(s, id, s->notes.alarm_known), off = s->notes.alarm_off;
     if (over < 0)
         return;
@@ -229,7 +236,7 @@ bool sessions_receive_alarm(struct sessions *all, const void *data, size_t len) 
     } else if (session_is_closing(s) || s->ended) {
         turn_off(s, s->notes.heard, JOURNAL_OFF_CUT);
     } else {
-        s->notes.alarm_known = s->alarm ? -1 : alarms->on_in(alarms->ctx, s->id, id);
+        s->notes.alarm_known = known_to(s, id);
         session_alarm_look(s);
     }
     return true;

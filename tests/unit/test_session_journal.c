@@ -386,6 +386,50 @@ static void an_alarm_newer_than_the_snapshot_ends_with_its_session(void **state)
     kept_state = NULL;
 }
 
+/* Its alarm was off in between, as the stream finds once more; the samples after that were lost. on: in the snapshot. */
+static void an_alarm_newer_than_the_snapshot_ends_after_an_older_onset_of_it(void **state) {
+    struct bench *b = *state;
+    for (int on = 0; on < 2; on++) {
+        struct live_stream *stream;
+        now_ms += 120 * 1000;
+        sessions_free(b->all);
+        b->all = sessions_with(b, (struct session_store){.put = keep_state});
+        struct session *s = open_heard(b, &stream, true);
+        struct live_report r = report(stream, LIVE_SAVED);
+        char session[SESSION_ID_SIZE];
+        str_copy(session, sizeof session, session_id(s));
+        if (on)
+            alarm_report(b, stream, true, 512, 0);
+        r.state = strdup("state");
+        r.state_len = 5;
+        sessions_report(b->all, &r);
+        free(r.state);
+        struct sessions *former = b->all;
+        for (int again = 0; again < 2; again++) {
+            if (!on)
+                alarm_report(b, stream, true, 512, 0);
+            alarm_report(b, stream, false, 768, JOURNAL_OFF_ENDED);
+            if (again)
+                break;
+            alarm_report(b, stream, true, 1024, 0);
+            b->all = sessions_with(b, (struct session_store){.put = NULL});
+            assert_int_equal(sessions_restore(b->all, kept_state, kept_len, false, NULL), 0);
+            stream = last(b)->stream;
+            r = report(stream, LIVE_OPENED);
+            sessions_report(b->all, &r);
+        }
+        assert_non_null(alarms_on_in(model, session));
+        r = report(stream, LIVE_PROVISIONAL);
+        r.first = 20 * 256;
+        r.samples = 512;
+        sessions_report(b->all, &r);
+        assert_null(alarms_on_in(model, session));
+        sessions_free(former);
+    }
+    free(kept_state);
+    kept_state = NULL;
+}
+
 /* A stream comes back from another daemon, at which its alarm was over and a later one came and went, or where it had another id:
  * that daemon did not know the alarm of the bed that the stream had joined here. */
 static void an_alarm_that_was_over_elsewhere_before_a_later_one_is_not_told_again(void **state) {
@@ -649,6 +693,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_alarm_of_a_stream_that_cannot_go_on_is_cut, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_daemon_that_stops_takes_no_stream_for_gone, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_newer_than_the_snapshot_ends_with_its_session, with_journal, tear_down),
+        cmocka_unit_test_setup_teardown(an_alarm_newer_than_the_snapshot_ends_after_an_older_onset_of_it, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_that_was_over_elsewhere_before_a_later_one_is_not_told_again, with_journal,
                                         tear_down),
         cmocka_unit_test_setup_teardown(the_end_of_the_session_before_is_not_the_end_of_the_alarm, with_journal, tear_down),
