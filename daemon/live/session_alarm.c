@@ -192,9 +192,12 @@ static int hand(const struct sessions *all, const char *id) {
 static int where_is(void *ctx, const char *id) {
     const struct sessions *all = ctx;
     const struct session_store *store = &all->config.store;
-    const struct session *s = session_of_id(all, id);
-    if (s && !session_is_closing(s))
+    struct session *s = session_of_id(all, id);
+    if (s && !session_is_closing(s)) {
+        char known[JOURNAL_ALARM];
+        s->notes.alarm_known = known_to(s, known); /* the journal may have brought it since the stream is here */
         return SESSION_HERE;
+    }
     const int place = store->elsewhere ? store->elsewhere(store->ctx, id) : SESSION_GONE;
     if (place == SESSION_ELSEWHERE)
         return hand(all, id);

@@ -430,6 +430,34 @@ static void an_alarm_newer_than_the_snapshot_ends_after_an_older_onset_of_it(voi
     kept_state = NULL;
 }
 
+static char read_late[SESSION_ID_SIZE];
+static bool settle_late(void *ctx, int (*place)(void *sessions, const char *session), void *sessions) {
+    return (void)ctx, place(sessions, read_late) == SESSION_HERE;
+}
+
+/* Nor was the journal read when the stream went on from its snapshot. */
+static void an_alarm_that_the_journal_brings_late_ends_as_well(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_heard(b, &stream, true);
+    struct live_report r = report(stream, LIVE_PROVISIONAL);
+    struct journal_entry e = {.kind = JOURNAL_ALARM_ON, .start_s = 2, .received_ms = now_ms, .live = true};
+    const struct alarms_now now = model_now();
+    str_copy(read_late, sizeof read_late, session_id(s));
+    str_copy(e.session, sizeof e.session, read_late);
+    journal_alarm_id(e.session, 512, e.alarm);
+    alarm_entry_take(model, &e, &now);
+    assert_non_null(alarms_on_in(model, read_late));
+    b->all->config.alarms.settle = settle_late;
+    sessions_tick(b->all, 1000);
+    r.samples = 512;
+    sessions_report(b->all, &r);
+    assert_non_null(alarms_on_in(model, read_late)); /* the stream has not come to it */
+    r.first = 20 * 256;
+    sessions_report(b->all, &r);
+    assert_null(alarms_on_in(model, read_late));
+}
+
 /* A stream comes back from another daemon, at which its alarm was over and a later one came and went, or where it had another id:
  * that daemon did not know the alarm of the bed that the stream had joined here. */
 static void an_alarm_that_was_over_elsewhere_before_a_later_one_is_not_told_again(void **state) {
@@ -693,6 +721,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_alarm_of_a_stream_that_cannot_go_on_is_cut, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_daemon_that_stops_takes_no_stream_for_gone, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_newer_than_the_snapshot_ends_with_its_session, with_journal, tear_down),
+        cmocka_unit_test_setup_teardown(an_alarm_that_the_journal_brings_late_ends_as_well, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_newer_than_the_snapshot_ends_after_an_older_onset_of_it, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_that_was_over_elsewhere_before_a_later_one_is_not_told_again, with_journal,
                                         tear_down),
