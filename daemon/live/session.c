@@ -188,9 +188,9 @@ void session_resume(struct session *s, const struct session_return *back) {
     s->parked_ms = s->flow.stalled_ms = 0;
     s->flow.newest_ms = s->shown.resumed_ms = clock_ms();
     session_restart_lag(s, s->flow.newest_ms);
-    if (s->ended && s->stage != SESSION_CLOSED) { /* it takes a place again */
+    if (s->ended && s->stage != SESSION_CLOSED) { /* it takes a place again, and ends again */
         session_count_place(s, -1);
-        s->ended = false;
+        s->ended = s->counted = false;
         session_count_place(s, 1);
     }
     s->saves.greeted = s->shown.shed = s->shown.followed = s->ended = false;

@@ -193,6 +193,8 @@ static int where_is(void *ctx, const char *id) {
     const struct sessions *all = ctx;
     const struct session_store *store = &all->config.store;
     struct session *s = session_of_id(all, id);
+    if (s && s->ended)
+        return SESSION_GONE;
     if (s && !session_is_closing(s)) {
         char known[JOURNAL_ALARM];
         s->notes.alarm_known = known_to(s, known); /* the journal may have brought it since the stream is here */

@@ -476,8 +476,10 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     for (int i = 0; i < o->form.n_described; i++)
         if (o->form.described[i].kind == JOURNAL_ANSWERED)
             s->notes.onset.answered_by = o->form.described[i].person;
-    session_note_kept(s);
-    session_alarm_goes_on(s);
+    if (!s->ended || !all->claims) { /* else the daemon that ended it has told that */
+        session_note_kept(s);
+        session_alarm_goes_on(s);
+    }
     s->notes.onset.answered_by = NULL;
     for (int i = 0; i < o->form.n_described && all->config.alarms.take; i++)
         if (all->claims || (o->form.described[i].kind != JOURNAL_TECHNICAL_ON && o->form.described[i].kind != JOURNAL_STANDBY))

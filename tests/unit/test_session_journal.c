@@ -430,9 +430,54 @@ static void an_alarm_newer_than_the_snapshot_ends_after_an_older_onset_of_it(voi
     kept_state = NULL;
 }
 
+/* Its end was told where it ended. Its client, who lacks the Summary, may come to another daemon with it, and may go on there. */
+static void a_stream_that_ended_elsewhere_leaves_no_alarm_on(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    sessions_free(b->all);
+    b->all = sessions_with(b, (struct session_store){.put = keep_state});
+    struct session *s = open_heard(b, &stream, true);
+    struct live_report saved = report(stream, LIVE_SAVED), r = report(stream, LIVE_SUMMARY);
+    char session[SESSION_ID_SIZE], token[RESUME_TOKEN_SIZE];
+    str_copy(session, sizeof session, session_id(s));
+    str_copy(token, sizeof token, session_token(s));
+    alarm_report(b, stream, true, 512, 0);
+    saved.state = strdup("state");
+    saved.state_len = 5;
+    sessions_report(b->all, &saved);
+    free(saved.state);
+    assert_int_equal(session_finish(s, NULL), 0);
+    sessions_report(b->all, &r);
+    written = true; /* nothing holds it back */
+    session_close(s, "done");
+    assert_null(alarms_on_in(model, session));
+    sessions_free(b->all);
+    desk_free(desk); /* another daemon */
+    assert_int_equal(desk_new(&(struct desk_config){.plan = {.rejoin_ms = 60 * 1000}}, &desk, NULL), 0);
+    model = desk_alarms(desk);
+    b->all = sessions_with(b, (struct session_store){.put = NULL});
+    assert_int_equal(sessions_restore_moved(b->all, kept_state, kept_len, true, NULL), 0);
+    assert_null(alarms_on_in(model, session));
+    r = report(stream = last(b)->stream, LIVE_OPENED);
+    sessions_report(b->all, &r);
+    s = sessions_find(b->all, token, "uid:1");
+    session_resume(s, &(struct session_return){.token = token, .sink = &ears, .owner = &b->owner});
+    alarm_report(b, stream, true, 2048, 0);
+    assert_non_null(alarms_on_in(model, session));
+    assert_int_equal(session_finish(s, NULL), 0);
+    r = report(stream, LIVE_SUMMARY);
+    sessions_report(b->all, &r);
+    session_close(s, "done");
+    assert_null(alarms_on_in(model, session));
+    free(kept_state);
+    kept_state = NULL;
+}
+
 static char read_late[SESSION_ID_SIZE];
+static int late_place;
 static bool settle_late(void *ctx, int (*place)(void *sessions, const char *session), void *sessions) {
-    return (void)ctx, place(sessions, read_late) == SESSION_HERE;
+    late_place = place(sessions, read_late);
+    return (void)ctx, true;
 }
 
 /* Nor was the journal read when the stream went on from its snapshot. */
@@ -456,6 +501,11 @@ static void an_alarm_that_the_journal_brings_late_ends_as_well(void **state) {
     r.first = 20 * 256;
     sessions_report(b->all, &r);
     assert_null(alarms_on_in(model, read_late));
+    assert_int_equal(late_place, SESSION_HERE);
+    s->ended = true; /* before the restart: it ends no alarm any more */
+    b->all->settled = false;
+    sessions_tick(b->all, 1000);
+    assert_int_equal(late_place, SESSION_GONE);
 }
 
 /* A stream comes back from another daemon, at which its alarm was over and a later one came and went, or where it had another id:
@@ -721,6 +771,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_alarm_of_a_stream_that_cannot_go_on_is_cut, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_daemon_that_stops_takes_no_stream_for_gone, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_newer_than_the_snapshot_ends_with_its_session, with_journal, tear_down),
+        cmocka_unit_test_setup_teardown(a_stream_that_ended_elsewhere_leaves_no_alarm_on, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_that_the_journal_brings_late_ends_as_well, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_newer_than_the_snapshot_ends_after_an_older_onset_of_it, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_that_was_over_elsewhere_before_a_later_one_is_not_told_again, with_journal,
