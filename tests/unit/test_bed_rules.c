@@ -540,6 +540,32 @@ static void a_caller_with_many_technical_alarms_has_them_in_several_seconds(void
     }
 }
 
+static void count_call(void *ctx, const struct alarms_row *row) { *(int *)ctx += row->kind == ALARMS_ROW_ESCALATED; }
+
+/* Of one caller, as where there are no tokens: a switch fails, and the status is made in parts, behind the tick. */
+static void a_call_does_not_wait_behind_technical_alarms(void **state) {
+    struct ward *w = *state;
+    char bed[16], id[JOURNAL_ALARM];
+    int calls = 0;
+    alarms_free(w->all);
+    assert_non_null(w->all = alarms_new(&plan, count_call, &calls));
+    assert_non_null(report_on(w, start_of("s", "bed-x", 1, w), id));
+    for (int second = 1; second <= 60; second++) {
+        w->now.boot_ms += 1000;
+        alarms_tick(w->all, &w->now);
+        assert_int_equal(calls, second == 60);
+        const struct alarms_now later = {.boot_ms = w->now.boot_ms + 300, .wall_ms = w->now.wall_ms};
+        alarms_round_begin(w->all);
+        for (int i = 0; i < 200 && second > 43; i++) {
+            str_format(bed, sizeof bed, "bed-%d", i);
+            (void)alarms_round_put(
+                w->all, &(struct alarms_cause){.kind = ALARM_LOST, .bed = bed, .principal = "token:icu", .session = bed, .why = ""},
+                &later);
+        }
+        alarms_round_end(w->all, &later);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_ward(a_test_takes_no_place_of_an_alarm_that_nobody_answers),
@@ -561,6 +587,7 @@ int main(void) {
         in_ward(what_standby_ends_is_not_over),
         in_ward(a_caller_with_many_alarms_takes_its_steps_in_several_ticks),
         in_ward(a_caller_with_many_technical_alarms_has_them_in_several_seconds),
+        in_ward(a_call_does_not_wait_behind_technical_alarms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
