@@ -55,7 +55,7 @@ static int64_t next_step(const struct alarms_plan *plan, const struct alarm *a) 
 /* A seizure that lasts so long is status epilepticus: an alarm that somebody acknowledged before is one again. */
 static void look_for_status(struct alarms *all, struct alarm *a, const struct alarms_now *now) {
     if (a->status || a->off_ms || !a->live || now->boot_ms - a->on_boot_ms < ALARMS_STATUS_MS ||
-        (a->answered.at_ms && !alarms_add(all, false, a->principal, now)))
+        (a->answered.at_ms && !alarms_add(all, ADDED_CALLS, a->principal, now)))
         return;
     alarms_begin_status(a, now->boot_ms);
     all->changed = true;
@@ -67,6 +67,7 @@ static void look_for_status(struct alarms *all, struct alarm *a, const struct al
 
 void alarms_escalate(struct alarms *all, struct alarm *a, const struct alarms_now *now) {
     look_for_status(all, a, now);
-    if (alarms_escalates(all, a) && now->boot_ms >= next_step(&all->plan, a) && alarms_add(all, false, a->principal, now))
+    const enum alarms_added kind = a->step < all->plan.n ? ADDED_CALLS : ADDED_REPEATS;
+    if (alarms_escalates(all, a) && now->boot_ms >= next_step(&all->plan, a) && alarms_add(all, kind, a->principal, now))
         take_step(all, a, now);
 }

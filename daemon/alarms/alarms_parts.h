@@ -44,6 +44,8 @@ struct holder {
     int64_t written_boot_ms;                            /* its row; 0: none */
 };
 
+enum alarms_added { ADDED_CALLS, ADDED_REPEATS, ADDED_TECHNICAL, ADDED_KINDS };
+
 struct alarms {
     struct alarms_plan plan;
     alarms_row_fn *row;
@@ -58,7 +60,7 @@ struct alarms {
     struct map *rules;     /* by bed */
     struct map *holders;   /* of each bed of the roster */
     uint64_t round;
-    uint8_t added[2][SHARES]; /* rows since added_boot_ms, calls and technical, by the caller's hash: alarms_add */
+    uint8_t added[ADDED_KINDS][SHARES]; /* rows since added_boot_ms, by the caller's hash: alarms_add */
     int64_t added_boot_ms;
     int64_t numbered;                  /* technical alarms that had an id */
     bool restoring, changed, silenced; /* silenced: some alarm may be */
@@ -93,9 +95,9 @@ static inline uint32_t alarms_hash(uint32_t hash, const char *text) { /* FNV-1a 
 
 /* Whether this caller may have one more row of what comes to many alarms at once: steps of the escalation, technical alarms. One
  * whose thousand alarms are due in one tick has the rest in the next ones, so that nobody's alarm waits for the disk behind them.
- * No call waits behind technical alarms. */
-static inline bool alarms_add(struct alarms *all, bool technical, const char *principal, const struct alarms_now *now) {
-    uint8_t *added = &all->added[technical][alarms_hash(2166136261U, principal) % SHARES];
+ * No call waits behind repeats or technical alarms. */
+static inline bool alarms_add(struct alarms *all, enum alarms_added kind, const char *principal, const struct alarms_now *now) {
+    uint8_t *added = &all->added[kind][alarms_hash(2166136261U, principal) % SHARES];
     if (now->boot_ms - all->added_boot_ms >= 900) { /* a tick comes each second, or a little earlier */
         memset(all->added, 0, sizeof all->added);
         all->added_boot_ms = now->boot_ms;

@@ -148,7 +148,7 @@ bool alarms_round_put(struct alarms *all, const struct alarms_cause *c, const st
             str_copy(t->alarm.session, sizeof t->alarm.session, c->session);
         all->changed |= t->begun;
     }
-    if (!t->begun && now->boot_ms >= t->due_boot_ms && alarms_add(all, true, t->alarm.principal, now))
+    if (!t->begun && now->boot_ms >= t->due_boot_ms && alarms_add(all, ADDED_TECHNICAL, t->alarm.principal, now))
         begin_technical(all, t, now);
     return t->begun;
 }

@@ -566,6 +566,31 @@ static void a_call_does_not_wait_behind_technical_alarms(void **state) {
     }
 }
 
+static void count_first(void *ctx, const struct alarms_row *row) {
+    *(int *)ctx += row->kind == ALARMS_ROW_ESCALATED && !strcmp(row->alarm->bed, "bed-new");
+}
+
+/* Many alarms that nobody answered are called again and again, each time before the newer one is looked at. */
+static void a_call_does_not_wait_behind_repeats(void **state) {
+    struct ward *w = *state;
+    struct alarms_plan often = plan;
+    char bed[16], id[JOURNAL_ALARM];
+    int calls = 0;
+    often.repeat_ms = 1000;
+    alarms_free(w->all);
+    assert_non_null(w->all = alarms_new(&often, count_first, &calls));
+    for (int i = 0; i < 2 * ALARMS_ADDED; i++) {
+        str_format(bed, sizeof bed, "bed-%d", i);
+        assert_non_null(report_on(w, start_of(bed, bed, 1, w), id));
+    }
+    pass(w, 10 * MINUTE);
+    assert_non_null(report_on(w, start_of("s", "bed-new", 1, w), id));
+    pass(w, MINUTE);
+    assert_int_equal(calls, 1);
+    pass(w, 2 * MINUTE);
+    assert_int_equal(calls, 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_ward(a_test_takes_no_place_of_an_alarm_that_nobody_answers),
@@ -588,6 +613,7 @@ int main(void) {
         in_ward(a_caller_with_many_alarms_takes_its_steps_in_several_ticks),
         in_ward(a_caller_with_many_technical_alarms_has_them_in_several_seconds),
         in_ward(a_call_does_not_wait_behind_technical_alarms),
+        in_ward(a_call_does_not_wait_behind_repeats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
