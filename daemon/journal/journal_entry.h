@@ -95,7 +95,7 @@ struct journal_entry {
     int64_t until_ms;            /* Unix time: the end of a standby, of silence, or of an alarm that is escalated; 0: none */
     int64_t on_ms;               /* Unix time: when the alarm began, by the register; 0: unknown */
     bool sounds;                 /* it is on again, and an answer does not cover it any more; not kept */
-    bool untold;                 /* receivers are not told, by a rule of the bed; not kept */
+    bool untold;                 /* receivers are not told: a rule of the bed, or they know what came later; not kept */
 };
 /* Entries as bytes for another daemon, of which boot_ms counts only in the boot of the machine in which it was made. */
 void journal_entries_pack(const struct journal_entry *list, int n, struct str *out);
