@@ -128,6 +128,27 @@ static const char *why_left(const struct session *s) {
     return s->all->frozen_ms ? "the daemon stops" : s->shown.shed ? "overloaded" : "connection lost";
 }
 
+/* A live stream of this bed began: the client of s, which is gone, does not come back. */
+static bool is_followed_by(const struct session *s, const struct session *by) {
+    return by != s && s->parked_ms && !s->ended && !s->shown.followed && live_open_is_live(live_stream_open(by->stream)) &&
+           session_is_same_bed(s, by);
+}
+
+static void set_followed(struct session *s) {
+    s->shown.followed = true;
+    session_save_begin(s);
+}
+
+/* A client that was started anew may be back before its connection of before is found to be dead. */
+static void look_for_follower(struct session *s) {
+    char name[SESSION_BED];
+    const struct session *by = map_tally_of(s->all->tallies, session_bed(s, name)) < 2 ? NULL : s->all->first;
+    while (by && !(by->sink && by->opened && !session_is_closing(by) && by->epoch >= s->epoch && is_followed_by(s, by)))
+        by = by->next_session;
+    if (by)
+        set_followed(s);
+}
+
 void session_leave(struct session *s) {
     bool held = s->notes.held_summary != NULL; /* it leaves before it heard that it is done */
     session_drop_held(s);
@@ -137,10 +158,12 @@ void session_leave(struct session *s) {
     }
     if (s->resumable && !session_is_closing(s))
         session_note(s, JOURNAL_LOST, why_left(s));
-    if (!s->resumable || (session_is_closing(s) && !s->back.summary && !s->back.failure))
+    if (!s->resumable || (session_is_closing(s) && !s->back.summary && !s->back.failure)) {
         session_close(s, "client_gone");
-    else
-        session_park(s);
+        return;
+    }
+    session_park(s);
+    look_for_follower(s);
 }
 
 /* ---- a client comes back ---- */
@@ -455,12 +478,9 @@ static void follow_others(const struct session *s) {
     char name[SESSION_BED];
     if (!live_open_is_live(live_stream_open(s->stream)) || map_tally_of(s->all->tallies, session_bed(s, name)) < 2)
         return;
-    for (struct session *other = s->all->first; other; other = other->next_session) {
-        if (other == s || !other->parked_ms || other->ended || other->shown.followed || !session_is_same_bed(s, other))
-            continue;
-        other->shown.followed = true;
-        session_save_begin(other);
-    }
+    for (struct session *other = s->all->first; other; other = other->next_session)
+        if (is_followed_by(other, s))
+            set_followed(other);
 }
 
 static void on_opened(struct session *s, struct live_report *r) {

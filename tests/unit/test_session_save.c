@@ -424,6 +424,27 @@ static void a_stream_whose_bed_goes_on_with_another_one_is_followed(void **state
     assert_false(is_followed(s[0]));
 }
 
+/* The client lost its power: it is back before the connection of before is found to be dead. */
+static void a_stream_that_loses_its_connection_after_another_one_began_is_followed(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *streams[2];
+    struct session_request of_bed = bed;
+    struct session *s[2] = {NULL};
+    of_bed.client = "bed 7";
+    for (int i = 0; i < 2; i++) {
+        s[i] = open_as(&k->b, &of_bed, &streams[i]);
+        save(k, streams[i], "first");
+        durable(k, 0);
+    }
+    assert_false(is_followed(s[0]));
+    const int saves = count_orders(&k->b, LIVE_SAVE);
+    session_leave(s[0]);
+    assert_true(is_followed(s[0]));
+    assert_int_equal(count_orders(&k->b, LIVE_SAVE), saves + 1); /* also after a restart */
+    session_leave(s[1]);
+    assert_false(is_followed(s[1]));
+}
+
 static void a_restored_stream_keeps_its_rate_of_false_alarms(void **state) {
     struct kept_bench *k = *state;
     struct live_stream *stream;
@@ -729,6 +750,7 @@ int main(void) {
         STORE_TEST(a_snapshot_of_another_version_is_refused),
         STORE_TEST(a_snapshot_of_the_first_version_is_read),
         STORE_TEST(a_stream_whose_bed_goes_on_with_another_one_is_followed),
+        STORE_TEST(a_stream_that_loses_its_connection_after_another_one_began_is_followed),
         STORE_TEST(a_restored_stream_keeps_its_rate_of_false_alarms),
         STORE_TEST(a_session_that_ended_before_a_restart_is_there_for_its_client_alone),
         STORE_TEST(a_stream_that_ended_is_not_saved_again_when_its_bed_goes_on),
