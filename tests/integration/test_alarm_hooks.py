@@ -230,7 +230,7 @@ def main():
         receiver.failures = 2
         url = f"https://127.0.0.1:{receiver.server_address[1]}/alarms"
         secret = secret_file(f"{tmp}/secret", SECRET + "\n")
-        write = script(f"{tmp}/write", 'cat >> "$1"; echo >> "$1"\n')
+        write = script(f"{tmp}/write", 'printf "%s\\n" "$(cat)" >> "$1"\n')
         mails, password = MailServer(f"{tmp}/tls"), secret_file(f"{tmp}/password", MailServer.PASSWORD + "\n")
         d = Hooked(tmp, [
             {"name": "pager", "url": url, "secret_file": secret, "ca": f"{tmp}/tls/ca.crt", "bed": "bed-*", "replays": True},

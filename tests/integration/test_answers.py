@@ -52,7 +52,7 @@ def steps_when_told(d, path, hook, first_step=1):
 
 def answers_and_escalation():
     with temporary() as tmp:
-        write = script(f"{tmp}/write", 'cat >> "$1"; echo >> "$1"\n')
+        write = script(f"{tmp}/write", 'printf "%s\\n" "$(cat)" >> "$1"\n')
         told = [f"{tmp}/told-{name}" for name in ("all", "first", "last", "technical")]
         d = Ward(tmp, [{"name": "all", "command": [write, told[0]]}, {"name": "first", "command": [write, told[1]]},
                        {"name": "last", "command": [write, told[2]]},

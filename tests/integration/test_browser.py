@@ -632,7 +632,7 @@ def main():
     with temporary() as tmp:
         os.makedirs(f"{tmp}/secured")
         make_corpus(f"{tmp}/eeg", seed=31, patients=2, hours=0.05, seizures=1)
-        write = script(f"{tmp}/write", 'cat >> "$1"; echo >> "$1"\n')
+        write = script(f"{tmp}/write", 'printf "%s\\n" "$(cat)" >> "$1"\n')
         d = Ward(tmp, [{"name": "pager", "command": [write, f"{tmp}/told"]}],
                  "  escalation: [{after: 1s, hooks: [pager]}]\n  repeat: 1s\nbeds: [bed-1, bed-3, bed-7]\n").start()
         browser = Chromium()

@@ -257,7 +257,7 @@ def main():
     os.makedirs(SHOTS)
     with temporary() as tmp:
         os.makedirs(f"{tmp}/secured")
-        write = script(f"{tmp}/write", 'cat >> "$1"; echo >> "$1"\n')
+        write = script(f"{tmp}/write", 'printf "%s\\n" "$(cat)" >> "$1"\n')
         d = Ward(tmp, [{"name": "pager", "command": [write, f"{tmp}/told"], "kinds": ["alarm_on"]}], BEDS).start()
         browser = Chromium()
         s, beds = Screen(browser, f"http://127.0.0.1:{d.port}"), []

@@ -141,7 +141,7 @@ def check_told(d, recording, chain):
 
 def main():
     with temporary() as tmp:
-        told = f"cat >> {tmp}/told; echo >> {tmp}/told"
+        told = f"printf '%s\\n' \"$(cat)\" >> {tmp}/told"
         d = Hooked(tmp, [{"name": "file", "command": ["/bin/sh", "-c", told], "kinds": ["alarm_on"]}]).start()
         derivations = [*CHAINS["left"], *CHAINS["right"], *OTHERS]
         left = record(f"{tmp}/data/left.edf", derivations, CHAINS["left"], 1)

@@ -290,7 +290,7 @@ def live():
     with temporary() as tmp:
         hook = f"{tmp}/hook"
         with open(hook, "w", encoding="utf-8") as f:
-            f.write('#!/bin/sh\ncat >> "$1"; echo >> "$1"\n')
+            f.write('#!/bin/sh\nprintf "%s\\n" "$(cat)" >> "$1"\n')
         os.chmod(hook, 0o755)
         hooks = json.dumps([{"name": "pager", "command": [hook, f"{tmp}/heard"], "kinds": ["alarm_on"]}])
         with streaming_daemon(extra=[f"alarms.hooks={hooks}", "alarms.rejoin=0s"]) as (d, recording, model):
