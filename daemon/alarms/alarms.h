@@ -134,7 +134,7 @@ bool alarms_is_of_stream(enum alarm_kind kind); /* nothing is heard of it: a mov
 /* The stream of this session is over: its connection is not lost any more, but nobody hears the bed either, and nobody
  * has seen to what was wrong with it. */
 void alarms_gone(struct alarms *all, const char *session);
-/* Whether the register knows a newer change of the alarm in this session than one at this second of it. */
+/* Whether the alarm's newest change is of this session, and later than this second of it. */
 bool alarms_knows(const struct alarm *a, const char *session, double at_s);
 /* The alarm that this onset of the session belongs to, as far as the register knows: it is on in the session, was on then, was cut
  * later, or another stream of the bed has taken it over since. NULL: it is new. */

@@ -93,9 +93,9 @@ static inline uint32_t alarms_hash(uint32_t hash, const char *text) { /* FNV-1a 
     return hash;
 }
 
-/* Whether this caller may have one more row of what comes to many alarms at once: steps of the escalation, technical alarms. One
- * whose thousand alarms are due in one tick has the rest in the next ones, so that nobody's alarm waits for the disk behind them.
- * No call waits behind repeats or technical alarms. */
+/* True if this caller may have one more row of this kind in this second, which is counted. A thousand alarms may be due in one
+ * tick: the rest come in the next ones, so that no other alarm waits for the disk behind them. Each kind has a count of its own, so
+ * that no call waits behind repeats or technical alarms. */
 static inline bool alarms_add(struct alarms *all, enum alarms_added kind, const char *principal, const struct alarms_now *now) {
     uint8_t *added = &all->added[kind][alarms_hash(2166136261U, principal) % SHARES];
     if (now->boot_ms - all->added_boot_ms >= 900) { /* a tick comes each second, or a little earlier */

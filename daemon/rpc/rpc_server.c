@@ -226,7 +226,8 @@ static void look_at_call(struct rpc_call *c, uint64_t now) {
     }
 }
 
-/* Whether its caller is checked again in this tick, one of RPC_CHECK_TICKS: thousands of calls come at different ones. */
+/* The caller of a call is checked again every RPC_CHECK_TICKS; the call's address says in which of them, so that thousands of
+ * calls are not checked in one turn. */
 static bool is_checked_now(const struct rpc_server *s, const struct rpc_call *c) {
     return (unsigned)((uintptr_t)c / sizeof *c % RPC_CHECK_TICKS) == s->ticks % RPC_CHECK_TICKS;
 }

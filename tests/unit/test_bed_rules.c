@@ -542,7 +542,7 @@ static void a_caller_with_many_technical_alarms_has_them_in_several_seconds(void
 
 static void count_call(void *ctx, const struct alarms_row *row) { *(int *)ctx += row->kind == ALARMS_ROW_ESCALATED; }
 
-/* Of one caller, as where there are no tokens: a switch fails, and the status is made in parts, behind the tick. */
+/* A switch fails where one caller has all beds. Technical alarms are put between two ticks. */
 static void a_call_does_not_wait_behind_technical_alarms(void **state) {
     struct ward *w = *state;
     char bed[16], id[JOURNAL_ALARM];
